@@ -138,3 +138,17 @@ pub(crate) fn compare<A: Lane>(cx: &Cx<'_>, a: u16, b: u16, f: impl Fn(A, A) -> 
     }
     bits
 }
+
+/// Returns the numbers of the set bits, in ascending order.
+#[inline(always)]
+pub(super) fn active(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let lane = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        Some(lane)
+    })
+}

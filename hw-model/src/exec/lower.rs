@@ -6,6 +6,7 @@
 
 use super::control::frame::FrameLayout;
 use super::expansion::Expansion;
+use super::isa::{handler, lane_fn};
 use super::matrix::timing::MatrixWork;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot, WAITS, WRITES};
 use crate::config::{GpuConfig, Pipeline, Pipelines};
@@ -82,6 +83,13 @@ pub(crate) struct Draft {
     pub(crate) vector: u8,
     /// A predicate that no register names and that the operation may read and write, or [`NONE`].
     pub(crate) also: u16,
+}
+
+lane_fn!(Nothing, |_cx, _op| {});
+
+/// Returns an operation without a lane function, on whose kind the engines act.
+pub(super) fn without_lanes(operands: &[u16]) -> Draft {
+    Draft::alu(handler::<Nothing>(), Class::Control, operands)
 }
 
 impl Draft {

@@ -2,7 +2,8 @@
 //!
 //! A PTX instruction is lowered once into an [`Op`] whose `exec` is a function compiled for the host's vector
 //! instructions ([`isa`]); registers are `[register][32 lanes]`, executed as vectors under a mask. One file per
-//! opcode family holds both the lane arithmetic and the choice of function ("lowering") for its opcodes.
+//! opcode family holds both the lane arithmetic and the choice of function ("lowering") for its opcodes. The families
+//! stand in [`values`], [`memory`], [`control`], [`matrix`] and [`texture`]; the files beside them are what all use.
 //!
 //! Rules: a lane outside the mask keeps its registers; a function never panics on any register contents; an
 //! access is checked before memory is touched; nothing allocates.
@@ -20,6 +21,7 @@ mod op;
 mod texture;
 mod values;
 mod warp;
+mod windows;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
 pub(crate) use control::calls::function_address;
@@ -165,7 +167,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         O::Tex | O::Tld4 | O::Txq | O::Suq => texture::fetch::lower(l, i),
         O::Suld | O::Sust | O::Sured => texture::surface::lower(l, i),
         O::MovMatrix => matrix::product::lower_transpose(l, i),
-        _ => control::branch::lower(l, i).or_else(|| values::video::lower(l, i)),
+        _ => control::instructions::lower(l, i)
+            .or_else(|| memory::asynchronous::lower(l, i))
+            .or_else(|| values::video::lower(l, i)),
     }
 }
 

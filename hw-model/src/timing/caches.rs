@@ -1,16 +1,17 @@
-//! The caches of an SM: L1, and those of constants and textures.
+//! The data caches of an SM: L1, and those of constants and textures; the instruction cache is `fetch`'s.
 //!
-//! Rule: none is coherent; when they are emptied is said in `resident`.
+//! Rule: none is coherent; they are emptied before a dependent launch and when a launch comes to an SM that has run
+//! dry, L1 also when its size changes.
 
 use super::cache::Cache;
-use crate::config::{GpuConfig, SmallCache};
+use crate::config::{GpuConfig, L1, LINE_BYTES, SmallCache};
 
 /// The caches.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) l1: Cache,
     /// Bytes that shared memory takes of L1.
-    pub(super) carve_out: u32,
+    carve_out: u32,
     pub(super) constants: Cache,
     pub(super) textures: Cache,
 }
@@ -24,5 +25,29 @@ impl Caches {
             constants: small(&config.constant),
             textures: small(&config.texture),
         }
+    }
+
+    /// Gives shared memory the least part of L1 that holds `used` bytes, those that blocks have. The part may grow
+    /// where blocks run, which empties the cache; it shrinks only on an SM without any, as the chips change it.
+    pub(super) fn carve_out(&mut self, l1: &L1, used: u32, is_dry: bool) {
+        let Some(largest) = l1.carve_outs.last() else {
+            return;
+        };
+        let least = l1.carve_outs.iter().find(|size| **size >= used);
+        let least = *least.unwrap_or(largest);
+        if least > self.carve_out || (least < self.carve_out && is_dry) {
+            self.carve_out = least;
+            let left = l1.bytes.saturating_sub(u64::from(least));
+            self.l1.resize(left.max(LINE_BYTES * u64::from(l1.ways)));
+        }
+    }
+
+    /// Forgets what another launch or a copy may have written since it was read.
+    pub(super) fn empty(&mut self, l1_too: bool) {
+        if l1_too {
+            self.l1.invalidate();
+        }
+        self.constants.invalidate();
+        self.textures.invalidate();
     }
 }

@@ -13,11 +13,11 @@
 
 use super::coalesce::LineAccess;
 use super::launches::LaunchState;
+use super::lsu::{Miss, Target};
 use super::memory_system::{NO_REPLY, RequestKind};
 use super::resident::State;
 use super::sm::{Epoch, Sm, SmEvent, UNKNOWN};
 use super::sm_faults::{first_alive, overran};
-use super::unit::{Miss, Target};
 use crate::config::{LINE_BYTES, SECTOR_BYTES};
 use crate::exec::{Block, Warp};
 use crate::fault::Fault;
@@ -83,19 +83,21 @@ pub(super) struct Moving {
 
 /// Blocks on their way from or to an SM.
 #[derive(Debug, Default)]
-pub(super) struct Switch {
-    /// Warp slots that issue no more, because their block is leaving.
+pub(super) struct ContextSwitches {
+    /// Warp slots that must not issue because their block is leaving, one bit each.
     pub(super) held: u64,
-    /// Blocks that are leaving.
+    /// Numbers of the blocks that are leaving, one bit each.
     pub(super) leaving: u64,
+    /// Blocks on their way.
     pub(super) moves: Vec<Moving>,
+    /// Serial number of the last block that began to move.
     next_move: u32,
 }
 
 impl Sm {
     /// Blocks that are here, or coming, and not leaving.
     pub(crate) fn present(&self) -> impl Iterator<Item = Present> {
-        let mut taken = self.taken_blocks() & !self.switch.leaving;
+        let mut taken = self.residency.taken() & !self.context_switches.leaving;
         std::iter::from_fn(move || {
             if taken == 0 {
                 return None;
@@ -113,18 +115,22 @@ impl Sm {
 
     /// Blocks are leaving, so that room will be free.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.switch.leaving != 0
+        self.context_switches.leaving != 0
     }
 
     /// A block is coming back.
     pub(crate) fn is_coming_back(&self) -> bool {
         let loading = |m: &Moving| matches!(m.phase, Phase::Loading { .. });
-        self.switch.moves.iter().any(loading)
+        self.context_switches.moves.iter().any(loading)
     }
 
     /// A block of a launch that is coming back.
     pub(super) fn coming_back(&self, launch: u32) -> Option<&SavedBlock> {
-        let of_launch = self.switch.moves.iter().filter(|m| m.launch == launch);
+        let of_launch = self
+            .context_switches
+            .moves
+            .iter()
+            .filter(|m| m.launch == launch);
         of_launch.map(|m| &m.phase).find_map(|phase| match phase {
             Phase::Loading { saved, .. } => Some(&**saved),
             _ => None,
@@ -138,7 +144,7 @@ impl Sm {
 
     /// Blocks that run here and could be switched out: number, launch, block, row, tenant and cycle of their start.
     pub(crate) fn running(&self) -> impl Iterator<Item = Running> {
-        let taken = self.taken_blocks() & !self.switch.leaving;
+        let taken = self.residency.taken() & !self.context_switches.leaving;
         let numbers = (0..self.residency.blocks.len()).filter(move |n| taken >> n & 1 != 0);
         let blocks = numbers.filter(|n| self.residency.blocks[*n].kernel.is_some());
         blocks.map(|number| {
@@ -177,21 +183,21 @@ impl Sm {
         let count = self.residency.blocks[number].needs.warps as usize;
         for at in 0..count {
             let slot = u32::from(self.residency.blocks[number].slots[at]);
-            self.switch.held |= 1 << slot;
+            self.context_switches.held |= 1 << slot;
             let entry = &mut self.warps[slot as usize];
             if matches!(entry.state, State::Ready | State::Asleep) {
                 entry.state = State::Held;
                 self.arbiter.left(slot);
             }
         }
-        self.switch.leaving |= 1 << number;
+        self.context_switches.leaving |= 1 << number;
         let launch = self.residency.blocks[number].launch;
         self.begin_move(number, launch, area, free, Phase::Draining(0));
     }
 
     /// Takes room for a switched block that fits, and begins to fetch its context.
     pub(crate) fn switch_in(&mut self, saved: Box<SavedBlock>, launch: &LaunchState, at: u64) {
-        let number = self.take_room(
+        let number = self.residency.take(
             &saved.needs,
             saved.launch,
             (launch.row, launch.tenant),
@@ -214,9 +220,9 @@ impl Sm {
     }
 
     fn begin_move(&mut self, resident: usize, launch: u32, area: u64, free: bool, phase: Phase) {
-        self.switch.next_move = self.switch.next_move.wrapping_add(1).max(1);
-        self.switch.moves.push(Moving {
-            serial: self.switch.next_move,
+        self.context_switches.next_move = self.context_switches.next_move.wrapping_add(1).max(1);
+        self.context_switches.moves.push(Moving {
+            serial: self.context_switches.next_move,
             resident,
             launch,
             area,
@@ -228,8 +234,13 @@ impl Sm {
 
     /// Forgets the moving blocks of a launch; those that were coming back give up their room here.
     pub(super) fn drop_moves(&mut self, launch: u32, now: u64) {
-        while let Some(at) = self.switch.moves.iter().position(|m| m.launch == launch) {
-            let moving = self.switch.moves.remove(at);
+        while let Some(at) = self
+            .context_switches
+            .moves
+            .iter()
+            .position(|m| m.launch == launch)
+        {
+            let moving = self.context_switches.moves.remove(at);
             if matches!(moving.phase, Phase::Loading { .. }) {
                 let row = self.residency.blocks[moving.resident].row;
                 let done = self.done_here(moving.resident, now);
@@ -241,18 +252,26 @@ impl Sm {
 
     /// When the engine has something to do; [`UNKNOWN`] when it waits for answers.
     pub(super) fn next_move_at(&self) -> u64 {
-        let times = self.switch.moves.iter().map(|moving| match moving.phase {
-            Phase::Draining(at) | Phase::Leaving(at) => at,
-            Phase::Saving(_) => self.now,
-            Phase::Loading { bytes, answers, .. } if bytes != 0 || answers == 0 => self.now,
-            Phase::Loading { .. } => UNKNOWN,
-        });
+        let times = self
+            .context_switches
+            .moves
+            .iter()
+            .map(|moving| match moving.phase {
+                Phase::Draining(at) | Phase::Leaving(at) => at,
+                Phase::Saving(_) => self.now,
+                Phase::Loading { bytes, answers, .. } if bytes != 0 || answers == 0 => self.now,
+                Phase::Loading { .. } => UNKNOWN,
+            });
         times.min().unwrap_or(UNKNOWN)
     }
 
     /// A part of a context is there.
     pub(super) fn context_arrived(&mut self, serial: u32, then: u64) {
-        let moving = self.switch.moves.iter_mut().find(|m| m.serial == serial);
+        let moving = self
+            .context_switches
+            .moves
+            .iter_mut()
+            .find(|m| m.serial == serial);
         if let Some(Phase::Loading { answers, at, .. }) = moving.map(|m| &mut m.phase) {
             *answers -= 1;
             *at = (*at).max(then);
@@ -262,11 +281,11 @@ impl Sm {
     /// Lets every moving block move on.
     #[cold]
     pub(super) fn move_contexts(&mut self, epoch: &Epoch<'_>) {
-        let mut moves = std::mem::take(&mut self.switch.moves);
+        let mut moves = std::mem::take(&mut self.context_switches.moves);
         let mut sendable = epoch.end - epoch.start;
         moves.retain_mut(|moving| !self.move_on(moving, &mut sendable, epoch));
-        moves.append(&mut self.switch.moves);
-        self.switch.moves = moves;
+        moves.append(&mut self.context_switches.moves);
+        self.context_switches.moves = moves;
     }
 
     /// One block moves on as far as it can in this epoch; true when it is done.
@@ -293,7 +312,7 @@ impl Sm {
             }
             moving.phase = Phase::Saving(bytes);
             if bytes == 0 {
-                let there = self.port.free_at + u64::from(epoch.config.l2.latency);
+                let there = self.port.free_at() + u64::from(epoch.config.l2.latency);
                 moving.phase = Phase::Leaving(if moving.free { now } else { there });
             }
         }
@@ -335,7 +354,7 @@ impl Sm {
             let counters = &mut self.residency.blocks[moving.resident].counters;
             counters.context_read_bytes += part;
             let miss = self
-                .unit
+                .lsu
                 .misses
                 .take(Miss::new(0, 0, Target::Context(moving.serial)));
             let took = self.send_context(line, part, miss, moving, epoch);
@@ -363,13 +382,13 @@ impl Sm {
         } else {
             RequestKind::Read
         };
-        let from = self.port.free_at.max(epoch.start);
+        let from = self.port.free_at().max(epoch.start);
         self.send_line(&access, miss, (moving.launch, kind, epoch.start), epoch);
         // A read's answer takes the other way, as long as a write's data takes this one.
         let network = &epoch.config.interconnect;
         let answer = (u64::from(network.header_bytes) + bytes)
             .div_ceil(u64::from(network.reply_bytes_per_cycle));
-        (self.port.free_at - from).max(if miss == NO_REPLY { 1 } else { answer })
+        (self.port.free_at() - from).max(if miss == NO_REPLY { 1 } else { answer })
     }
 
     /// When a held block has nothing in flight; [`UNKNOWN`] while a load is not answered.

@@ -88,8 +88,8 @@ impl Sm {
         let copies = &self.warps[slot as usize].copies;
         self.arrivals.waiting.push(CopyArrival {
             slot,
-            mask: self.unit.access.mask,
-            offsets: self.unit.access.addresses,
+            mask: self.lsu.access.mask,
+            offsets: self.lsu.access.addresses,
             unanswered: copies.unanswered(),
             next: copies.next(),
             at: copies.known_at().max(self.now + 1),

@@ -12,9 +12,9 @@
 
 use super::cache::Cache;
 use super::coalesce::LineAccess;
+use super::lsu::{Miss, PendingLoad, Target};
 use super::memory_system::RequestKind;
 use super::sm::{Epoch, Sm, UNKNOWN};
-use super::unit::{Miss, PendingLoad, Target};
 use crate::config::{Fetch, LINE_BYTES};
 
 /// All sectors of a line.
@@ -117,7 +117,7 @@ impl Sm {
         let (launch, generation) = (resident.launch, entry.generation);
         let miss = waiting.unwrap_or_else(|| self.ask_for_code(line, launch, epoch));
         let load = self
-            .unit
+            .lsu
             .pending
             .take(PendingLoad::of_code(slot, generation));
         self.wait_for(miss, load);
@@ -126,7 +126,7 @@ impl Sm {
 
     /// Asks memory for a line of code.
     fn ask_for_code(&mut self, line: u64, launch: u32, epoch: &Epoch<'_>) -> u32 {
-        let miss = self.unit.misses.take(Miss::new(line, WHOLE, Target::Code));
+        let miss = self.lsu.misses.take(Miss::new(line, WHOLE, Target::Code));
         if let Some(front) = &mut self.front
             && let Some(entry) = front.cache.find(line, line)
         {

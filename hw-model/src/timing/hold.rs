@@ -4,7 +4,7 @@
 //! Rules: the unit takes the next access, load or store, when the port has at most [`SEND_QUEUE`] cycles of work before
 //! it; what an SM knows of a partition is from the end of the last epoch; an access that meets a partition behind is
 //! sent still, whole, and the unit takes the next one when the first such partition that it met has caught up. What a
-//! context switch writes holds nothing.
+//! context switch writes counts as a store: the SM's next access waits for the partition that it met.
 
 use super::memory_system::Home;
 use super::sm::{Epoch, Sm, UNKNOWN};
@@ -36,8 +36,8 @@ impl Sm {
     pub(super) fn heed(&mut self, home: &Home, epoch: &Epoch<'_>) {
         let (group, partition) = (home.group, home.partition);
         let until = epoch.groups[usize::from(group)].holds_stores_until(partition);
-        if until > self.unit.hold.until {
-            self.unit.hold = Hold {
+        if until > self.lsu.hold.until {
+            self.lsu.hold = Hold {
                 until,
                 group,
                 partition,
@@ -48,14 +48,14 @@ impl Sm {
     /// Lets the unit wait for the port, and for what the stores of the last access met.
     #[inline]
     pub(super) fn hold_unit(&mut self) {
-        let port = self.port.free_at.saturating_sub(SEND_QUEUE);
-        self.unit.free_at = self.unit.free_at.max(self.unit.hold.until).max(port);
+        let port = self.port.free_at().saturating_sub(SEND_QUEUE);
+        self.lsu.free_at = self.lsu.free_at.max(self.lsu.hold.until).max(port);
     }
 
     /// Looks at the beginning of an epoch whether the partition has caught up.
     pub(super) fn look_at_hold(&mut self, epoch: &Epoch<'_>) {
-        if self.unit.hold.until == UNKNOWN {
-            self.unit.hold.look(epoch);
+        if self.lsu.hold.until == UNKNOWN {
+            self.lsu.hold.look(epoch);
             self.release_unit(epoch.start, epoch.config);
         }
     }
@@ -63,15 +63,15 @@ impl Sm {
     /// Lets the unit go on at a cycle if nothing more keeps it: neither a miss register, nor room in a set of L1, nor a
     /// partition.
     pub(super) fn release_unit(&mut self, at: u64, config: &GpuConfig) {
-        let registers = self.unit.misses_in_flight < config.l1.mshrs;
+        let registers = self.lsu.misses_in_flight < config.l1.mshrs;
         let room = self
-            .unit
+            .lsu
             .crowded
             .is_none_or(|line| self.caches.l1.has_room(line));
-        let caught_up = self.unit.hold.until != UNKNOWN;
-        if self.unit.free_at == UNKNOWN && registers && room && caught_up {
-            self.unit.crowded = None;
-            self.unit.free_at = at.max(self.unit.hold.until);
+        let caught_up = self.lsu.hold.until != UNKNOWN;
+        if self.lsu.free_at == UNKNOWN && registers && room && caught_up {
+            self.lsu.crowded = None;
+            self.lsu.free_at = at.max(self.lsu.hold.until);
         }
     }
 }

@@ -359,7 +359,7 @@ impl Sm {
                 continue;
             }
             let free_at = if pipe == Pipe::Memory as usize {
-                self.unit.free_at
+                self.lsu.free_at
             } else {
                 arbiter.free_at(units, pipe)
             };
@@ -395,7 +395,7 @@ impl Sm {
         }
         match op.kind {
             Kind::Memory | Kind::Copy | Kind::CopyArrival => {
-                count_access(&op, &self.unit.access, &mut resident.counters);
+                count_access(&op, &self.lsu.access, &mut resident.counters);
                 let launch = resident.launch;
                 self.time_access(slot, &op, launch, epoch);
                 if op.kind == Kind::CopyArrival && stepped.lanes != 0 {
@@ -417,7 +417,7 @@ impl Sm {
             Kind::Sleep if stepped.lanes != 0 => {
                 let pause = epoch
                     .config
-                    .ns_to_cycles(u64::from(self.unit.access.pause_ns));
+                    .ns_to_cycles(u64::from(self.lsu.access.pause_ns));
                 entry.not_before = entry.not_before.max(now + pause);
                 entry.slept_until = entry.not_before;
             }
@@ -426,7 +426,7 @@ impl Sm {
             }
             _ => {
                 if op.pipe == Pipe::Memory {
-                    self.unit.free_at = now + u64::from(op.interval);
+                    self.lsu.free_at = now + u64::from(op.interval);
                 }
                 let done = now + u64::from(op.latency);
                 for register in op.writes.iter().take_while(|r| **r != NONE) {
@@ -479,7 +479,7 @@ impl Sm {
                 block: &resident.block.env,
                 domain,
                 ranges: &mut self.ranges,
-                access: &mut self.unit.access,
+                access: &mut self.lsu.access,
                 log: Some(&mut self.log),
                 clock: now,
                 clock_ns: self.clock_ns.1,

@@ -9,10 +9,10 @@
 use super::cache::{Evicted, Line};
 use super::coalesce::{LineAccess, shared_cycles, shared_turns};
 use super::copy_groups::Copied;
+use super::lsu::{Miss, NOBODY, PendingLoad, Target, Waiter};
 use super::memory_system::{NO_REPLY, Request, RequestKind};
 use super::resident::State;
 use super::sm::{Epoch, Sm, UNKNOWN};
-use super::unit::{Miss, NOBODY, PendingLoad, Target, Waiter};
 use crate::config::{GpuConfig, L1, SECTOR_BYTES, Shared, WritePolicy};
 use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Pattern, Space, WRITES};
 
@@ -24,15 +24,15 @@ impl Sm {
     pub(super) fn time_access(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let config = epoch.config;
         let now = self.now;
-        if self.unit.access.mask == 0 {
-            self.unit.free_at = now + 1;
+        if self.lsu.access.mask == 0 {
+            self.lsu.free_at = now + 1;
             self.finish(slot, op, now + 1);
             return;
         }
-        match self.unit.access.space {
+        match self.lsu.access.space {
             Space::Shared => {
                 let cycles = u64::from(self.shared_rounds(&config.shared));
-                self.unit.free_at = now + cycles;
+                self.lsu.free_at = now + cycles;
                 self.counters_of(slot).shared_conflict_cycles += cycles - 1;
                 self.finish(
                     slot,
@@ -47,20 +47,20 @@ impl Sm {
             }
             Space::Constant | Space::Texture => self.time_read_only(slot, op, launch, epoch),
             Space::Global => {
-                self.unit.lines.split(&self.unit.access);
+                self.lsu.lines.split(&self.lsu.access);
                 self.time_lines(slot, op, launch, epoch);
             }
         }
     }
 
     fn shared_rounds(&self, shared: &Shared) -> u32 {
-        match (self.unit.access.direction, shared.atomic) {
+        match (self.lsu.access.direction, shared.atomic) {
             (Direction::Atomic, Some(atomic)) => {
-                atomic.setup + atomic.turn * shared_turns(&self.unit.access, shared.bank_bytes)
+                atomic.setup + atomic.turn * shared_turns(&self.lsu.access, shared.bank_bytes)
             }
             // A shared atomic is a read and a write.
-            (Direction::Atomic, None) => 2 * shared_cycles(&self.unit.access, shared.bank_bytes),
-            _ => shared_cycles(&self.unit.access, shared.bank_bytes),
+            (Direction::Atomic, None) => 2 * shared_cycles(&self.lsu.access, shared.bank_bytes),
+            _ => shared_cycles(&self.lsu.access, shared.bank_bytes),
         }
     }
 
@@ -85,15 +85,15 @@ impl Sm {
         let room = per_thread.div_ceil(4).max(1);
         let warps = self.warps.len() as u64;
         let home = LOCAL_LINES + (u64::from(self.id) * warps + u64::from(slot)) * room;
-        self.unit.lines.clear();
+        self.lsu.lines.clear();
         for lane in 0..32_u64 {
-            if self.unit.access.mask >> lane & 1 == 0 {
+            if self.lsu.access.mask >> lane & 1 == 0 {
                 continue;
             }
             let first = (thread + lane) * per_thread;
-            let offset = self.unit.access.addresses[(lane & 31) as usize].saturating_sub(first);
-            for word in offset / 4..=(offset + u64::from(self.unit.access.bytes) - 1) / 4 {
-                self.unit.lines.add(home + word, 1 << (lane / 8));
+            let offset = self.lsu.access.addresses[(lane & 31) as usize].saturating_sub(first);
+            for word in offset / 4..=(offset + u64::from(self.lsu.access.bytes) - 1) / 4 {
+                self.lsu.lines.add(home + word, 1 << (lane / 8));
             }
         }
     }
@@ -125,7 +125,7 @@ impl Sm {
         if load.pending == NOBODY {
             self.finish(slot, op, load.known);
         } else {
-            let pending = self.unit.pending.get(load.pending);
+            let pending = self.lsu.pending.get(load.pending);
             pending.at = pending.at.max(load.known);
             self.finish(slot, op, UNKNOWN);
         }
@@ -134,23 +134,23 @@ impl Sm {
     /// An access to the lines that were found, in global or local memory.
     fn time_lines(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let config = epoch.config;
-        let local = self.unit.access.space == Space::Local;
-        let kind = match self.unit.access.direction {
+        let local = self.lsu.access.space == Space::Local;
+        let kind = match self.lsu.access.direction {
             Direction::Load => RequestKind::Read,
             Direction::Store => RequestKind::Write,
             Direction::Atomic => RequestKind::Atomic,
         };
         if kind == RequestKind::Atomic {
-            self.unit.lines.count_turns(&self.unit.access);
+            self.lsu.lines.count_turns(&self.lsu.access);
         }
         let interval = u64::from(config.l1.line_interval);
         let mut load = self.transfer(slot, launch, op, kind);
         load.past_l1 = kind == RequestKind::Atomic
-            || self.unit.access.late
+            || self.lsu.access.late
             || op.aux & AUX_PAST_L1 != 0
             || !(local || config.l1.caches_global);
         let answered = op.writes[0] != NONE || load.copy.is_some();
-        let count = self.unit.lines.as_slice().len();
+        let count = self.lsu.lines.as_slice().len();
         // Only a load's look-up finds several lines.
         let together = match kind {
             RequestKind::Read => config.l1.tag_lines.trailing_zeros(),
@@ -158,13 +158,13 @@ impl Sm {
         };
         let mut sectors = 0;
         let mut found = self
-            .unit
+            .lsu
             .lines
             .as_slice()
             .first()
             .map_or(0, |l| l.line >> together);
         for number in 0..count {
-            let line = self.unit.lines.as_slice()[number];
+            let line = self.lsu.lines.as_slice()[number];
             if line.line >> together != found {
                 found = line.line >> together;
                 load.at += interval;
@@ -183,12 +183,12 @@ impl Sm {
         }
         load.at += interval;
         self.take_turns(&mut load, &config.l1);
-        if self.unit.free_at != UNKNOWN {
-            self.unit.free_at = load.at;
+        if self.lsu.free_at != UNKNOWN {
+            self.lsu.free_at = load.at;
         }
         self.hold_unit();
         if kind != RequestKind::Read && !local {
-            let there = self.port.free_at + u64::from(config.l2.latency);
+            let there = self.port.free_at() + u64::from(config.l2.latency);
             let entry = &mut self.warps[slot as usize];
             entry.written_at = entry.written_at.max(there);
         }
@@ -211,9 +211,9 @@ impl Sm {
             load.at = load.at.max(self.now + rounds);
         }
         if load.kind == RequestKind::Atomic && l1.atomic_lanes != 0 {
-            let lanes = self.unit.access.mask.count_ones().div_ceil(l1.atomic_lanes);
+            let lanes = self.lsu.access.mask.count_ones().div_ceil(l1.atomic_lanes);
             let turns = self
-                .unit
+                .lsu
                 .lines
                 .as_slice()
                 .iter()
@@ -226,13 +226,13 @@ impl Sm {
 
     /// Cycles that the data of a load take, from banks of four bytes.
     fn data_rounds(&self, bytes_per_cycle: u32) -> u64 {
-        let access = &self.unit.access;
+        let access = &self.lsu.access;
         let lanes = match access.pattern {
             Pattern::Uniform => 1,
             Pattern::Contiguous | Pattern::Scattered => access.mask.count_ones(),
         };
         let moved = (lanes * access.bytes).div_ceil(bytes_per_cycle);
-        let lines = u32::try_from(self.unit.lines.as_slice().len()).unwrap_or(u32::MAX);
+        let lines = u32::try_from(self.lsu.lines.as_slice().len()).unwrap_or(u32::MAX);
         let rounds = match access.space {
             // Words of local memory lie side by side for the threads of a warp, and not where their offsets say.
             Space::Local => lines,
@@ -281,8 +281,8 @@ impl Sm {
             self.counters_of(load.slot).l1_miss_sectors += u64::from(line.sectors.count_ones());
             self.ask(line, line.sectors, false, load, epoch);
             if config.l1.reserves {
-                self.unit.crowded = Some(line.line);
-                self.unit.free_at = UNKNOWN;
+                self.lsu.crowded = Some(line.line);
+                self.lsu.free_at = UNKNOWN;
             }
             return;
         };
@@ -323,11 +323,11 @@ impl Sm {
         epoch: &Epoch<'_>,
     ) {
         let target = if cached { Target::L1 } else { Target::Loads };
-        let miss = self.unit.misses.take(Miss::new(line.line, sectors, target));
-        self.unit.misses_in_flight += 1;
-        if self.unit.misses_in_flight >= epoch.config.l1.mshrs {
+        let miss = self.lsu.misses.take(Miss::new(line.line, sectors, target));
+        self.lsu.misses_in_flight += 1;
+        if self.lsu.misses_in_flight >= epoch.config.l1.mshrs {
             // The last miss register is taken: the unit waits until a reply frees one.
-            self.unit.free_at = UNKNOWN;
+            self.lsu.free_at = UNKNOWN;
         }
         if cached && let Some(entry) = self.caches.l1.find(line.line, line.line) {
             entry.pending |= sectors;
@@ -341,7 +341,7 @@ impl Sm {
 
     /// A load that waits for nothing yet.
     pub(super) fn wait_alone(&mut self, load: &Transfer) -> u32 {
-        self.unit.pending.take(PendingLoad {
+        self.lsu.pending.take(PendingLoad {
             warp: load.slot,
             generation: self.warps[load.slot as usize].generation,
             writes: load.writes,
@@ -357,20 +357,20 @@ impl Sm {
             load.pending = self.wait_alone(load);
         }
         self.wait_for(miss, load.pending);
-        let entry = self.unit.misses.get(miss);
+        let entry = self.lsu.misses.get(miss);
         entry.joined += 1;
         if entry.joined >= config.l1.merges {
             // No further load can wait for this request, and the unit does not look past the next one.
-            self.unit.free_at = UNKNOWN;
+            self.lsu.free_at = UNKNOWN;
         }
     }
 
     /// A load waits for one more request.
     pub(super) fn wait_for(&mut self, miss: u32, load: u32) {
-        self.unit.pending.get(load).missing += 1;
-        let next = self.unit.misses.get(miss).first_waiter;
-        let waiter = self.unit.waiters.take(Waiter { load, next });
-        self.unit.misses.get(miss).first_waiter = waiter;
+        self.lsu.pending.get(load).missing += 1;
+        let next = self.lsu.misses.get(miss).first_waiter;
+        let waiter = self.lsu.waiters.take(Waiter { load, next });
+        self.lsu.misses.get(miss).first_waiter = waiter;
     }
 
     pub(super) fn send(
@@ -398,21 +398,17 @@ impl Sm {
                 u64::from(line.sectors.count_ones()) * SECTOR_BYTES
             }
         };
-        let cycles = (u64::from(config.interconnect.header_bytes) + payload)
-            .div_ceil(u64::from(config.interconnect.request_bytes_per_cycle))
-            .max(1);
-        let depart = at.max(self.port.free_at);
-        self.port.free_at = depart + cycles;
+        let (departs, number) = self.port.send(&config.interconnect, payload, at);
         let home = epoch.topology.home(line.line);
         if kind != RequestKind::Read {
             self.heed(&home, epoch);
         }
         let request = Request {
-            arrive: depart + u64::from(config.interconnect.latency),
+            arrive: departs + u64::from(config.interconnect.latency),
             line: line.line,
             key: home.key,
             local: home.local,
-            number: self.unit.next_request,
+            number,
             miss,
             launch,
             sm: self.id,
@@ -422,7 +418,6 @@ impl Sm {
             turns: line.turns,
             kind,
         };
-        self.unit.next_request = self.unit.next_request.wrapping_add(1);
         self.status.sent |= 1 << home.group;
         // SAFETY: in this half of the epoch the boxes from this SM are this call's own.
         unsafe {
@@ -435,8 +430,8 @@ impl Sm {
 
     /// A reply: fills L1 and wakes the loads that waited for nothing else.
     pub(super) fn fill(&mut self, number: u32, at: u64, epoch: &Epoch<'_>) {
-        let miss = *self.unit.misses.get(number);
-        self.unit.misses.give_back(number);
+        let miss = *self.lsu.misses.get(number);
+        self.lsu.misses.give_back(number);
         let home = match miss.target {
             Target::Context(moving) => {
                 self.context_arrived(moving, at);
@@ -454,20 +449,20 @@ impl Sm {
             settle(entry, &miss, number, at);
         }
         if matches!(miss.target, Target::Loads | Target::L1) {
-            self.unit.misses_in_flight -= 1;
+            self.lsu.misses_in_flight -= 1;
             self.release_unit(at, epoch.config);
         }
         let mut next = miss.first_waiter;
         while next != NOBODY {
-            let waiter = *self.unit.waiters.get(next);
-            self.unit.waiters.give_back(next);
+            let waiter = *self.lsu.waiters.get(next);
+            self.lsu.waiters.give_back(next);
             next = waiter.next;
-            let load = self.unit.pending.get(waiter.load);
+            let load = self.lsu.pending.get(waiter.load);
             load.at = load.at.max(at);
             load.missing -= 1;
             if load.missing == 0 {
                 let load = *load;
-                self.unit.pending.give_back(waiter.load);
+                self.lsu.pending.give_back(waiter.load);
                 self.complete(&load, epoch);
             }
         }

@@ -7,9 +7,9 @@
 //! Rules: two warps that need one line ask for it once; a parameter that is there takes as long as a move.
 
 use super::coalesce::LineAccess;
+use super::lsu::{Miss, Target};
 use super::memory_system::RequestKind;
 use super::sm::{Epoch, Sm};
-use super::unit::{Miss, Target};
 use crate::config::{LINE_BYTES, SECTOR_BYTES};
 use crate::exec::Op;
 
@@ -29,7 +29,7 @@ fn place(number: u64, offset: i64) -> (u64, u8) {
 impl Sm {
     /// Accounts for the parameter that the warp's operation just read.
     pub(super) fn time_parameter(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
-        self.unit.free_at = self.now + u64::from(op.interval);
+        self.lsu.free_at = self.now + u64::from(op.interval);
         let serial = epoch.launches.get(launch).map_or(0, |l| l.serial);
         let (tag, sectors) = place(serial, op.imm);
         self.counters_of(slot).constant_accesses += 1;
@@ -49,7 +49,7 @@ impl Sm {
         };
         let miss = coming.unwrap_or_else(|| {
             let miss = self
-                .unit
+                .lsu
                 .misses
                 .take(Miss::new(tag, sectors, Target::Constants));
             if let Some((entry, _)) = found {

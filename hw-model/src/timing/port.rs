@@ -1,4 +1,4 @@
-//! An SM's port to the interconnect: what it sends leaves one after the other, and so do the replies arrive.
+//! An SM's port to the interconnect: requests leave one after another, and replies come in one after another.
 //!
 //! Rule: replies are taken by their time of arrival, those of one cycle by the number of their request, whatever the
 //! order in which the groups of partitions delivered them.
@@ -12,7 +12,9 @@ use std::collections::BinaryHeap;
 #[derive(Debug)]
 pub(super) struct Port {
     /// When the way to the interconnect is free.
-    pub(super) free_at: u64,
+    free_at: u64,
+    /// Number of the next request.
+    next_request: u32,
     /// When the way from the interconnect is free.
     reply_free_at: u64,
     /// Replies on their way: arrival, number of the request, miss, sectors.
@@ -23,12 +25,29 @@ impl Port {
     pub(super) fn new() -> Self {
         Self {
             free_at: 0,
+            next_request: 0,
             reply_free_at: 0,
             inbox: BinaryHeap::with_capacity(512),
         }
     }
 
-    /// A reply is on its way.
+    /// Returns when the way to the interconnect is free.
+    pub(super) fn free_at(&self) -> u64 {
+        self.free_at
+    }
+
+    /// Sends a request with `payload` bytes of data not before `at`; returns when it leaves and its number.
+    pub(super) fn send(&mut self, network: &Interconnect, payload: u64, at: u64) -> (u64, u32) {
+        let bytes = u64::from(network.header_bytes) + payload;
+        let cycles = bytes.div_ceil(u64::from(network.request_bytes_per_cycle));
+        let departs = at.max(self.free_at);
+        self.free_at = departs + cycles.max(1);
+        let number = self.next_request;
+        self.next_request = number.wrapping_add(1);
+        (departs, number)
+    }
+
+    /// Takes note of a reply that is on its way.
     pub(super) fn expect(&mut self, reply: &Reply) {
         let key = (reply.at, reply.number, reply.miss, reply.sectors);
         self.inbox.push(Reverse(key));

@@ -12,21 +12,21 @@ impl Sm {
     /// Through the constant cache, one address a cycle, or through the texture cache, one line a cycle.
     pub(super) fn time_read_only(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let (config, now) = (epoch.config, self.now);
-        let texture = self.unit.access.space == Space::Texture;
-        self.unit.lines.split(&self.unit.access);
-        let count = self.unit.lines.as_slice().len();
+        let texture = self.lsu.access.space == Space::Texture;
+        self.lsu.lines.split(&self.lsu.access);
+        let count = self.lsu.lines.as_slice().len();
         let (rounds, latency) = if texture {
             (count as u64, config.texture.latency)
         } else {
             (self.distinct_addresses(), config.constant.latency)
         };
-        self.unit.free_at = now + rounds;
+        self.lsu.free_at = now + rounds;
         let mut load = self.transfer(slot, launch, op, RequestKind::Read);
         load.past_l1 = true;
         load.known = now + rounds - 1 + u64::from(latency);
         let mut missed = 0;
         for number in 0..count {
-            let line = self.unit.lines.as_slice()[number];
+            let line = self.lsu.lines.as_slice()[number];
             let cache = if texture {
                 &mut self.caches.textures
             } else {
@@ -52,8 +52,8 @@ impl Sm {
         let mut addresses = [0; 32];
         let mut count = 0;
         for lane in 0..32 {
-            let address = self.unit.access.addresses[lane];
-            if self.unit.access.mask >> lane & 1 != 0 && !addresses[..count].contains(&address) {
+            let address = self.lsu.access.addresses[lane];
+            if self.lsu.access.mask >> lane & 1 != 0 && !addresses[..count].contains(&address) {
                 addresses[count] = address;
                 count += 1;
             }

@@ -17,7 +17,7 @@ use super::fetch::Buffer;
 use super::launches::LaunchState;
 use super::room::{Place, Room};
 use super::sm::{Epoch, Sm, SmEvent};
-use crate::config::{GpuConfig, LINE_BYTES, WARP_LANES};
+use crate::config::{GpuConfig, WARP_LANES};
 use crate::counters::Counters;
 use crate::exec::{Block, BlockShape, Warp};
 use crate::kernel::Kernel;
@@ -99,13 +99,15 @@ pub(super) struct Start {
 pub(super) struct Residency {
     /// One for each block that an SM can hold, taken or not.
     pub(super) blocks: Vec<Resident>,
-    /// Those that are free.
-    pub(super) free_blocks: u64,
-    /// Warp slots that are free.
+    /// Numbers of free blocks, one bit each.
+    free_blocks: u64,
+    /// Free warp slots, one bit each.
     free_warps: u64,
+    /// What of registers, shared memory, warps and blocks is free.
     pub(super) room: Room,
     /// Blocks that have room and start in the next epoch.
     pub(super) starts: Vec<Start>,
+    /// Age of the next warp that arrives.
     next_age: u64,
     /// The newest launch that had a block here.
     newest_launch: u64,
@@ -123,6 +125,36 @@ impl Residency {
             next_age: 0,
             newest_launch: 0,
         }
+    }
+
+    /// Returns the numbers of the blocks that are taken, one bit each.
+    pub(super) fn taken(&self) -> u64 {
+        !self.free_blocks & (u64::MAX >> (64 - self.blocks.len()))
+    }
+
+    /// Returns whether no block has started here and not ended.
+    fn is_dry(&self) -> bool {
+        self.blocks.iter().all(|r| r.kernel.is_none())
+    }
+
+    /// Takes the room of a block that fits; returns its number.
+    pub(super) fn take(
+        &mut self,
+        needs: &BlockNeeds,
+        launch: u32,
+        (row, tenant): (RowId, TenantId),
+        linear: u64,
+    ) -> usize {
+        let number = self.free_blocks.trailing_zeros() as usize;
+        self.free_blocks &= !(1 << number);
+        let resident = &mut self.blocks[number];
+        resident.place = self.room.take(needs);
+        resident.launch = launch;
+        resident.row = row;
+        resident.tenant = tenant;
+        resident.linear = linear;
+        resident.needs = *needs;
+        number
     }
 }
 
@@ -146,7 +178,9 @@ impl Sm {
         linear: u64,
         at: u64,
     ) {
-        let number = self.take_room(&launch.needs, index, (launch.row, launch.tenant), linear);
+        let number = self
+            .residency
+            .take(&launch.needs, index, (launch.row, launch.tenant), linear);
         self.residency.starts.push(Start {
             resident: number,
             launch: index,
@@ -157,36 +191,11 @@ impl Sm {
         self.status.starts = true;
     }
 
-    /// Takes the room of a block that fits; gives its number.
-    pub(super) fn take_room(
-        &mut self,
-        needs: &BlockNeeds,
-        launch: u32,
-        (row, tenant): (RowId, TenantId),
-        linear: u64,
-    ) -> usize {
-        let number = self.residency.free_blocks.trailing_zeros() as usize;
-        self.residency.free_blocks &= !(1 << number);
-        let resident = &mut self.residency.blocks[number];
-        resident.place = self.residency.room.take(needs);
-        resident.launch = launch;
-        resident.row = row;
-        resident.tenant = tenant;
-        resident.linear = linear;
-        resident.needs = *needs;
-        number
-    }
-
-    /// Block numbers that are taken.
-    pub(super) fn taken_blocks(&self) -> u64 {
-        !self.residency.free_blocks & (u64::MAX >> (64 - self.residency.blocks.len()))
-    }
-
     pub(super) fn start(&mut self, start: &Start, launch: &LaunchState, epoch: &Epoch<'_>) {
         if launch.serial > self.residency.newest_launch {
             self.residency.newest_launch = launch.serial;
-            if launch.is_dependent || self.is_dry() {
-                self.empty_caches(epoch);
+            if launch.is_dependent || self.residency.is_dry() {
+                self.caches.empty(epoch.config.l1.flush_at_launch);
             }
         }
         self.carve_out(epoch);
@@ -212,37 +221,10 @@ impl Sm {
         }
     }
 
-    /// Shared memory takes of L1 the least size that holds what blocks have. Where blocks run it may grow, which
-    /// empties the cache; it shrinks only on an SM without any, as the chips change it.
+    /// Sizes L1 by the shared memory that blocks have.
     pub(super) fn carve_out(&mut self, epoch: &Epoch<'_>) {
-        let l1 = &epoch.config.l1;
-        let used = self.residency.room.shared_in_use();
-        let Some(largest) = l1.carve_outs.last() else {
-            return;
-        };
-        let least = l1.carve_outs.iter().find(|size| **size >= used);
-        let least = *least.unwrap_or(largest);
-        if least > self.caches.carve_out || (least < self.caches.carve_out && self.is_dry()) {
-            self.caches.carve_out = least;
-            let left = l1.bytes.saturating_sub(u64::from(least));
-            self.caches
-                .l1
-                .resize(left.max(LINE_BYTES * u64::from(l1.ways)));
-        }
-    }
-
-    /// No block has started here and not ended.
-    fn is_dry(&self) -> bool {
-        self.residency.blocks.iter().all(|r| r.kernel.is_none())
-    }
-
-    /// Forgets what another launch or a copy may have written since it was read.
-    fn empty_caches(&mut self, epoch: &Epoch<'_>) {
-        if epoch.config.l1.flush_at_launch {
-            self.caches.l1.invalidate();
-        }
-        self.caches.constants.invalidate();
-        self.caches.textures.invalidate();
+        let (used, is_dry) = (self.residency.room.shared_in_use(), self.residency.is_dry());
+        self.caches.carve_out(&epoch.config.l1, used, is_dry);
     }
 
     /// Takes a slot for a warp of a block, which goes on at `at`.
@@ -276,7 +258,7 @@ impl Sm {
 
     /// Removes every block of a launch at `now`; nothing is reported, but what they did here stays counted.
     pub(crate) fn drop_launch(&mut self, launch: u32, now: u64) {
-        if !self.switch.moves.is_empty() {
+        if !self.context_switches.moves.is_empty() {
             self.drop_moves(launch, now);
         }
         let of_launch = |s: &Start| s.launch == launch;
@@ -320,7 +302,7 @@ impl Sm {
             self.residency.free_warps |= 1 << slot;
             self.arbiter.left(slot);
             self.arrivals.left(slot);
-            self.switch.held &= !(1 << slot);
+            self.context_switches.held &= !(1 << slot);
             if self.quotas.on {
                 self.quotas.left(slot);
             }
@@ -333,7 +315,7 @@ impl Sm {
 
     pub(super) fn give_room_back(&mut self, number: usize) {
         self.residency.free_blocks |= 1 << number;
-        self.switch.leaving &= !(1 << number);
+        self.context_switches.leaving &= !(1 << number);
         let resident = &self.residency.blocks[number];
         self.residency
             .room

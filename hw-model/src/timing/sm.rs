@@ -3,24 +3,25 @@
 //! A warp is ready, asleep until a known cycle, blocked on memory, or waiting at a barrier. Ready warps stand in
 //! bit masks per scheduler and pipeline, so that choosing one is a few mask operations; sleeping warps stand in
 //! the wheel; nobody is ever scanned. The life of a block is `resident`; which warp issues, and what that does, is
-//! `issue`; what stops a warp is `meeting`; what an access costs is `load_store`; why nobody issued is `stalls`, and
+//! `issue`; what stops a warp is `meeting`; what an access costs is `load_store`, what waits for memory `lsu`, what leaves and
+//! arrives `port`; the caches are `caches`, code is `fetch`; a block that leaves with its context is `context_switch`; why nobody issued is `stalls`, and
 //! at which operation `watch`; what was done is `totals`.
 //! Rules: warp slot `w` belongs to scheduler `w % schedulers`; results of an instruction exist functionally at issue
 //! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
 
 use super::caches::Caches;
-use super::context_switch::{SavedBlock, Switch};
+use super::context_switch::{ContextSwitches, SavedBlock};
 use super::copy_arrivals::CopyArrivals;
 use super::exchange::Exchange;
 use super::fetch::FrontEnd;
 use super::issue::Arbiter;
 use super::launches::Launches;
+use super::lsu::LoadStoreUnit;
 use super::memory_system::{Group, Reply, Request, Topology};
 use super::port::Port;
 use super::quota::Quotas;
 use super::resident::{Residency, WarpSlot};
 use super::totals::Totals;
-use super::unit::LoadStoreUnit;
 use super::watch::Stalls;
 use super::wheel::Wheel;
 use crate::config::GpuConfig;
@@ -116,17 +117,21 @@ pub(crate) struct Sm {
     pub(super) front: Option<FrontEnd>,
     pub(super) ranges: RangeCache,
     pub(super) log: WriteLog,
+    /// L1 and the caches of constants and textures.
     pub(super) caches: Caches,
-    pub(super) unit: LoadStoreUnit,
+    /// The load/store unit.
+    pub(super) lsu: LoadStoreUnit,
+    /// The way to the interconnect and back.
     pub(super) port: Port,
     /// When the barrier unit has counted the last warp that came to a barrier.
     pub(super) barrier_at: u64,
     pub(super) arrivals: CopyArrivals,
     pub(super) status: Status,
     pub(super) events: Vec<SmEvent>,
+    /// Counters of blocks that are gone.
     pub(super) totals: Totals,
     /// Blocks that leave with their context, or come back.
-    pub(super) switch: Switch,
+    pub(super) context_switches: ContextSwitches,
     pub(super) quotas: Quotas,
     /// Where warps stall, if anybody asked.
     pub(super) stalls: Option<Box<Stalls>>,
@@ -151,7 +156,7 @@ impl Sm {
             ranges: RangeCache::new(),
             log: WriteLog::new(),
             caches: Caches::new(config),
-            unit: LoadStoreUnit::new(),
+            lsu: LoadStoreUnit::new(),
             port: Port::new(),
             barrier_at: 0,
             arrivals: CopyArrivals::new(),
@@ -161,7 +166,7 @@ impl Sm {
             },
             events: Vec::with_capacity(64),
             totals: Totals::default(),
-            switch: Switch::default(),
+            context_switches: ContextSwitches::default(),
             quotas: Quotas::new(),
             stalls: None,
         }
@@ -223,7 +228,7 @@ impl Sm {
                 .min(self.port.next_at())
                 .min(self.arrivals.next_at())
         };
-        if !self.switch.moves.is_empty() {
+        if !self.context_switches.moves.is_empty() {
             let next = self.next_move_at();
             self.status.next_at = self.status.next_at.min(next);
         }
@@ -264,7 +269,7 @@ impl Sm {
             }
             self.residency.starts = starts;
         }
-        if !self.switch.moves.is_empty() {
+        if !self.context_switches.moves.is_empty() {
             // A block leaves when its copies are there, and with them its arrivals.
             self.arrive(epoch);
             self.move_contexts(epoch);

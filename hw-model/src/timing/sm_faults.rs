@@ -49,7 +49,7 @@ impl Sm {
         launch: &LaunchState,
         domain: &Domain,
     ) -> Option<Box<Fault>> {
-        let taken = self.taken_blocks();
+        let taken = self.residency.taken();
         let mut running = self
             .residency
             .blocks

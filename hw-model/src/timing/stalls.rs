@@ -102,7 +102,7 @@ impl Sm {
     }
 
     fn first_resident(&self) -> Option<u8> {
-        let taken = !self.residency.free_blocks & (u64::MAX >> (64 - self.residency.blocks.len()));
+        let taken = self.residency.taken();
         (taken != 0).then(|| u8::try_from(taken.trailing_zeros()).unwrap_or(0))
     }
 

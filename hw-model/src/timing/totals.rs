@@ -38,7 +38,7 @@ impl Sm {
     /// What the blocks of each row did here so far, running ones included; `now` is the device's time.
     pub(crate) fn sample(&self, now: u64) -> Vec<(RowId, Counters)> {
         let mut rows = self.totals.by_row.clone();
-        let mut taken = self.taken_blocks();
+        let mut taken = self.residency.taken();
         while taken != 0 {
             let number = taken.trailing_zeros() as usize;
             taken &= taken - 1;
@@ -55,7 +55,7 @@ impl Sm {
 
     /// Adds the warp instructions of the blocks that are here to those of their launches, by the launch's index.
     pub(crate) fn add_instructions(&self, by_launch: &mut [u64]) {
-        let mut taken = self.taken_blocks();
+        let mut taken = self.residency.taken();
         while taken != 0 {
             let resident = &self.residency.blocks[taken.trailing_zeros() as usize];
             taken &= taken - 1;

@@ -39,7 +39,7 @@ impl Sm {
     /// Finds out when the warp's next operation can issue; operations that cost nothing are done on the way.
     #[inline(always)]
     pub(super) fn schedule(&mut self, slot: u32, epoch: &Epoch<'_>) {
-        if self.switch.held >> slot & 1 != 0 {
+        if self.context_switches.held >> slot & 1 != 0 {
             self.hold(slot);
             return;
         }

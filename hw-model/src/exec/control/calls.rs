@@ -9,7 +9,8 @@
 //! what a frame holds beside its parameters reads as zero; the registers of a warp's frames are bounded, too.
 
 use super::paths::{Frame, Join, Path, Wait};
-use crate::exec::cx::RawFault;
+use crate::exec::cx::{BlockEnv, RawFault};
+use crate::exec::lanes::read;
 use crate::exec::op::{NONE, Op, Slot};
 use crate::exec::warp::{Surroundings, Warp};
 use crate::fault::FaultKind;
@@ -17,7 +18,7 @@ use crate::kernel::{FUNCTION_BYTES, FUNCTION_WINDOW, FunctionEntry, Kernel};
 use smallvec::SmallVec;
 
 /// Register of a function's frame that holds its frame pointer.
-pub(crate) const FRAME_POINTER: u16 = 0;
+pub(super) const FRAME_POINTER: u16 = 0;
 
 /// Most bytes of a warp's registers and predicates behind which another frame begins or ends: the depth that the stack
 /// allows, with more than a hundred registers at each level.
@@ -36,9 +37,8 @@ impl Warp {
     ) -> Result<(), RawFault> {
         let (kernel, block) = (around.kernel, around.block);
         let cx = self.cx(lanes, around);
-        let bases =
-            crate::exec::lanes::read::<u32>(&cx, op.r[3]).map(|base| base.wrapping_add(op.aux));
-        let cx_targets = (op.r[0] != NONE).then(|| crate::exec::lanes::read::<u64>(&cx, op.r[0]));
+        let bases = read::<u32>(&cx, op.r[3]).map(|base| base.wrapping_add(op.aux));
+        let cx_targets = (op.r[0] != NONE).then(|| read::<u64>(&cx, op.r[0]));
         let number_of = |lane: u32| match cx_targets {
             None => u32::try_from(op.imm).ok(),
             Some(addresses) => kernel.function_at(addresses[lane as usize & 31]),
@@ -160,7 +160,7 @@ impl Warp {
         frame: Frame,
         group: u32,
         bases: &[u32; 32],
-        block: &crate::exec::cx::BlockEnv,
+        block: &BlockEnv,
     ) {
         let pointers = &mut self.registers[frame.registers as usize + usize::from(FRAME_POINTER)];
         let (from, to) = entry.cleared;
@@ -179,7 +179,7 @@ impl Warp {
     /// `brx.idx`: `imm` is the table's number, `r[0]` the index, `aux` where the lanes meet.
     #[cold]
     #[inline(never)]
-    pub(crate) fn branch_table(
+    pub(in crate::exec) fn branch_table(
         &mut self,
         op: &Op,
         lanes: u32,
@@ -190,7 +190,7 @@ impl Warp {
             .ok()
             .and_then(|n| kernel.tables.get(n));
         let table: &[u32] = table.map_or(&[], |t| t);
-        let index = crate::exec::lanes::read::<u32>(&self.cx(lanes, around), op.r[0]);
+        let index = read::<u32>(&self.cx(lanes, around), op.r[0]);
         let target = |lane: u32| table.get(index[lane as usize & 31] as usize).copied();
         if let Some(lane) = (0..32).find(|lane| lanes >> lane & 1 != 0 && target(*lane).is_none()) {
             let kind = FaultKind::BadBranch {

@@ -10,23 +10,22 @@
 //! it needs no check; passing arguments is register traffic on a chip, so these operations are moves for the
 //! timing model.
 
-use super::calls::FRAME_POINTER;
+use super::calls::{FRAME_POINTER, function_address};
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{commit, read};
-use crate::exec::lower::{Class, Draft, Lower};
-use crate::exec::memory::access::{ADDRESS, active, addressed, addresses};
-use crate::exec::memory::load_store::data;
+use crate::exec::lanes::{active, commit, read};
+use crate::exec::lower::{Class, Draft, Lower, without_lanes};
+use crate::exec::memory::access::{ADDRESS, AUX_NARROW, addressed, addresses};
+use crate::exec::memory::load_store::{self, data};
 use crate::exec::memory::stored::{Stored, Word};
 use crate::exec::op::{ExecFn, Kind, NONE, Op};
+use crate::exec::values;
+use crate::exec::windows::{LOCAL_WINDOW, PARAM_WINDOW};
 use crate::fault::{FaultKind, FaultSpace};
 use gridmux_ptx::decode::{
     AddressBase, Instruction, Opcode, Operand, ScalarType as T, StateSpace, Symbol,
 };
 use std::sync::Arc;
-
-/// First generic address of a kernel's parameters.
-pub(crate) const PARAM_WINDOW: u64 = 0x3_0000_0000;
 
 /// What a function's own frame looks like to its instructions.
 #[derive(Debug, Clone, Copy, Default)]
@@ -297,10 +296,10 @@ fn local(l: &mut Lower<'_>, i: &Instruction, at: usize) -> Option<Option<Draft>>
         base: AddressBase::Absolute,
         offset: offset + i64::from(start),
     };
-    let mut draft = crate::exec::memory::load_store::lower(l, &plain);
+    let mut draft = load_store::lower(l, &plain);
     if let Some(draft) = &mut draft {
         draft.r[ADDRESS] = pointer;
-        draft.aux |= crate::exec::memory::access::AUX_NARROW;
+        draft.aux |= AUX_NARROW;
     }
     Some(draft)
 }
@@ -316,7 +315,7 @@ fn access(l: &mut Lower<'_>, i: &Instruction, address: usize, value: usize) -> O
     let AddressBase::Symbol(symbol) = base else {
         let mut plain = i.clone();
         Arc::make_mut(&mut plain.mods).spaces[0] = StateSpace::Local;
-        return crate::exec::memory::load_store::lower(l, &plain);
+        return load_store::lower(l, &plain);
     };
     let (start, size) = l.frame_place(*symbol)?;
     let at = u32::try_from(i64::from(start).checked_add(*offset)?).ok()?;
@@ -362,7 +361,7 @@ fn address(
     offset: i64,
 ) -> Option<Option<Draft>> {
     if let Symbol::Function(id) = symbol {
-        let value = super::calls::function_address(id.0);
+        let value = function_address(id.0);
         return Some(constant(l, i, value));
     }
     if let (Symbol::Param(_), true) = (symbol, l.frame.is_entry) {
@@ -380,11 +379,7 @@ fn address(
     }
     let (start, _) = l.frame_place(symbol)?;
     let generic = i.opcode == Opcode::Cvta;
-    let window = if generic {
-        crate::exec::values::data::LOCAL_WINDOW
-    } else {
-        0
-    };
+    let window = if generic { LOCAL_WINDOW } else { 0 };
     Some(frame_address(
         l,
         i,
@@ -396,7 +391,7 @@ fn constant(l: &mut Lower<'_>, i: &Instruction, value: u64) -> Option<Draft> {
     let mut plain = i.clone();
     plain.opcode = Opcode::Mov;
     plain.operands[1] = Operand::Int(value.cast_signed());
-    crate::exec::values::data::lower(l, &plain)
+    values::data::lower(l, &plain)
 }
 
 fn frame_address(l: &mut Lower<'_>, i: &Instruction, offset: i64) -> Option<Draft> {
@@ -416,9 +411,9 @@ fn cvta_param(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let window = if l.frame.is_entry {
         PARAM_WINDOW
     } else {
-        crate::exec::values::data::LOCAL_WINDOW
+        LOCAL_WINDOW
     };
-    crate::exec::values::data::add_window(l, i, window)
+    values::data::add_window(l, i, window)
 }
 
 /// One argument or result between a register or literal and a frame.
@@ -460,7 +455,7 @@ pub(crate) fn copy(to: (u16, u32), from: (u16, u32), bytes: u32) -> Draft {
 pub(crate) fn call(l: &mut Lower<'_>, number: u32, address: Option<u16>) -> Draft {
     let (base, bias) = l.outgoing();
     let operands = [address.unwrap_or(NONE), l.slots, l.predicates, base];
-    super::branch::nothing(&operands)
+    without_lanes(&operands)
         .kind(Kind::Call)
         .imm(i64::from(number))
         .aux(bias)

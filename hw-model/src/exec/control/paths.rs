@@ -17,9 +17,9 @@ use crate::exec::warp::Warp;
 use crate::kernel::FunctionEntry;
 
 /// Place that is never reached.
-pub(crate) const NEVER: u32 = u32::MAX;
+pub(in crate::exec) const NEVER: u32 = u32::MAX;
 /// The join of a whole warp, which nobody reaches.
-pub(crate) const ROOT: u32 = 0;
+pub(in crate::exec) const ROOT: u32 = 0;
 
 /// Backward branches that a path takes while others wait, before they have their turn.
 const PATIENCE: u32 = 1 << 20;
@@ -90,14 +90,14 @@ pub(crate) struct Path {
 
 /// Where lanes meet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Join {
+pub(in crate::exec) struct Join {
     pub(crate) pc: u32,
     pub(crate) mask: u32,
     pub(crate) arrived: u32,
     pub(crate) parent: u32,
     pub(crate) frame: Frame,
     /// The lanes arrive by returning from a function.
-    pub(crate) is_call: bool,
+    pub(super) is_call: bool,
 }
 
 impl Join {
@@ -109,7 +109,7 @@ impl Join {
 
 /// The joins of a warp.
 #[derive(Debug, Default)]
-pub(crate) struct Joins {
+pub(in crate::exec) struct Joins {
     pub(crate) all: Vec<Join>,
     free: Vec<u32>,
 }
@@ -145,7 +145,7 @@ impl Joins {
         u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn free_if_empty(&mut self, at: u32, alive: u32) {
+    pub(super) fn free_if_empty(&mut self, at: u32, alive: u32) {
         if at != ROOT && self.get(at).mask & alive == 0 {
             self.free(at);
         }
@@ -160,7 +160,7 @@ impl Joins {
 
 /// How patient the running path may still be.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(in crate::exec) struct Patience {
     left: u32,
     limit: u32,
     /// Paths that went round since somebody last got anywhere.
@@ -302,7 +302,7 @@ impl Warp {
     }
 
     /// Runs the youngest path that can; without one the warp is stalled.
-    pub(crate) fn pick(&mut self) {
+    pub(in crate::exec) fn pick(&mut self) {
         self.active = 0;
         loop {
             let can_run = |p: &Path| p.wait.can_run();
@@ -325,7 +325,7 @@ impl Warp {
     }
 
     /// Takes along the paths that can run and stand where the running one stands.
-    pub(crate) fn gather(&mut self) {
+    fn gather(&mut self) {
         let mut at = 0;
         while let Some(path) = self.paths.get(at) {
             if path.wait == Wait::Nothing
@@ -384,7 +384,7 @@ impl Warp {
     }
 
     /// Lanes that wait at the nearest join from `at` outwards go on without the others; false if there are none.
-    pub(crate) fn release_waiting(&mut self, at: u32) -> bool {
+    pub(super) fn release_waiting(&mut self, at: u32) -> bool {
         let mut at = at;
         while at != ROOT {
             let alive = self.alive;
@@ -426,7 +426,7 @@ impl Warp {
     }
 
     /// `ret` of some of the running lanes.
-    pub(crate) fn return_lanes(&mut self, lanes: u32) {
+    pub(in crate::exec) fn return_lanes(&mut self, lanes: u32) {
         let mut at = self.join;
         while at != ROOT && !self.joins.get(at).is_call {
             let join = self.joins.get_mut(at);
@@ -454,7 +454,7 @@ impl Warp {
     }
 
     /// Slot of a predicate or register in the running frame.
-    pub(crate) fn predicate_slot(frame: Frame, number: u16) -> Option<usize> {
+    pub(super) fn predicate_slot(frame: Frame, number: u16) -> Option<usize> {
         (number != NONE).then(|| frame.predicates as usize + usize::from(number))
     }
 }

@@ -9,9 +9,9 @@
 //! Rules: lanes with different member masks are different groups of one instruction; a path that waits at a block
 //! barrier already stands behind it.
 
-use super::branch::{BarrierMode, barrier_operands};
+use super::instructions::{BarrierMode, barrier_operands};
 use super::paths::{Frame, Path, ROOT, Vote, Wait};
-use crate::exec::memory::access::active;
+use crate::exec::lanes::active;
 use crate::exec::op::{CONSTANT, NONE, Op, Slot};
 use crate::exec::warp::{Step, Surroundings, Warp};
 use crate::fault::FaultKind;
@@ -187,7 +187,7 @@ impl Warp {
     }
 
     /// Lets paths go on whose lanes all stand at one operation; false when there are none.
-    pub(crate) fn unite(&mut self) -> bool {
+    fn unite(&mut self) -> bool {
         for at in 0..self.paths.len() {
             let first = self.paths[at];
             let Wait::Lanes { wanted } = first.wait else {
@@ -273,7 +273,7 @@ impl Warp {
 
     /// Nothing can run: lanes that wait for one another at different places go on alone, and lanes that wait at a
     /// join go on without those that wait for them. False when that helps nobody.
-    pub(crate) fn meet_lanes(&mut self) -> bool {
+    pub(super) fn meet_lanes(&mut self) -> bool {
         if self.unite() {
             return true;
         }

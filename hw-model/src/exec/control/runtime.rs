@@ -11,13 +11,13 @@
 
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{commit, read};
-use crate::exec::lower::{Class, Draft, Lower};
-use crate::exec::memory::access::{AUX_GLOBAL, active, for_each_space, host, place};
+use crate::exec::lanes::{active, commit, read};
+use crate::exec::lower::{Class, Draft, Lower, without_lanes};
+use crate::exec::memory::access::{AUX_GLOBAL, for_each_space, host, place};
 use crate::exec::memory::log::Target;
 use crate::exec::op::{Kind, NONE, Op};
-use crate::exec::values::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::exec::warp::{Step, Surroundings, Warp};
+use crate::exec::windows::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::fault::FaultKind;
 use crate::text::{self, Value};
 
@@ -79,7 +79,7 @@ pub(crate) fn lower_speech(l: &mut Lower<'_>, what: Runtime, returns_at: u32) ->
     } else {
         Kind::Assert
     };
-    super::branch::nothing(&[NONE, NONE, NONE, base])
+    without_lanes(&[NONE, NONE, NONE, base])
         .kind(kind)
         .imm(i64::from(returns_at))
         .aux(bias)

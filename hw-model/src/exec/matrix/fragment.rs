@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 }
 
 /// All kinds, for their numbers.
-pub(crate) const KINDS: [(&str, Kind); 13] = [
+pub(in crate::exec) const KINDS: [(&str, Kind); 13] = [
     ("f16", Kind::F16),
     ("bf16", Kind::Bf16),
     ("tf32", Kind::Tf32),
@@ -56,14 +56,14 @@ impl Kind {
     }
 
     /// Elements of one register.
-    pub(crate) fn per_register(self) -> usize {
+    pub(super) fn per_register(self) -> usize {
         (32 / self.bits()).max(1)
     }
 }
 
 /// The role of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(super) enum Role {
     A,
     B,
     C,
@@ -71,7 +71,7 @@ pub(crate) enum Role {
 
 /// How fragments lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
+pub(super) enum Family {
     /// `mma` by the rule above.
     Mma,
     /// `mma.m8n8k4` on f16: four products, each of a pair of quads.
@@ -82,19 +82,19 @@ pub(crate) enum Family {
 
 /// A fragment: a matrix of `rows` × `columns` in the registers of a warp.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fragment {
-    pub(crate) family: Family,
-    pub(crate) role: Role,
+pub(super) struct Fragment {
+    pub(in crate::exec) family: Family,
+    pub(super) role: Role,
     pub(crate) kind: Kind,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     /// Stored column by column; of A and B only.
-    pub(crate) by_columns: bool,
+    pub(super) by_columns: bool,
 }
 
 impl Fragment {
     /// Different elements of one lane.
-    pub(crate) fn per_lane(&self) -> usize {
+    pub(super) fn per_lane(&self) -> usize {
         match self.family {
             Family::Volta if self.role == Role::C => 8,
             Family::Volta => 4,

@@ -9,9 +9,9 @@
 use super::fragment::{Family, Fragment, KINDS, Kind, Role};
 use crate::exec::cx::{Cx, Direction};
 use crate::exec::isa::{lane_fn, once};
-use crate::exec::lanes::{commit, read};
+use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
-use crate::exec::memory::access::{ADDRESS, Checked, active, addressed, addresses, visit};
+use crate::exec::memory::access::{ADDRESS, Checked, addressed, addresses, visit};
 use crate::exec::memory::own_writes::{read_bytes, write_bytes};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T, StateSpace};
@@ -287,7 +287,7 @@ lane_fn!(
 });
 
 /// Lowers `wmma.load` and `wmma.store`.
-pub(crate) fn lower_wmma(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+pub(in crate::exec) fn lower_wmma(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let loads = i.opcode == Opcode::WmmaLoad;
     let words: Vec<&str> = i.mnemonic.split('.').skip(2).collect();
     let role = match (*words.first()?, loads) {
@@ -371,7 +371,7 @@ fn exists(fragment: &Fragment, shape: usize) -> bool {
 }
 
 /// Lowers `ldmatrix` and `stmatrix`.
-pub(crate) fn lower_matrix(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+pub(in crate::exec) fn lower_matrix(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let loads = i.opcode == Opcode::LdMatrix;
     let mut count = 0;
     let mut aux = 0;

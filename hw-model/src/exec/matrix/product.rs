@@ -562,7 +562,7 @@ fn exists(p: &Product, k: usize) -> bool {
 }
 
 /// Lowers `movmatrix.sync.aligned.m8n8.trans.b16`.
-pub(crate) fn lower_transpose(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+pub(in crate::exec) fn lower_transpose(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     if &*i.mnemonic != "movmatrix.sync.aligned.m8n8.trans.b16" {
         return None;
     }

@@ -9,7 +9,7 @@ use crate::exec::op::Pipe;
 
 /// Types of factors that have a rate of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Factor {
+pub(super) enum Factor {
     F16,
     Tf32,
     F8,
@@ -27,8 +27,8 @@ pub(crate) struct MatrixWork {
     /// Sums.
     pub(crate) results: u32,
     /// Bits along k.
-    pub(crate) k_bits: u32,
-    pub(crate) factor: Factor,
+    pub(super) k_bits: u32,
+    pub(super) factor: Factor,
 }
 
 impl TensorRates {

@@ -2,45 +2,44 @@
 //!
 //! What is done with the data is a closure's or a [`Body`]'s; loads and stores are `load_store`, what an SM wrote
 //! itself stands in `own_writes`.
-//! Rules: nothing is touched unless every active lane passed the check; the access record tells the timing model
+//! Rules: nothing is touched unless every active lane that aims at the same state space passed the check; the access record tells the timing model
 //! what happened; in shared and local space it holds offsets from the block's memory.
 
-use crate::exec::control::frame::PARAM_WINDOW;
 use crate::exec::cx::{Access, Cx, Direction, Pattern, Space};
-use crate::exec::lanes::read;
+use crate::exec::lanes::{active, read};
 use crate::exec::lower::{Draft, Lower};
 use crate::exec::op::{Kind, NONE, Op};
-use crate::exec::values::data::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use crate::exec::windows::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::fault::{FaultKind, FaultSpace};
 use gridmux_ptx::decode::{AddressBase, Operand, StateSpace};
 
 /// Index of the address among an operation's operands; data slots stand before it.
-pub(crate) const ADDRESS: usize = 4;
+pub(in crate::exec) const ADDRESS: usize = 4;
 
 /// Allocations smaller than any single access are not remembered, which keeps the range check to one comparison.
 const LARGEST_ACCESS_BYTES: u64 = 64;
 
 /// Spaces in the low byte of `aux`.
-pub(crate) const AUX_GLOBAL: u32 = 0;
-pub(crate) const AUX_SHARED: u32 = 1;
-pub(crate) const AUX_LOCAL: u32 = 2;
-pub(crate) const AUX_GENERIC: u32 = 3;
-pub(crate) const AUX_CONSTANT: u32 = 4;
+pub(in crate::exec) const AUX_GLOBAL: u32 = 0;
+pub(super) const AUX_SHARED: u32 = 1;
+const AUX_LOCAL: u32 = 2;
+pub(super) const AUX_GENERIC: u32 = 3;
+const AUX_CONSTANT: u32 = 4;
 /// A kernel's parameters, which only generic loads name this way.
 const AUX_PARAM: u32 = 5;
 /// The base register holds 32-bit addresses.
-pub(crate) const AUX_NARROW: u32 = 1 << 8;
+pub(in crate::exec) const AUX_NARROW: u32 = 1 << 8;
 /// The load goes past L1 (`.cg`, `.cv`, volatile and ordered loads).
 pub(crate) const AUX_PAST_L1: u32 = 1 << 9;
 
 /// A checked access: lane `n` is at `base + access.addresses[n]`.
-pub(crate) struct Checked {
+pub(in crate::exec) struct Checked {
     pub(crate) base: *mut u8,
 }
 
 /// What is done with a checked access. A closure is one, but it is compiled for the baseline and not for the
 /// host's vector instructions unless it happens to be inlined; a type whose `run` is always inlined is not.
-pub(crate) trait Body {
+pub(super) trait Body {
     fn run(&mut self, cx: &mut Cx<'_>, checked: &Checked);
 }
 
@@ -56,7 +55,7 @@ impl<F: FnMut(&mut Cx<'_>, &Checked)> Body for Closure<F> {
 
 /// Addresses of all lanes, before any check.
 #[inline(always)]
-pub(crate) fn addresses(cx: &Cx<'_>, op: &Op) -> [u64; 32] {
+pub(in crate::exec) fn addresses(cx: &Cx<'_>, op: &Op) -> [u64; 32] {
     let offset = Cx::offset(op);
     if op.r[ADDRESS] == NONE {
         return [offset; 32];
@@ -71,7 +70,7 @@ pub(crate) fn addresses(cx: &Cx<'_>, op: &Op) -> [u64; 32] {
 
 /// Runs `body` once per space that the lanes aim at; `body` sees a checked access and a mask of its lanes.
 #[inline(always)]
-pub(crate) fn for_each_space(
+pub(in crate::exec) fn for_each_space(
     cx: &mut Cx<'_>,
     op: &Op,
     bytes: u32,
@@ -84,7 +83,7 @@ pub(crate) fn for_each_space(
 
 /// The same for addresses that the operation has made itself.
 #[inline(always)]
-pub(crate) fn visit(
+pub(in crate::exec) fn visit(
     cx: &mut Cx<'_>,
     lanes: [u64; 32],
     space: u32,
@@ -97,7 +96,7 @@ pub(crate) fn visit(
 
 /// The same with a body that is compiled for the host's vector instructions.
 #[inline(always)]
-pub(crate) fn visit_with(
+pub(super) fn visit_with(
     cx: &mut Cx<'_>,
     lanes: [u64; 32],
     space: u32,
@@ -374,29 +373,20 @@ fn explain(
     }
 }
 
-/// Numbers of the set bits.
-#[inline(always)]
-pub(crate) fn active(mask: u32) -> impl Iterator<Item = usize> {
-    let mut rest = mask;
-    std::iter::from_fn(move || {
-        if rest == 0 {
-            return None;
-        }
-        let lane = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        Some(lane)
-    })
-}
-
 /// Host address of one lane's element.
 #[inline(always)]
-pub(crate) fn place(cx: &Cx<'_>, checked: &Checked, lane: usize, offset: usize) -> *mut u8 {
+pub(in crate::exec) fn place(
+    cx: &Cx<'_>,
+    checked: &Checked,
+    lane: usize,
+    offset: usize,
+) -> *mut u8 {
     host(checked.base, cx.access.addresses[lane]).wrapping_add(offset)
 }
 
 /// Host address of a device address or offset behind `base`.
 #[inline(always)]
-pub(crate) fn host(base: *mut u8, address: u64) -> *mut u8 {
+pub(in crate::exec) fn host(base: *mut u8, address: u64) -> *mut u8 {
     #[allow(
         clippy::cast_possible_truncation,
         reason = "device addresses fit the host's 64 bits"
@@ -405,7 +395,7 @@ pub(crate) fn host(base: *mut u8, address: u64) -> *mut u8 {
 }
 
 /// Adds the address operand: its base register, its offset, and its space.
-pub(crate) fn addressed(
+pub(in crate::exec) fn addressed(
     l: &mut Lower<'_>,
     operand: &Operand,
     space: StateSpace,

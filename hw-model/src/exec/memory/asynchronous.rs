@@ -10,14 +10,14 @@
 //! pending; an object that was not initialised is a fault.
 
 use super::access::{
-    ADDRESS, AUX_GENERIC, AUX_GLOBAL, AUX_PAST_L1, AUX_SHARED, active, addressed, for_each_space,
-    place, visit,
+    ADDRESS, AUX_GENERIC, AUX_GLOBAL, AUX_PAST_L1, AUX_SHARED, addressed, for_each_space, place,
+    visit,
 };
 use super::own_writes::{read_bytes, write_bytes};
 use crate::exec::cx::{BlockEnv, Cx, Direction, Space};
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{commit, read};
-use crate::exec::lower::{Class, Draft, Lower};
+use crate::exec::lanes::{active, commit, read};
+use crate::exec::lower::{Class, Draft, Lower, without_lanes};
 use crate::exec::op::{GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op};
 use crate::fault::FaultKind;
 use gridmux_ptx::decode::{
@@ -148,7 +148,7 @@ fn change_objects(cx: &mut Cx<'_>, op: &Op) {
 
 /// Lanes arrive at the objects at these offsets of a block's shared memory; gives the first lane whose object is none.
 /// An operation of the block must have accessed all of them.
-pub(crate) fn arrive_after_copies(
+pub(in crate::exec) fn arrive_after_copies(
     block: &BlockEnv,
     mask: u32,
     offsets: &[u64; 32],
@@ -380,9 +380,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 
 /// What a warp does about its groups of copies.
 fn group(aux: u32) -> Draft {
-    crate::exec::control::branch::nothing(&[])
-        .kind(Kind::CopyGroup)
-        .aux(aux)
+    without_lanes(&[]).kind(Kind::CopyGroup).aux(aux)
 }
 
 /// A word of the mnemonic.

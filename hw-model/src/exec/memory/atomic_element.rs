@@ -5,12 +5,12 @@
 //! Rule: sums round to nearest even and keep subnormal numbers (`.noftz`); minimum and maximum prefer numbers to
 //! NaN.
 
-use super::access::{Checked, active, addressed, for_each_space, host};
+use super::access::{Checked, addressed, for_each_space, host};
 use super::atomic_wide;
 use super::log::Target;
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{lane_fn, once};
-use crate::exec::lanes::{commit, read};
+use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use crate::exec::values::float::{maximum, minimum};
@@ -165,7 +165,7 @@ fn one(cx: &mut Cx<'_>, op: &Op, checked: &Checked, element: usize, kind: u32) {
 }
 
 /// Entry of the operand list.
-pub(crate) fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
+pub(in crate::exec) fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
     // SAFETY: the lowering made `r[0]` a constant slot, which has 32 words.
     let word = unsafe { *cx.lanes::<u32>(op.r[0]).add(index & 31) };
     u16::try_from(word).unwrap_or(NONE)

@@ -3,23 +3,23 @@
 //! Both halves count for the comparison and change together, so that this is one operation and no pair of those on
 //! halves, as an exchange can be.
 
-use super::access::{Checked, active, addressed, for_each_space, host, place};
+use super::access::{Checked, addressed, for_each_space, host, place};
 use super::atomic_element::listed;
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{lane_fn, once};
-use crate::exec::lanes::{commit, read};
+use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, StateSpace};
 
 /// What a lane brings: the value that it expects and the one that it leaves, low words first.
-pub(crate) type Swap = [u64; 4];
+pub(super) type Swap = [u64; 4];
 
 /// Swaps one cell; gives what it held, low word first.
 ///
 /// # Safety
 /// 16 bytes at `at` must be readable and writable, and nobody else's for the time.
-pub(crate) unsafe fn swap(at: *mut u8, lane: Swap) -> [u64; 2] {
+pub(super) unsafe fn swap(at: *mut u8, lane: Swap) -> [u64; 2] {
     let at = at.cast::<[u64; 2]>();
     // SAFETY: the caller has the 16 bytes for itself.
     unsafe {

@@ -4,7 +4,7 @@
 //! address.
 
 use super::access::{
-    ADDRESS, AUX_PAST_L1, Body, Checked, active, addressed, addresses, for_each_space, host, place,
+    ADDRESS, AUX_PAST_L1, Body, Checked, addressed, addresses, for_each_space, host, place,
     visit_with,
 };
 use super::load_store_wide;
@@ -12,7 +12,7 @@ use super::own_writes::{load_late, peek, record_store, sees_own_writes, waits_fo
 use super::stored::{Stored, Word};
 use crate::exec::cx::{Cx, Direction, Pattern, Space};
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{commit, read};
+use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{ExecFn, NONE, Op};
 use gridmux_ptx::decode::{
@@ -62,7 +62,7 @@ impl<M: Stored, R: Word> Body for LoadBody<'_, M, R> {
 
 /// Reads the lanes of a checked access, whose data slots are `op.r[0..4]`.
 #[inline(always)]
-pub(crate) fn load_checked<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
+pub(super) fn load_checked<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
     let own = sees_own_writes(cx, checked);
     if own && waits_for_own_writes(cx, checked) {
         load_late::<M, R>(cx, op, checked);
@@ -92,7 +92,7 @@ fn store_lanes<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op) {
 
 /// Writes the lanes of a checked access, whose data slots are `op.r[0..4]`.
 #[inline(always)]
-pub(crate) fn store_checked<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
+pub(super) fn store_checked<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
     if cx.access.space == Space::Global && cx.log.is_some() {
         record_store::<M, R>(cx, op, checked);
         return;
@@ -211,7 +211,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 }
 
 /// [`AUX_PAST_L1`] for a load that must not take what L1 has.
-pub(crate) fn past_l1(i: &Instruction) -> u32 {
+pub(super) fn past_l1(i: &Instruction) -> u32 {
     let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
     if strong || matches!(i.mods.cache, Some(CacheOp::Cg | CacheOp::Cv)) {
         AUX_PAST_L1
@@ -231,7 +231,7 @@ fn moved(ty: T, i: &Instruction) -> (T, u8) {
 }
 
 /// Data slots of a scalar or vector operand, and whether they are 64-bit words.
-pub(crate) fn data(
+pub(in crate::exec) fn data(
     l: &mut Lower<'_>,
     operand: &Operand,
     ty: T,

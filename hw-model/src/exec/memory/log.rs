@@ -16,7 +16,7 @@ use super::atomic_wide::{Swap, swap};
 ///
 /// # Safety
 /// The address must be that of a checked access of the width that the function was made for.
-pub(crate) type LaneFn = unsafe fn(at: *mut u8, b: u64, c: u64, code: u32) -> u64;
+pub(in crate::exec) type LaneFn = unsafe fn(at: *mut u8, b: u64, c: u64, code: u32) -> u64;
 
 /// Bytes that one bit of the filter stands for.
 const GRANULE_SHIFT: u32 = 7;
@@ -172,7 +172,7 @@ impl WriteLog {
 
     /// Some record may touch these bytes.
     #[inline(always)]
-    pub(crate) fn may_touch(&self, host: usize, bytes: usize) -> bool {
+    pub(super) fn may_touch(&self, host: usize, bytes: usize) -> bool {
         let mut granule = host >> GRANULE_SHIFT;
         let last = (host + bytes - 1) >> GRANULE_SHIFT;
         loop {
@@ -200,7 +200,7 @@ impl WriteLog {
 
     /// Records a store of all 32 lanes side by side from `host` on; `fill` writes `32 * bytes` bytes.
     #[inline(always)]
-    pub(crate) fn store_contiguous(
+    pub(super) fn store_contiguous(
         &mut self,
         host: *mut u8,
         bytes: usize,
@@ -217,7 +217,7 @@ impl WriteLog {
     /// Records a store of the lanes in `mask`, `bytes` of each, at the addresses that `host` gives; `fill` writes a
     /// lane's bytes.
     #[inline(always)]
-    pub(crate) fn store_scattered(
+    pub(super) fn store_scattered(
         &mut self,
         mask: u32,
         bytes: usize,
@@ -282,7 +282,7 @@ impl WriteLog {
     }
 
     /// Records a compare-and-swap of 16 bytes by each lane of `mask`; `operands` gives a lane's address and values.
-    pub(crate) fn swaps(
+    pub(super) fn swaps(
         &mut self,
         mask: u32,
         target: Option<[u16; 2]>,
@@ -303,7 +303,7 @@ impl WriteLog {
     }
 
     /// An operation whose value is not known yet touches these bytes.
-    pub(crate) fn undecided(&self, host: usize, bytes: usize) -> bool {
+    pub(super) fn undecided(&self, host: usize, bytes: usize) -> bool {
         self.records.iter().any(|r| {
             let writes = matches!(r.what, What::Lanes { load: false, .. } | What::Swaps { .. });
             if !writes {
@@ -320,7 +320,7 @@ impl WriteLog {
     }
 
     /// Puts this SM's own stores over `into`, which was read from `host`.
-    pub(crate) fn overlay(&self, host: usize, into: &mut [u8]) {
+    pub(super) fn overlay(&self, host: usize, into: &mut [u8]) {
         for r in &self.records {
             let What::Store { contiguous } = r.what else {
                 continue;

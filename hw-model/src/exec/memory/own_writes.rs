@@ -3,16 +3,16 @@
 //! Rule: in the timed model nothing writes global memory but through the log; whoever reads it asks whether the
 //! epoch's own writes lie there, [`super::log`] says why.
 
-use super::access::{Checked, active, host, place};
+use super::access::{Checked, host, place};
 use super::log::Target;
 use super::stored::{Stored, Word};
 use crate::exec::cx::{Cx, Pattern, Space};
-use crate::exec::lanes::read;
+use crate::exec::lanes::{active, read};
 use crate::exec::op::{NONE, Op};
 
 /// The access may touch what this SM wrote in this epoch.
 #[inline(always)]
-pub(crate) fn sees_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
+pub(super) fn sees_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
     let Some(log) = &cx.log else {
         return false;
     };
@@ -32,7 +32,7 @@ pub(crate) fn sees_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
 
 /// The access touches something whose value the end of the epoch decides.
 #[cold]
-pub(crate) fn waits_for_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
+pub(super) fn waits_for_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
     let bytes = cx.access.bytes as usize;
     cx.log.as_ref().is_some_and(|log| {
         active(cx.mask).any(|lane| log.undecided(place(cx, checked, lane, 0) as usize, bytes))
@@ -41,7 +41,7 @@ pub(crate) fn waits_for_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
 
 /// Leaves a load to the end of the epoch.
 #[cold]
-pub(crate) fn load_late<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
+pub(super) fn load_late<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
     let (mask, base) = (cx.mask, checked.base);
     cx.access.late = true;
     let addresses = &cx.access.addresses;
@@ -71,7 +71,7 @@ unsafe fn read_word<M: Stored, R: Word>(at: *mut u8, _: u64, _: u64, _: u32) -> 
 
 /// Reads one lane's element, this SM's own writes of the epoch included.
 #[inline(always)]
-pub(crate) fn peek<M: Stored>(cx: &Cx<'_>, checked: &Checked, lane: usize, offset: usize) -> M {
+pub(super) fn peek<M: Stored>(cx: &Cx<'_>, checked: &Checked, lane: usize, offset: usize) -> M {
     let at = place(cx, checked, lane, offset);
     // SAFETY: the lane is active and was checked.
     let mut value = unsafe { at.cast::<M>().read_unaligned() };
@@ -89,7 +89,7 @@ pub(crate) fn peek<M: Stored>(cx: &Cx<'_>, checked: &Checked, lane: usize, offse
 }
 
 /// Reads bytes of one lane, this SM's own stores of the epoch included.
-pub(crate) fn read_bytes(cx: &Cx<'_>, checked: &Checked, lane: usize, into: &mut [u8]) {
+pub(in crate::exec) fn read_bytes(cx: &Cx<'_>, checked: &Checked, lane: usize, into: &mut [u8]) {
     let at = place(cx, checked, lane, 0);
     // SAFETY: callers ask for bytes of an active lane's checked access.
     unsafe { std::ptr::copy_nonoverlapping(at, into.as_mut_ptr(), into.len()) };
@@ -102,7 +102,7 @@ pub(crate) fn read_bytes(cx: &Cx<'_>, checked: &Checked, lane: usize, into: &mut
 }
 
 /// Writes `bytes` bytes of each active lane; `fill` puts a lane's bytes at the place that it is given.
-pub(crate) fn write_bytes(
+pub(in crate::exec) fn write_bytes(
     cx: &mut Cx<'_>,
     checked: &Checked,
     bytes: usize,
@@ -120,7 +120,7 @@ pub(crate) fn write_bytes(
 
 /// Records a store to global memory.
 #[inline(always)]
-pub(crate) fn record_store<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
+pub(super) fn record_store<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
     let (mask, base, pattern) = (cx.mask, checked.base, cx.access.pattern);
     for element in 0..usize::from(op.vector) {
         let values = read::<R>(cx, op.r[element]);

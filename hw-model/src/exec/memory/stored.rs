@@ -2,8 +2,10 @@
 //!
 //! Rule: a load extends as the type's signedness says, a store keeps the low bytes.
 
+use crate::exec::lanes::Lane;
+
 /// Register words.
-pub(crate) trait Word: crate::exec::lanes::Lane<Raw = Self> + Default {
+pub(in crate::exec) trait Word: Lane<Raw = Self> + Default {
     /// The low bytes of `bits`.
     fn from_bits(bits: u64) -> Self;
     /// The word, zero-extended.
@@ -37,7 +39,7 @@ impl Word for u64 {
 }
 
 /// Types in memory, with sign or zero extension to a register word (PTX ISA section 6.4.2).
-pub(crate) trait Stored: Copy {
+pub(in crate::exec) trait Stored: Copy {
     fn extend<R: Word>(self) -> R;
     fn cut<R: Word>(word: R) -> Self;
 }

@@ -7,9 +7,9 @@
 use super::sample::{Axis, Texel, as_float, as_integer, texel};
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{lane_fn, once};
-use crate::exec::lanes::{commit, read};
+use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
-use crate::exec::memory::access::{AUX_GLOBAL, active, visit};
+use crate::exec::memory::access::{AUX_GLOBAL, visit};
 use crate::exec::memory::own_writes::read_bytes;
 use crate::exec::op::{Kind, NONE, Op};
 use crate::exec::values::round::{self, Half};
@@ -39,14 +39,14 @@ const GATHER: u32 = 1 << 6;
 const COMPONENT_SHIFT: u32 = 7;
 
 /// Entry of the operand list.
-pub(crate) fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
+pub(in crate::exec) fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
     // SAFETY: the lowering made `r[0]` a constant slot, which has 32 words.
     let word = unsafe { *cx.lanes::<u32>(op.r[0]).add(index & 31) };
     u16::try_from(word).unwrap_or(NONE)
 }
 
 /// Calls `body` for each group of active lanes with one object, their mask set.
-pub(crate) fn by_object(
+pub(super) fn by_object(
     cx: &mut Cx<'_>,
     op: &Op,
     index: usize,
@@ -98,7 +98,7 @@ fn object(cx: &Cx<'_>, handle: u64) -> Option<Object> {
 }
 
 /// Device addresses of one texel for each lane; lanes without one are left out of the mask.
-pub(crate) fn fetch(
+pub(in crate::exec) fn fetch(
     cx: &mut Cx<'_>,
     image: &Image,
     texels: &[[Option<u32>; 3]; 32],
@@ -411,7 +411,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 }
 
 /// Geometry of the instruction's words.
-pub(crate) fn geometry(words: &[&str]) -> Option<u32> {
+pub(super) fn geometry(words: &[&str]) -> Option<u32> {
     words.iter().find_map(|word| {
         Some(match *word {
             "1d" => ONE_D,
@@ -425,12 +425,16 @@ pub(crate) fn geometry(words: &[&str]) -> Option<u32> {
 }
 
 /// Dimensions of the coordinates, and whether a layer stands before them.
-pub(crate) fn dimensions(aux: u32) -> (usize, bool) {
+pub(in crate::exec) fn dimensions(aux: u32) -> (usize, bool) {
     ((aux & GEOMETRY) as usize + 1, aux & LAYERED != 0)
 }
 
 /// Coordinates, object and sampler in their places, destinations absent.
-pub(crate) fn operand_list(l: &mut Lower<'_>, operand: &Operand, aux: u32) -> Option<[u16; 10]> {
+pub(in crate::exec) fn operand_list(
+    l: &mut Lower<'_>,
+    operand: &Operand,
+    aux: u32,
+) -> Option<[u16; 10]> {
     let Operand::TexAddress(address) = operand else {
         return None;
     };
@@ -460,12 +464,12 @@ pub(crate) fn operand_list(l: &mut Lower<'_>, operand: &Operand, aux: u32) -> Op
 }
 
 /// Place of coordinate `n` in the list.
-pub(crate) const fn coordinate(n: usize) -> usize {
+pub(super) const fn coordinate(n: usize) -> usize {
     COORDINATES + n
 }
 
 /// Place of the object in the list.
-pub(crate) const fn object_place() -> usize {
+pub(super) const fn object_place() -> usize {
     OBJECT
 }
 

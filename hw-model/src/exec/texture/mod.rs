@@ -1,7 +1,7 @@
 //! Textures and surfaces: sampling, and reads and writes of texels.
 //!
-//! Rule: coordinates outside are what the texture's or the instruction's mode says, never an access outside the
-//! texels.
+//! Rule: a coordinate outside the image is handled as the texture's or the instruction's mode says, and never reaches
+//! memory outside the texels.
 
 pub(super) mod fetch;
 pub(super) mod sample;

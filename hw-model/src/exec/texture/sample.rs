@@ -10,13 +10,13 @@ use crate::texture::{AddressMode, Channel, Image, Sampler};
 /// Two neighbouring texels along one axis and the second one's weight in 256ths; the first is all without a filter.
 /// An index of `None` is outside, where texels are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Axis {
+pub(super) struct Axis {
     pub(crate) texels: [Option<u32>; 2],
     pub(crate) weight: u32,
 }
 
 impl Axis {
-    pub(crate) const ONLY: Self = Self {
+    pub(super) const ONLY: Self = Self {
         texels: [Some(0), Some(0)],
         weight: 0,
     };
@@ -36,7 +36,7 @@ impl Axis {
     }
 
     /// The texels around a float coordinate.
-    pub(crate) fn float(
+    pub(in crate::exec) fn float(
         x: f32,
         size: u32,
         mode: AddressMode,
@@ -89,7 +89,7 @@ fn resolved(at: i64, size: u32, mode: AddressMode) -> Option<u32> {
 }
 
 /// A texel's four channels, as float or as the bits of integers.
-pub(crate) type Texel = [f64; 4];
+pub(super) type Texel = [f64; 4];
 
 /// Channel `index` of a texel's bytes.
 fn channel(bytes: &[u8; 16], image: &Image, index: usize, normalized: bool) -> f64 {
@@ -114,7 +114,7 @@ fn channel(bytes: &[u8; 16], image: &Image, index: usize, normalized: bool) -> f
 }
 
 /// The channels of a texel's bytes; those that the image lacks are 0, 0 and 1.
-pub(crate) fn texel(bytes: &[u8; 16], image: &Image, normalized: bool) -> Texel {
+pub(super) fn texel(bytes: &[u8; 16], image: &Image, normalized: bool) -> Texel {
     let mut out = [0.0, 0.0, 0.0, 1.0];
     for (index, place) in out.iter_mut().enumerate().take(image.channels as usize) {
         *place = channel(bytes, image, index, normalized);
@@ -123,7 +123,7 @@ pub(crate) fn texel(bytes: &[u8; 16], image: &Image, normalized: bool) -> Texel 
 }
 
 /// A channel as the destination's bits: float, half precision or an integer.
-pub(crate) fn as_float(v: f64) -> u32 {
+pub(super) fn as_float(v: f64) -> u32 {
     round::to_single(v).to_bits()
 }
 
@@ -133,6 +133,6 @@ pub(crate) fn as_float(v: f64) -> u32 {
     clippy::cast_sign_loss,
     reason = "an integer channel of at most 32 bits"
 )]
-pub(crate) fn as_integer(v: f64) -> u32 {
+pub(super) fn as_integer(v: f64) -> u32 {
     v as i64 as u32
 }

@@ -9,11 +9,12 @@ use super::fetch::{
 };
 use crate::exec::cx::{Cx, Direction};
 use crate::exec::isa::{lane_fn, once};
-use crate::exec::lanes::{commit, read};
+use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
-use crate::exec::memory::access::{AUX_GLOBAL, active, host, visit};
+use crate::exec::memory::access::{AUX_GLOBAL, host, visit};
 use crate::exec::memory::own_writes::{read_bytes, write_bytes};
 use crate::exec::op::{Kind, NONE, Op};
+use crate::exec::values::round::{Half, NEAREST, round, single_to_half, to_single};
 use crate::fault::{FaultKind, FaultSpace};
 use crate::texture::{Channel, Image, Object};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T};
@@ -253,13 +254,8 @@ fn texel(image: &Image, values: [u64; 4]) -> [u8; 32] {
             Channel::F32 | Channel::U32 | Channel::S32 => word,
             Channel::F16 => {
                 let v = f64::from(f32::from_bits(word));
-                let rounded = crate::exec::values::round::round::<crate::exec::values::round::Half>(
-                    v,
-                    crate::exec::values::round::NEAREST,
-                );
-                u32::from(crate::exec::values::round::single_to_half(
-                    crate::exec::values::round::to_single(rounded),
-                ))
+                let rounded = round::<Half>(v, NEAREST);
+                u32::from(single_to_half(to_single(rounded)))
             }
             Channel::U8 => word.min(0xff),
             Channel::U16 => word.min(0xffff),

@@ -8,11 +8,11 @@ use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
 use crate::exec::lanes::{Lane, commit, map1, map2, map3, read};
 use crate::exec::lower::{Class, Draft, Lower};
-use crate::exec::op::{NONE, Op};
+use crate::exec::op::{ExecFn, NONE, Op};
 use gridmux_ptx::decode::{Instruction, Mode, Opcode, Operand, ScalarType as T};
 
 /// Words as PTX handles their bits.
-pub(crate) trait Word: Lane {
+pub(in crate::exec) trait Word: Lane {
     fn and(self, b: Self) -> Self;
     fn or(self, b: Self) -> Self;
     fn xor(self, b: Self) -> Self;
@@ -417,22 +417,12 @@ fn prmt_table(mode: Mode) -> Option<u64> {
     })
 }
 
-fn shift(
-    l: &mut Lower<'_>,
-    i: &Instruction,
-    exec: crate::exec::op::ExecFn,
-    ty: T,
-) -> Option<Draft> {
+fn shift(l: &mut Lower<'_>, i: &Instruction, exec: ExecFn, ty: T) -> Option<Draft> {
     let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?, l.src(i, 2, T::U32)?];
     Some(Draft::alu(exec, Class::Int, &operands))
 }
 
-fn count(
-    l: &mut Lower<'_>,
-    i: &Instruction,
-    exec: crate::exec::op::ExecFn,
-    class: Class,
-) -> Option<Draft> {
+fn count(l: &mut Lower<'_>, i: &Instruction, exec: ExecFn, class: Class) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     let operands = [l.dst(i, T::U32)?, l.src(i, 1, ty)?];
     Some(Draft::alu(exec, class, &operands))
@@ -482,6 +472,6 @@ fn predicates(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 }
 
 /// `mov.pred`, which belongs to the logic on predicates.
-pub(crate) fn lower_predicate_move(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+pub(super) fn lower_predicate_move(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     predicates(l, i)
 }

@@ -19,7 +19,7 @@ const MAD_HI: u32 = 3;
 const USES: u32 = 1 << 8;
 
 /// Words that carry.
-pub(crate) trait Carries: Lane {
+trait Carries: Lane {
     fn to_wide(self) -> i128;
     /// The word, and whether the value lies outside its unsigned range.
     fn from_wide(v: i128) -> (Self, bool);

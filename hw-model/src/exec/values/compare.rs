@@ -34,7 +34,7 @@ const COMBINE_XOR: u32 = 3;
 const COMBINE_NOT: u32 = 1 << 16;
 
 /// Whether a value is no number; integers always are.
-pub(crate) trait Ordered: Lane + PartialOrd {
+trait Ordered: Lane + PartialOrd {
     fn unordered(self) -> bool;
 }
 
@@ -61,7 +61,7 @@ impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> Ordered for As<F, HIG
 
 /// A single-precision lane whose subnormal values are zeros.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub(crate) struct Flushed(f32);
+struct Flushed(f32);
 
 impl Lane for Flushed {
     type Raw = u32;
@@ -188,7 +188,7 @@ lane_fn!(
 });
 
 /// Selectors of `slct`.
-pub(crate) trait Zero: Lane {
+pub(super) trait Zero: Lane {
     fn at_least_zero(self) -> bool;
 }
 impl Zero for i32 {
@@ -372,7 +372,7 @@ fn combination(l: &Lower<'_>, i: &Instruction, index: usize) -> Option<(u16, u32
 }
 
 /// A predicate operand and whether it is negated.
-pub(crate) fn selector(l: &Lower<'_>, operand: &Operand) -> Option<(u16, bool)> {
+pub(in crate::exec) fn selector(l: &Lower<'_>, operand: &Operand) -> Option<(u16, bool)> {
     match operand {
         Operand::NotReg(reg) => Some((l.predicate(&Operand::Reg(*reg))?, true)),
         other => Some((l.predicate(other)?, false)),

@@ -12,7 +12,7 @@ use crate::exec::op::ExecFn;
 use gridmux_ptx::decode::{Instruction, Operand, Rounding, ScalarType as T};
 
 /// A value as another type, as Rust's `as` does it, and clamped.
-pub(crate) trait To<D>: Lane {
+pub(super) trait To<D>: Lane {
     fn cut(self) -> D;
     fn clamped(self) -> D;
 }
@@ -55,7 +55,7 @@ lane_fn!(Cut<A: To<D>, D: Lane>, |cx, op| map1::<A, D>(cx, op, A::cut));
 lane_fn!(Clamp<A: To<D>, D: Lane>, |cx, op| map1::<A, D>(cx, op, A::clamped));
 
 /// Integer to float, rounding to nearest even.
-pub(crate) trait ToFloat: Lane {
+trait ToFloat: Lane {
     fn single(self) -> f32;
     fn double(self) -> f64;
 }
@@ -114,7 +114,7 @@ fn narrow(exact: f64, mode: u32) -> f32 {
 }
 
 /// Floats that convert to integers.
-pub(crate) trait Rounds: Lane {
+pub(super) trait Rounds: Lane {
     fn rounded(self, mode: u32) -> Self;
     fn flushed(self) -> Self;
 }
@@ -140,7 +140,7 @@ macro_rules! rounds {
 rounds!(f32, f64);
 
 /// Integers that floats convert to.
-pub(crate) trait FromFloat<A>: Lane {
+trait FromFloat<A>: Lane {
     fn from_float(a: A) -> Self;
 }
 macro_rules! from_float {

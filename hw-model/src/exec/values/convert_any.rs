@@ -405,7 +405,7 @@ fn element(ty: T) -> (Option<T>, bool) {
 }
 
 /// Lowers `cvt.pack.sat.type.s32{.b32}`.
-pub(crate) fn lower_pack(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+pub(in crate::exec) fn lower_pack(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let mut words = i.mnemonic.split('.').skip(1);
     if words.next()? != "pack" || words.next()? != "sat" {
         return None;

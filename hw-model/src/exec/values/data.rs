@@ -9,14 +9,8 @@ use crate::exec::lanes::{commit, map1, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::memory::stored::Word;
 use crate::exec::op::{ExecFn, NONE, Op};
+use crate::exec::windows::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, ScalarType as T, SpecialReg, StateSpace};
-
-/// First generic address of shared memory.
-pub(crate) const SHARED_WINDOW: u64 = 0x1_0000_0000;
-/// First generic address of local memory.
-pub(crate) const LOCAL_WINDOW: u64 = 0x2_0000_0000;
-/// Size of each of the two windows.
-pub(crate) const WINDOW_BYTES: u64 = 0x1_0000_0000;
 
 lane_fn!(Mov32, |cx, op| map1::<u32, u32>(cx, op, |a| a));
 lane_fn!(Mov64, |cx, op| map1::<u64, u64>(cx, op, |a| a));
@@ -426,7 +420,7 @@ fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 }
 
 /// A 64-bit move between operands.
-pub(crate) fn move64(operands: &[u16]) -> Draft {
+pub(in crate::exec) fn move64(operands: &[u16]) -> Draft {
     Draft::alu(mover(true), Class::Move, operands)
 }
 
@@ -454,7 +448,7 @@ fn cvta(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 }
 
 /// `cvta` from or to a space whose generic addresses begin at `start`.
-pub(crate) fn add_window(l: &mut Lower<'_>, i: &Instruction, start: u64) -> Option<Draft> {
+pub(in crate::exec) fn add_window(l: &mut Lower<'_>, i: &Instruction, start: u64) -> Option<Draft> {
     let start = start.cast_signed();
     if i.mods.types.first()?.size_bytes() != 8 {
         return None;

@@ -139,7 +139,7 @@ fn shifted(significand: u128, by: u32) -> u128 {
 }
 
 /// `a + b`.
-pub(crate) fn add(a: f64, b: f64, mode: u32) -> f64 {
+pub(in crate::exec) fn add(a: f64, b: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite()) {
         return a + b;
     }
@@ -147,7 +147,7 @@ pub(crate) fn add(a: f64, b: f64, mode: u32) -> f64 {
 }
 
 /// `a · b`.
-pub(crate) fn multiply(a: f64, b: f64, mode: u32) -> f64 {
+pub(in crate::exec) fn multiply(a: f64, b: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite()) {
         return a * b;
     }
@@ -155,7 +155,7 @@ pub(crate) fn multiply(a: f64, b: f64, mode: u32) -> f64 {
 }
 
 /// `a · b + c` with one rounding.
-pub(crate) fn fused(a: f64, b: f64, c: f64, mode: u32) -> f64 {
+pub(in crate::exec) fn fused(a: f64, b: f64, c: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite() && c.is_finite()) {
         return a.mul_add(b, c);
     }
@@ -164,7 +164,7 @@ pub(crate) fn fused(a: f64, b: f64, c: f64, mode: u32) -> f64 {
 }
 
 /// `a / b`.
-pub(crate) fn divide(a: f64, b: f64, mode: u32) -> f64 {
+pub(super) fn divide(a: f64, b: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite()) || a == 0.0 || b == 0.0 {
         return a / b;
     }
@@ -185,7 +185,7 @@ pub(crate) fn divide(a: f64, b: f64, mode: u32) -> f64 {
 }
 
 /// √a.
-pub(crate) fn root(a: f64, mode: u32) -> f64 {
+pub(super) fn root(a: f64, mode: u32) -> f64 {
     if !(a > 0.0 && a.is_finite()) {
         return a.sqrt();
     }
@@ -204,7 +204,7 @@ pub(crate) fn root(a: f64, mode: u32) -> f64 {
 }
 
 /// A 64-bit integer as a double.
-pub(crate) fn from_int(v: i128, mode: u32) -> f64 {
+pub(super) fn from_int(v: i128, mode: u32) -> f64 {
     Value {
         negative: v < 0,
         exponent: 0,

@@ -8,14 +8,15 @@
 use super::directed;
 use super::half::{self, FTZ as FLAG_FTZ, NAN_WINS, XORSIGN};
 use super::integer::{binary, ternary, unary};
+use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{Lane, map1, map2, map3};
+use crate::exec::lanes::{Lane, map1, map2, map3, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Mode, Opcode, Rounding, ScalarType as T};
 
 /// Floating-point numbers as PTX computes with them.
-pub(crate) trait Real: Lane + PartialOrd {
+pub(in crate::exec) trait Real: Lane + PartialOrd {
     fn plus(self, b: Self) -> Self;
     fn minus(self, b: Self) -> Self;
     fn times(self, b: Self) -> Self;
@@ -165,13 +166,13 @@ fn greatest<R: Real>(a: R, b: R) -> R {
 
 /// The minimum with `.NaN` and `.xorsign.abs` as `aux` has them.
 #[inline(always)]
-pub(crate) fn minimum<R: Real>(a: R, b: R, aux: u32) -> R {
+pub(in crate::exec) fn minimum<R: Real>(a: R, b: R, aux: u32) -> R {
     selected(a, b, aux, least)
 }
 
 /// The maximum with `.NaN` and `.xorsign.abs` as `aux` has them.
 #[inline(always)]
-pub(crate) fn maximum<R: Real>(a: R, b: R, aux: u32) -> R {
+pub(in crate::exec) fn maximum<R: Real>(a: R, b: R, aux: u32) -> R {
     selected(a, b, aux, greatest)
 }
 
@@ -250,7 +251,7 @@ lane_fn!(
 lane_fn!(
     /// `r`: destination predicate, source; `aux` is the property.
     TestP<R: Real>, |cx, op| {
-    let values = crate::exec::lanes::read::<R>(cx, op.r[1]);
+    let values = read::<R>(cx, op.r[1]);
     let mut bits = 0;
     for (lane, v) in values.iter().enumerate() {
         let finite = !v.is_nan() && !v.is_infinite();
@@ -287,7 +288,7 @@ const NORMAL: u32 = 4;
 const SUBNORMAL: u32 = 5;
 
 #[inline(always)]
-fn select_lanes<R: Real>(cx: &mut crate::exec::cx::Cx<'_>, op: &Op) {
+fn select_lanes<R: Real>(cx: &mut Cx<'_>, op: &Op) {
     let aux = op.aux;
     let flush = |v: R| if aux & FLAG_FTZ != 0 { v.flush() } else { v };
     let choose = |a: R, b: R| {
@@ -365,7 +366,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
 }
 
 /// Pipeline of a type's arithmetic.
-pub(crate) fn class(ty: T) -> Class {
+pub(in crate::exec) fn class(ty: T) -> Class {
     if ty == T::F64 {
         Class::Fp64
     } else {
@@ -408,7 +409,7 @@ fn testp(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
 }
 
 /// Approximate forms are one special-function operation, exact ones a sequence.
-pub(crate) fn slow(i: &Instruction, ty: T) -> Class {
+pub(super) fn slow(i: &Instruction, ty: T) -> Class {
     match (i.mods.approx || i.mods.full, ty) {
         (true, T::F32) => Class::Sfu,
         (false, T::F32) => Class::Fp32Div,

@@ -8,6 +8,7 @@
 use super::float::{maximum, minimum};
 use super::round::{self, Brain, Format, Half, NEAREST};
 use super::special;
+use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
 use crate::exec::lanes::{Lane, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
@@ -16,7 +17,7 @@ use gridmux_ptx::decode::{Instruction, Opcode, Rounding, ScalarType as T};
 use std::marker::PhantomData;
 
 /// Sixteen-bit formats.
-pub(crate) trait Small: Format {
+pub(in crate::exec) trait Small: Format {
     /// Smallest normal number.
     const LEAST_NORMAL: f32;
     fn widen(bits: u16) -> f32;
@@ -49,7 +50,10 @@ impl Small for Brain {
 /// A lane of a sixteen-bit format as the single-precision number that it stands for; the upper half of the word
 /// with `HIGH`, flushed with `FLUSH`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct As<F, const HIGH: bool, const FLUSH: bool>(pub(crate) f32, PhantomData<F>);
+pub(in crate::exec) struct As<F, const HIGH: bool, const FLUSH: bool>(
+    pub(crate) f32,
+    PhantomData<F>,
+);
 
 impl<F, const HIGH: bool, const FLUSH: bool> PartialEq for As<F, HIGH, FLUSH> {
     #[inline(always)]
@@ -78,15 +82,15 @@ impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> Lane for As<F, HIGH, 
 }
 
 /// Flags of float operations in `aux`; the rounding mode stands in its low byte.
-pub(crate) const FTZ: u32 = 1 << 8;
-pub(crate) const SAT: u32 = 1 << 9;
-pub(crate) const RELU: u32 = 1 << 10;
+pub(super) const FTZ: u32 = 1 << 8;
+pub(super) const SAT: u32 = 1 << 9;
+pub(super) const RELU: u32 = 1 << 10;
 /// `.NaN`: NaN wins.
-pub(crate) const NAN_WINS: u32 = 1 << 11;
+pub(super) const NAN_WINS: u32 = 1 << 11;
 /// `.xorsign.abs`.
-pub(crate) const XORSIGN: u32 = 1 << 12;
+pub(super) const XORSIGN: u32 = 1 << 12;
 /// The operation's number stands above the flags.
-pub(crate) const CODE_SHIFT: u32 = 16;
+pub(in crate::exec) const CODE_SHIFT: u32 = 16;
 
 const ADD: u32 = 0;
 const SUB: u32 = 1;
@@ -110,7 +114,7 @@ fn flushed<F: Small>(v: f32, aux: u32) -> f32 {
 
 /// Applies `.sat` and `.relu`.
 #[inline(always)]
-pub(crate) fn clamped(v: f32, aux: u32) -> f32 {
+pub(in crate::exec) fn clamped(v: f32, aux: u32) -> f32 {
     let low = if v > 0.0 { v } else { 0.0 };
     let both = if low < 1.0 { low } else { 1.0 };
     let relu = if v > 0.0 || v.is_nan() { v } else { 0.0 };
@@ -121,11 +125,7 @@ pub(crate) fn clamped(v: f32, aux: u32) -> f32 {
 /// One lane function over each half of the words; `f` sees single-precision numbers and gives a double that is
 /// rounded to the format here.
 #[inline(always)]
-fn lanes<F: Small, const PACKED: bool>(
-    cx: &crate::exec::cx::Cx<'_>,
-    op: &Op,
-    f: impl Fn(f32, f32, f32) -> f64,
-) {
+fn lanes<F: Small, const PACKED: bool>(cx: &Cx<'_>, op: &Op, f: impl Fn(f32, f32, f32) -> f64) {
     let sources = [1, 2, 3].map(|n| read::<u32>(cx, op.r[n]));
     let mut out = [0_u32; 32];
     for half in 0..if PACKED { 2 } else { 1 } {
@@ -195,12 +195,12 @@ macro_rules! by_small {
 }
 
 /// True for the types that this family computes with.
-pub(crate) fn is_small(ty: T) -> bool {
+pub(super) fn is_small(ty: T) -> bool {
     matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2)
 }
 
 /// The flags of an instruction's modifiers.
-pub(crate) fn flags(i: &Instruction) -> u32 {
+pub(in crate::exec) fn flags(i: &Instruction) -> u32 {
     let m = &i.mods;
     [
         (m.ftz, FTZ),

@@ -10,7 +10,7 @@ use crate::exec::op::ExecFn;
 use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
 
 /// Integers as PTX computes with them.
-pub(crate) trait Int: Lane {
+pub(in crate::exec) trait Int: Lane {
     /// Type of a `.wide` product.
     type Wide: Lane;
     fn wadd(self, b: Self) -> Self;
@@ -336,7 +336,7 @@ fn widened(ty: T) -> Option<T> {
 }
 
 /// `d = f(a)`, all of the instruction's first type.
-pub(crate) fn unary(
+pub(super) fn unary(
     l: &mut Lower<'_>,
     i: &Instruction,
     exec: ExecFn,
@@ -348,7 +348,7 @@ pub(crate) fn unary(
 }
 
 /// `d = f(a, b)`, all of the instruction's first type.
-pub(crate) fn binary(
+pub(super) fn binary(
     l: &mut Lower<'_>,
     i: &Instruction,
     exec: ExecFn,
@@ -360,7 +360,7 @@ pub(crate) fn binary(
 }
 
 /// `d = f(a, b, c)`, all of the instruction's first type.
-pub(crate) fn ternary(
+pub(super) fn ternary(
     l: &mut Lower<'_>,
     i: &Instruction,
     exec: ExecFn,

@@ -1,7 +1,9 @@
 //! Operations on register values: arithmetic, logic, comparison, conversion, and data across the lanes of a warp.
 //!
-//! One file per opcode family of the PTX ISA, with its lane arithmetic and its lowering.
-//! Rules: nothing here touches memory or the order of execution; results are those of the PTX ISA, bit for bit.
+//! One file per opcode family of the PTX ISA, with its lane arithmetic and its lowering; [`round`] and [`exact`] are
+//! arithmetic that several share.
+//! Rules: nothing here touches memory or the order of execution; a result that the ISA defines exactly is that result;
+//! each file says what it does where the ISA leaves room.
 
 pub(super) mod bits;
 pub(super) mod carry;

@@ -7,15 +7,15 @@
 //! Rule: plain arithmetic without branches on data, so that the lane loops become vectors.
 
 /// Rounding modes, as operations keep them in `aux`.
-pub(crate) const NEAREST: u32 = 0;
-pub(crate) const TO_ZERO: u32 = 1;
-pub(crate) const DOWN: u32 = 2;
-pub(crate) const UP: u32 = 3;
+pub(in crate::exec) const NEAREST: u32 = 0;
+pub(super) const TO_ZERO: u32 = 1;
+pub(super) const DOWN: u32 = 2;
+pub(super) const UP: u32 = 3;
 /// To nearest, ties away from zero (`.rna`).
-pub(crate) const AWAY: u32 = 4;
+pub(super) const AWAY: u32 = 4;
 
 /// A binary format narrower than double precision.
-pub(crate) trait Format {
+pub(in crate::exec) trait Format {
     /// Bits of the significand, the leading one included.
     const PRECISION: i64;
     /// Exponent of the smallest normal number.
@@ -54,7 +54,7 @@ format! {
 
 /// `x` rounded to the format; too large a number becomes what the mode says.
 #[inline(always)]
-pub(crate) fn round<F: Format>(x: f64, mode: u32) -> f64 {
+pub(in crate::exec) fn round<F: Format>(x: f64, mode: u32) -> f64 {
     let biased = (x.to_bits() >> 52 & 0x7ff).cast_signed();
     let exponent = biased.max(F::MIN_EXPONENT + 1023).min(1023 + 512);
     let quantum_exponent = exponent - (F::PRECISION - 1);
@@ -99,7 +99,7 @@ fn odd(nearest: f64, rest: f64) -> f64 {
 
 /// `a + b`, rounded to odd; an exact zero takes the sign that the mode gives it.
 #[inline(always)]
-pub(crate) fn add(a: f64, b: f64, mode: u32) -> f64 {
+pub(in crate::exec) fn add(a: f64, b: f64, mode: u32) -> f64 {
     let sum = a + b;
     let part = sum - a;
     let rest = (a - (sum - part)) + (b - part);
@@ -114,7 +114,7 @@ pub(crate) fn add(a: f64, b: f64, mode: u32) -> f64 {
 
 /// `a / b`, rounded to odd; exact operands of at most 24 bits.
 #[inline(always)]
-pub(crate) fn divide(a: f64, b: f64) -> f64 {
+pub(super) fn divide(a: f64, b: f64) -> f64 {
     let quotient = a / b;
     let rest = (-quotient).mul_add(b, a);
     odd(quotient, if b < 0.0 { -rest } else { rest })
@@ -122,7 +122,7 @@ pub(crate) fn divide(a: f64, b: f64) -> f64 {
 
 /// √a, rounded to odd.
 #[inline(always)]
-pub(crate) fn root(a: f64) -> f64 {
+pub(super) fn root(a: f64) -> f64 {
     let root = a.sqrt();
     odd(root, (-root).mul_add(root, a))
 }
@@ -130,14 +130,14 @@ pub(crate) fn root(a: f64) -> f64 {
 /// A 64-bit integer, rounded to odd.
 #[inline(always)]
 #[allow(clippy::cast_precision_loss, reason = "each half is exact")]
-pub(crate) fn from_int(v: i128) -> f64 {
+pub(super) fn from_int(v: i128) -> f64 {
     let (high, low) = (v >> 32, v & 0xffff_ffff);
     add(high as f64 * 4_294_967_296.0, low as f64, NEAREST)
 }
 
 /// f16 as f32.
 #[inline(always)]
-pub(crate) fn half_to_single(bits: u16) -> f32 {
+pub(in crate::exec) fn half_to_single(bits: u16) -> f32 {
     let shifted = u32::from(bits & 0x7fff) << 13;
     // Multiplying by 2¹¹² moves the exponent's bias and makes subnormal numbers normal at once.
     let scaled = f32::from_bits(shifted) * f32::from_bits(0x7780_0000);
@@ -152,7 +152,7 @@ pub(crate) fn half_to_single(bits: u16) -> f32 {
 
 /// bf16 as f32.
 #[inline(always)]
-pub(crate) fn brain_to_single(bits: u16) -> f32 {
+pub(in crate::exec) fn brain_to_single(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn brain_to_single(bits: u16) -> f32 {
     clippy::cast_possible_truncation,
     reason = "the fields fit in sixteen bits"
 )]
-pub(crate) fn single_to_half(v: f32) -> u16 {
+pub(in crate::exec) fn single_to_half(v: f32) -> u16 {
     let bits = v.to_bits();
     let magnitude = bits & 0x7fff_ffff;
     let normal = magnitude.wrapping_sub(0x3800_0000) >> 13;
@@ -195,7 +195,7 @@ pub(crate) fn single_to_half(v: f32) -> u16 {
 /// The bf16 of a value that bf16 holds exactly.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "the upper half fits")]
-pub(crate) fn single_to_brain(v: f32) -> u16 {
+pub(super) fn single_to_brain(v: f32) -> u16 {
     let bits = v.to_bits();
     if bits & 0x7fff_ffff > 0x7f80_0000 {
         0x7fff
@@ -210,13 +210,13 @@ pub(crate) fn single_to_brain(v: f32) -> u16 {
     clippy::cast_possible_truncation,
     reason = "the value is rounded already"
 )]
-pub(crate) fn to_single(v: f64) -> f32 {
+pub(in crate::exec) fn to_single(v: f64) -> f32 {
     v as f32
 }
 
 /// e4m3 or e5m2 as a number (PTX ISA section 5.2.3): `FRACTION` bits, NaN and infinity as the format has them.
 #[inline(always)]
-pub(crate) fn from_eight<F: Format>(bits: u8) -> f64 {
+pub(in crate::exec) fn from_eight<F: Format>(bits: u8) -> f64 {
     let fraction_bits = F::PRECISION - 1;
     let magnitude = i64::from(bits & 0x7f);
     let (exponent, fraction) = (
@@ -250,7 +250,7 @@ pub(crate) fn from_eight<F: Format>(bits: u8) -> f64 {
     clippy::cast_sign_loss,
     reason = "the fields fit in eight bits"
 )]
-pub(crate) fn to_eight<F: Format>(v: f64) -> u8 {
+pub(super) fn to_eight<F: Format>(v: f64) -> u8 {
     if v.is_nan() {
         return 0x7f;
     }

@@ -8,7 +8,7 @@ use super::float::{maximum, minimum};
 use super::half::NAN_WINS;
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn, once};
-use crate::exec::lanes::{Lane, commit, read};
+use crate::exec::lanes::{Lane, active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{AtomOp, Instruction, Mode, Opcode, Operand, ScalarType as T};
@@ -129,7 +129,7 @@ fn equal_lanes<A: Same>(a: &[A; 32], lane: usize) -> u32 {
 }
 
 /// Words that `match` compares.
-pub(crate) trait Same: Lane + PartialEq {}
+trait Same: Lane + PartialEq {}
 impl Same for u32 {}
 impl Same for u64 {}
 
@@ -142,7 +142,7 @@ const REDUX_XOR: u32 = 5;
 
 lane_fn!(ReduxUnsigned, |cx, op| {
     let a = read::<u32>(cx, op.r[1]);
-    let lanes = crate::exec::memory::access::active(cx.mask).map(|n| a[n]);
+    let lanes = active(cx.mask).map(|n| a[n]);
     let result = match op.aux {
         REDUX_ADD => lanes.fold(0, u32::wrapping_add),
         REDUX_MIN => lanes.fold(u32::MAX, u32::min),
@@ -155,7 +155,7 @@ lane_fn!(ReduxUnsigned, |cx, op| {
 });
 lane_fn!(ReduxSigned, |cx, op| {
     let a = read::<i32>(cx, op.r[1]);
-    let lanes = crate::exec::memory::access::active(cx.mask).map(|n| a[n]);
+    let lanes = active(cx.mask).map(|n| a[n]);
     let result = match op.aux {
         REDUX_ADD => lanes.fold(0, i32::wrapping_add),
         REDUX_MIN => lanes.fold(i32::MAX, i32::min),
@@ -173,7 +173,7 @@ lane_fn!(
     let join = |x: f32, y: f32| {
         if op.aux & 0xff == REDUX_MIN { minimum(x, y, flags) } else { maximum(x, y, flags) }
     };
-    let result = crate::exec::memory::access::active(cx.mask).map(|n| of(a[n])).reduce(join);
+    let result = active(cx.mask).map(|n| of(a[n])).reduce(join);
     let bits = result.map_or(0, |v| if v.is_nan() { 0x7fff_ffff } else { v.to_bits() });
     commit(cx, op.r[0], &[bits; 32]);
 });

@@ -15,7 +15,7 @@ use gridmux_ptx::decode::{Instruction, Opcode, ScalarType as T};
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 #[inline(always)]
-pub(crate) fn flush<const FTZ: bool>(v: f32) -> f32 {
+pub(super) fn flush<const FTZ: bool>(v: f32) -> f32 {
     if FTZ && v.abs() < f32::MIN_POSITIVE {
         0.0_f32.copysign(v)
     } else {
@@ -34,7 +34,7 @@ fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
 
 /// 2^x for x of any size.
 #[inline(always)]
-pub(crate) fn exp2(x: f64) -> f64 {
+pub(super) fn exp2(x: f64) -> f64 {
     let x = if x > 200.0 { 200.0 } else { x };
     let x = if x < -200.0 { -200.0 } else { x };
     let rounded = x + ROUNDER;
@@ -144,7 +144,7 @@ fn round(v: f64) -> f32 {
 }
 
 #[inline(always)]
-pub(crate) fn tanh(x: f64) -> f64 {
+pub(super) fn tanh(x: f64) -> f64 {
     // Near zero the difference would cancel; the next term of the series there is below 2⁻²².
     let small = x * (1.0 - x * x * (1.0 / 3.0));
     let large = 1.0 - 2.0 / (exp2(2.0 * std::f64::consts::LOG2_E * x) + 1.0);

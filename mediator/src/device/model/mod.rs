@@ -317,7 +317,7 @@ impl Drop for ModelDevice {
 
 #[cfg(test)]
 mod tests {
-    use super::submission_of;
+    use super::{HardwareFacts, Timing, facts_of, submission_of};
     use gridmux_hw_model::config::GpuConfig;
     use gridmux_hw_model::description::builtin_names;
 
@@ -330,5 +330,18 @@ mod tests {
             assert!(config.ns_to_cycles(each.0) >= cycles, "{name}");
             assert!(each.0 <= u64::from(config.launch.submit_ns) + 2, "{name}");
         }
+    }
+
+    #[test]
+    fn a_timed_device_says_what_a_launch_costs_and_a_functional_one_that_it_costs_nothing() {
+        let config = GpuConfig::builtin("h200").expect("valid");
+        let cost = |timing| {
+            let hardware = HardwareFacts::default();
+            let facts = facts_of(&config, config.sm.count, timing, 1 << 20, hardware);
+            facts.shape.submission_ns
+        };
+        assert_ne!(config.launch.submit_ns, 0);
+        assert_eq!(cost(Timing::Timed), config.launch.submit_ns);
+        assert_eq!(cost(Timing::Functional), 0);
     }
 }

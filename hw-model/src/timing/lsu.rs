@@ -1,8 +1,9 @@
-//! What the load/store unit of an SM holds: the access in its hands, and the misses that wait for answers.
+//! State of an SM's load/store unit: the access that is timed, and every request that waits for a reply, those of the
+//! front end, of parameters and of context switches included.
 //!
 //! A miss is one request for a line; the loads that wait for it stand in a list behind it ([`Waiter`]). What is done
 //! with all this is `load_store`.
-//! Rule: a load is in `pending` while any of its sectors is on its way, a miss in `misses` until its answer.
+//! Rule: a load is in `pending` while any of its sectors is on its way, a miss in `misses` until its reply.
 
 use super::coalesce::Lines;
 use super::copy_groups::Copied;
@@ -26,12 +27,14 @@ pub(super) struct LoadStoreUnit {
     pub(super) crowded: Option<u64>,
     /// What keeps the unit from its next access.
     pub(super) hold: Hold,
+    /// Loads, copies and fetches some of whose sectors are on their way.
     pub(super) pending: Pool<PendingLoad>,
+    /// Requests that have not been answered.
     pub(super) misses: Pool<Miss>,
+    /// Links of the requests' lists of loads.
     pub(super) waiters: Pool<Waiter>,
+    /// Requests that hold a miss register of L1; those for code, parameters and contexts hold none.
     pub(super) misses_in_flight: u32,
-    /// Number of the next request, by which requests and their replies are ordered.
-    pub(super) next_request: u32,
 }
 
 impl LoadStoreUnit {
@@ -46,7 +49,6 @@ impl LoadStoreUnit {
             misses: Pool::new(),
             waiters: Pool::new(),
             misses_in_flight: 0,
-            next_request: 0,
         }
     }
 }
@@ -68,7 +70,7 @@ pub(super) struct PendingLoad {
 }
 
 impl PendingLoad {
-    /// A warp's wait for a line of code.
+    /// Makes a warp's wait for a line of code.
     pub(super) fn of_code(warp: u32, generation: u32) -> Self {
         Self {
             warp,
@@ -109,7 +111,7 @@ pub(super) struct Miss {
 }
 
 impl Miss {
-    /// A request that nobody waits for yet.
+    /// Makes a request that nobody waits for yet.
     pub(super) fn new(line: u64, sectors: u8, target: Target) -> Self {
         Self {
             line,

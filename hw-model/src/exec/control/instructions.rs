@@ -1,18 +1,18 @@
 //! Control and synchronisation (PTX ISA sections 9.7.12 and 9.7.13): branches, exit, ret, trap, barriers, fences,
 //! nanosleep, prefetch.
 //!
-//! Rule: these operations have no lane function but for nanosleep's; the engines act on their [`Kind`].
+//! Rule: these operations have no lane function but for `nanosleep` and `createpolicy`; the engines act on their
+//! [`Kind`].
 
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::read;
-use crate::exec::lower::{Class, Draft, Lower};
-use crate::exec::memory::access::active;
+use crate::exec::lanes::{active, read};
+use crate::exec::lower::{Class, Draft, Lower, without_lanes};
 use crate::exec::op::{AUX_FENCE, Kind, NONE, Op};
+use crate::exec::values::compare::selector;
+use crate::exec::values::data::move64;
 use crate::exec::warp::Warp;
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, Operand, ScalarType as T};
-
-lane_fn!(Nothing, |_cx, _op| {});
 
 /// Longest sleep, in nanoseconds.
 const LONGEST_SLEEP_NS: u32 = 1_000_000;
@@ -28,17 +28,12 @@ lane_fn!(
 
 /// An operation that ends the thread; also what falling off the end of a kernel means.
 fn exit() -> Draft {
-    Draft::alu(handler::<Nothing>(), Class::Control, &[]).kind(Kind::Exit)
-}
-
-/// An operation without a lane function.
-pub(crate) fn nothing(operands: &[u16]) -> Draft {
-    Draft::alu(handler::<Nothing>(), Class::Control, operands)
+    without_lanes(&[]).kind(Kind::Exit)
 }
 
 /// What a barrier instruction does besides arriving; stands in the low byte of `aux`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BarrierMode {
+pub(super) enum BarrierMode {
     /// Waits.
     Sync,
     /// Goes on at once.
@@ -53,7 +48,7 @@ pub(crate) enum BarrierMode {
 
 impl BarrierMode {
     /// Bit of `aux`: the predicate is negated.
-    pub(crate) const NEGATED: u32 = 0x100;
+    pub(in crate::exec) const NEGATED: u32 = 0x100;
 
     pub(crate) fn of(aux: u32) -> Self {
         match aux & 0xff {
@@ -68,7 +63,7 @@ impl BarrierMode {
 
 /// Lowers the family's opcodes.
 pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
-    let draft = Draft::alu(handler::<Nothing>(), Class::Control, &[]);
+    let draft = without_lanes(&[]);
     match i.opcode {
         Opcode::Bra => match i.operands.first()? {
             Operand::Target(target) => {
@@ -122,9 +117,9 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::Createpolicy => {
             // A policy is a hint; its value means nothing here.
             let operands = [l.dst(i, T::B64)?, l.constant(0, true)];
-            Some(crate::exec::values::data::move64(&operands))
+            Some(move64(&operands))
         }
-        _ => crate::exec::memory::asynchronous::lower(l, i),
+        _ => None,
     }
 }
 
@@ -135,7 +130,7 @@ fn barrier(l: &mut Lower<'_>, i: &Instruction, mode: u32) -> Option<Draft> {
         Some(_) => l.src(i, 1, T::U32)?,
         None => NONE,
     };
-    let draft = Draft::alu(handler::<Nothing>(), Class::Control, &[id, count]);
+    let draft = without_lanes(&[id, count]);
     Some(draft.kind(Kind::Barrier).aux(mode))
 }
 
@@ -153,15 +148,15 @@ fn reduction(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         3 => NONE,
         _ => return None,
     };
-    let (source, negated) = crate::exec::values::compare::selector(l, i.operands.last()?)?;
+    let (source, negated) = selector(l, i.operands.last()?)?;
     let operands = [id, count, source, destination];
-    let draft = Draft::alu(handler::<Nothing>(), Class::Control, &operands);
+    let draft = without_lanes(&operands);
     let flip = if negated { BarrierMode::NEGATED } else { 0 };
     Some(draft.kind(Kind::Barrier).aux(mode | flip))
 }
 
 /// Number and thread count of a barrier as the first active lane sees them, and the lanes that see the same.
-pub(crate) fn barrier_operands(cx: &Cx<'_>, op: &Op) -> (u32, Option<u32>, u32) {
+pub(super) fn barrier_operands(cx: &Cx<'_>, op: &Op) -> (u32, Option<u32>, u32) {
     let first = cx.mask.trailing_zeros() as usize & 31;
     let ids = read::<u32>(cx, op.r[0]);
     let counts = (op.r[1] != NONE).then(|| read::<u32>(cx, op.r[1]));
