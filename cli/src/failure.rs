@@ -62,6 +62,12 @@ impl Failure {
         parts.map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
+    /// Says what the failure is of, before its message.
+    pub(crate) fn of(mut self, what: &str) -> Self {
+        self.error = self.error.map(|error| error.context(what.to_owned()));
+        self
+    }
+
     /// Adds what to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

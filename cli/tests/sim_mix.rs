@@ -516,6 +516,61 @@ fn what_cannot_be_written_is_found_before_anything_runs() {
 }
 
 #[test]
+fn an_output_takes_the_place_of_nothing_that_the_command_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (ptx, out, known) = (path("k.ptx"), path("out"), path("known"));
+    std::fs::copy(workload_ptx("vecadd"), &ptx).unwrap();
+    let to = |name: &str, file: &str| {
+        format!("{name}={ptx},entry=vecadd,grid=1,block=32,arg=out=64:{file}")
+    };
+    let dotted = format!("{}/./k.ptx", folder.path().display());
+    for (workloads, due) in [
+        (vec![to("a", &ptx)], "is the kernel of \"a\", too"),
+        (vec![to("a", &dotted)], "is the kernel of \"a\", too"),
+        (
+            vec![to("a", &out), to("b", &out)],
+            "an output of \"b\", is an output of \"a\", too",
+        ),
+        (vec![to("a", &known)], "is the profiles, too"),
+    ] {
+        let workloads = workloads.iter().map(String::as_str);
+        let options = ["--policy", "fifo", "--on", "model", "--profiles", &known];
+        let arguments: Vec<&str> = workloads.chain(options).collect();
+        let ran = run(&arguments);
+        assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+        let error = ran.json_error();
+        assert!(error.contains(due), "{error}");
+    }
+    assert_eq!(
+        std::fs::read(&ptx).unwrap(),
+        std::fs::read(workload_ptx("vecadd")).unwrap()
+    );
+}
+
+#[test]
+fn policies_that_know_every_runtime_know_those_of_the_programs_alone() {
+    let slowdowns = |policy: &str| {
+        let mix = [
+            "ercbench:nlm2",
+            "ercbench:jpeg-d",
+            "--gpu",
+            "gtx480",
+            "--policy",
+            policy,
+        ];
+        let report = figures(&mix);
+        [0, 1].map(|program| number(&report["programs"][program]["slowdown"]))
+    };
+    let [_, short] = slowdowns("sjf");
+    let [long, _] = slowdowns("ljf");
+    assert!(short < 1.1, "the shortest goes first: {short}");
+    assert!(long < 1.1, "the longest goes first: {long}");
+    let [_, short] = slowdowns("srtf-zero");
+    assert!(short < 1.1, "nothing is sampled: {short}");
+}
+
+#[test]
 fn times_that_no_run_lasts_to_are_blamed_on_the_workload() {
     let traces = Traces::new();
     let launches = [

@@ -145,6 +145,8 @@ fn malformed_files_are_errors_with_file_and_line() {
     let process = process();
     let mut newer = process.clone();
     newer["trace"] = 2.into();
+    let mut other = process.clone();
+    other["device"]["sms"] = 80.into();
     let change = |name: &str, value: Value| {
         let mut line = good.clone();
         line[name] = value;
@@ -167,7 +169,19 @@ fn malformed_files_are_errors_with_file_and_line() {
         ),
         (
             format!("{process}\n{}\n", change("start_ns", json!(1_000_000))),
-            "line 2: the launch ends before it begins",
+            "line 2: the launch was submitted at 0 ns, began at 1000000 ns and ended at 100000 ns: times that run",
+        ),
+        (
+            format!("{process}\n{}\n", change("submit_ns", json!(50_000))),
+            "line 2: the launch was submitted at 50000 ns, began at 0 ns",
+        ),
+        (
+            format!("{process}\n{}\n", change("end_ns", json!(1_u64 << 60))),
+            "line 2: the launch took 1152921504606846976 ns",
+        ),
+        (
+            format!("{process}\n{other}\n{good}\n"),
+            "line 2: process 7 has had another device before",
         ),
         (
             format!("{process}\n{}\n", change("registers", json!(70_000))),

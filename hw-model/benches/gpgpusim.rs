@@ -4,8 +4,9 @@
 //! (`workloads/`), so instruction counts differ: GPGPU-Sim executes every PTX instruction, moves, conversions of
 //! addresses and loads of parameters included, while the model folds those that ptxas makes none of. Launch latency
 //! is subtracted on both sides: 5000 cycles of theirs on V100; their GTX 480 configuration has none.
-//! Their copies to the device leave the inputs in L2, so every run here begins with the inputs read once
-//! (`gpgpusim/warm.ptx`); row `cold` begins with an empty L2 and shows what that is worth.
+//! GPGPU-Sim fills L2 with what is copied to the device (its option `gpgpu_perf_sim_memcpy`, on by default), so every
+//! run here begins with the inputs read once (`gpgpusim/warm.ptx`). Row `cold` begins with an empty L2; rows of another
+//! variant are repeated with the last change of the description.
 //! Where shapes are not told (the length of the FMA loop, values in a row of the matrix), one was taken with which both
 //! chips fit; nothing else is fitted to a kernel.
 //!
@@ -33,10 +34,10 @@
 //!   with 26 values lie on either side of GPGPU-Sim's cycles on both chips, while no part of the GTX 480's description
 //!   moves its figure by more than 3 %.
 //!
-//! Not among the rows, because the cycles of GPGPU-Sim are not told: kernels of global atomic operations take several
-//! times as long there. A warp of its issues nothing while one of its atomic operations is under way, which its
-//! source calls not required for timing (`shd_warp_t::waiting` in `src/gpgpu-sim/shader.cc`, commit 667834c). A card's
-//! warp goes on, and so does the model's.
+//! No row has global atomic operations, because no cycles of GPGPU-Sim are published for such a kernel. A warp issues
+//! nothing there while one of its atomic operations is under way, which its source calls not required for accurate
+//! timing (`shd_warp_t::waiting` in `src/gpgpu-sim/shader.cc`, commit 667834c); a card's warp goes on, and so does the
+//! model's.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -114,21 +115,22 @@ struct Run {
 }
 
 impl Run {
-    /// The same kernel as it may also be meant.
+    /// Returns the run's variants, each with the name of its row.
     fn others(self) -> Vec<(&'static str, Self)> {
-        let cold = ("cold", Self { cold: true, ..self });
+        let mut others = vec![("cold", Self { cold: true, ..self })];
+        let ordinary = Self {
+            ordinary: true,
+            ..self
+        };
         match self.name {
-            "black_scholes" => {
-                let ordinary = true;
-                vec![cold, ("ordinary_functions", Self { ordinary, ..self })]
-            }
-            "spmv" => vec![
-                cold,
+            "black_scholes" => others.push(("ordinary_functions", ordinary)),
+            "spmv" => others.extend([
                 ("16_values_a_row", Self { values: 16, ..self }),
                 ("26_values_a_row", Self { values: 26, ..self }),
-            ],
-            _ => vec![cold],
+            ]),
+            _ => {}
         }
+        others
     }
 }
 

@@ -61,6 +61,11 @@ pub struct PolicyInfo {
     pub promises_weights: bool,
     /// What a tenant's weight means to it, or why it means nothing.
     pub weights: &'static str,
+    /// What a tenant's class means to it.
+    pub class: &'static str,
+    /// Whether it stands for a policy that knows every kernel's runtime before it has run; then profiles of what will
+    /// run are to be given.
+    pub is_oracle: bool,
     /// The elements of a plan that it uses.
     pub uses: &'static [Element],
     #[serde(skip)]
@@ -77,6 +82,9 @@ pub struct UnknownPolicy {
     pub known: String,
 }
 
+/// What a class means to policies that do not look at it.
+const NO_CLASS: &str = "it has no meaning";
+
 // Length: a table, one entry for each policy.
 /// Every policy there is.
 #[must_use]
@@ -88,6 +96,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "stock hardware; Left-Over of Warped-Slicer section 2",
             promises_weights: false,
             weights: "they have no meaning: launches go in order of arrival, whosever they are",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: fifo::USES,
             make: |device, shape, _| Box::new(fifo::Fifo::new(device, shape)),
         },
@@ -97,6 +107,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "stock hardware; the baseline of SRTF section 5.2.1",
             promises_weights: false,
             weights: "they have no meaning: launches go in order of arrival, whosever they are",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: fifo::STRICT_USES,
             make: |device, shape, _| Box::new(fifo::Fifo::strict(device, shape)),
         },
@@ -106,6 +118,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "just-in-time MPMax of SRTF section 5.2.2",
             promises_weights: false,
             weights: "they have no meaning: every kernel leaves room for one block of each other one",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: mpmax::USES,
             make: |device, shape, _| Box::new(mpmax::MpMax::new(device, shape)),
         },
@@ -115,6 +129,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
             weights: "they have no meaning: kernels go by their runtimes alone",
+            class: NO_CLASS,
+            is_oracle: true,
             uses: sjf::USES,
             make: |device, shape, known| Box::new(sjf::Sjf::new(device, shape, known.clone())),
         },
@@ -124,6 +140,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 6.2, where it is an oracle",
             promises_weights: false,
             weights: "they have no meaning: kernels go by their runtimes alone",
+            class: NO_CLASS,
+            is_oracle: true,
             uses: ljf::USES,
             make: |device, shape, known| Box::new(ljf::Ljf::new(device, shape, known.clone())),
         },
@@ -133,6 +151,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 5.1.1",
             promises_weights: false,
             weights: "they have no meaning: kernels go by their remaining times alone",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: srtf::USES,
             make: |device, shape, _| {
                 Box::new(srtf::Srtf::new(device, shape, srtf::Settings::default()))
@@ -144,6 +164,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 6.2.2",
             promises_weights: false,
             weights: "they have no meaning: kernels go by their remaining times alone",
+            class: NO_CLASS,
+            is_oracle: true,
             uses: srtf_zero::USES,
             make: |device, shape, known| Box::new(srtf_zero::new(device, shape, known.clone())),
         },
@@ -153,34 +175,42 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SRTF section 5.1.2",
             promises_weights: false,
             weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: srtf_adaptive::USES,
             make: |device, shape, _| Box::new(srtf_adaptive::new(device, shape)),
         },
         PolicyInfo {
             name: spatial::NAME,
-            summary: "every kernel has SMs of its own",
+            summary: "every kernel has SMs of its own; several share one where there are more kernels than SMs",
             source: "Spart of SMK section 6; Spatial of Warped-Slicer section 2",
             promises_weights: false,
             weights: "SMs are divided in proportion, among kernels and not tenants",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: spatial::USES,
             make: |device, shape, _| Box::new(spatial::Spatial::new(device, shape)),
         },
         PolicyInfo {
             name: even::NAME,
-            summary: "kernels hold equal parts of every SM",
+            summary: "kernels hold equal parts of every SM, at least a block each as far as there is room",
             source: "Even of Warped-Slicer section 5",
             promises_weights: false,
             weights: "parts of an SM are in proportion, among kernels and not tenants",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: even::USES,
             make: |device, shape, _| Box::new(even::Even::new(device, shape)),
         },
         PolicyInfo {
             name: accelos::NAME,
-            summary: "kernels hold equal parts of the device, and the rest is filled up",
+            summary: "kernels hold equal parts of the device, at least a block each, and the rest is filled up",
             source: "accelOS section 3",
             promises_weights: false,
             weights: "parts of the device are in proportion, among kernels and not tenants, before the rest is filled \
                       up",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: accelos::USES,
             make: |device, shape, _| Box::new(accelos::AccelOs::new(device, shape)),
         },
@@ -190,6 +220,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "Elastic Kernels, the baseline of accelOS section 7.3",
             promises_weights: false,
             weights: "they have no meaning: every kernel leaves room for one block of each other one",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: elastic::USES,
             make: |device, shape, _| Box::new(elastic::Elastic::new(device, shape)),
         },
@@ -199,6 +231,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "ours, from SRTF section 5, accelOS section 3, SMK sections 4 and 5.2",
             promises_weights: false,
             weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
+            class: NO_CLASS,
+            is_oracle: false,
             uses: gridmux::USES,
             make: |device, shape, known| {
                 let settings = gridmux::Settings {
@@ -214,6 +248,8 @@ pub fn policies() -> &'static [PolicyInfo] {
             source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
             promises_weights: true,
             weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
+            class: "room that is free goes to the better class first",
+            is_oracle: false,
             uses: smk_p::USES,
             make: |device, shape, _| Box::new(smk_p::SmkP::new(device, shape)),
         },

@@ -66,7 +66,7 @@ pub enum ProfileFileError {
     },
     /// It is not what it should be.
     #[error(
-        "{path}, line {line}: {message}; the file is of no use: remove it, and profiles are learnt anew"
+        "{path}, line {line}: {message}; name another file, or remove this one, and profiles are learnt anew"
     )]
     Content {
         /// The file.
@@ -242,7 +242,12 @@ impl ProfileFile {
         // It must not exist, so that no link is followed.
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(MODE).open(&new)?;
-        let written = fill(file, text.as_bytes()).and_then(|()| fs::rename(&new, path));
+        // Whoever could read the file before can read it now, and nobody more can write it.
+        let readers = fs::metadata(path).map_or(0, |old| old.permissions().mode() & 0o044);
+        let rights = file.set_permissions(Permissions::from_mode(MODE | readers));
+        let written = rights
+            .and_then(|()| fill(file, text.as_bytes()))
+            .and_then(|()| fs::rename(&new, path));
         if written.is_err() {
             let _ = fs::remove_file(&new);
         }

@@ -11,41 +11,53 @@ use std::sync::OnceLock;
 /// The variable that names a folder with everything that is under test.
 const PROGRAMS: &str = "GRIDMUX_PROGRAMS";
 
-/// The path of the `gridmux` binary, which is built first.
+/// Returns the path of `gridmux`, built first unless [`PROGRAMS`] is set.
 ///
 /// # Panics
-/// If it does not build, or if this test does not lie in a target folder.
+/// If it does not build or is not where it should be, or if this test does not lie in a target folder.
 #[must_use]
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build("gridmux").join("gridmux"))
+    PROGRAM.get_or_init(|| built("gridmux", "gridmux"))
 }
 
-/// The path of the driver library, which is built first.
+/// Returns the path of the driver library, built first unless [`PROGRAMS`] is set.
 ///
 /// # Panics
-/// If it does not build, or if this test does not lie in a target folder.
+/// If it does not build or is not where it should be, or if this test does not lie in a target folder.
 #[must_use]
 pub fn driver_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| build("gridmux-cuda").join("libcuda.so"))
+    LIBRARY.get_or_init(|| built("gridmux-cuda", "libcuda.so"))
 }
 
-/// The path of the program that checks a GPU, which is built first.
+/// Returns the path of the program that checks a GPU, built first unless [`PROGRAMS`] is set.
 ///
 /// # Panics
-/// If it does not build, or if this test does not lie in a target folder.
+/// If it does not build or is not where it should be, or if this test does not lie in a target folder.
 #[must_use]
 pub fn gpu_check() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build("gridmux-gpu-check").join("gridmux-gpu-check"))
+    PROGRAM.get_or_init(|| built("gridmux-gpu-check", "gridmux-gpu-check"))
 }
 
-/// Builds a package, unless [`PROGRAMS`] is set, and returns the folder that its programs and libraries are in.
+/// Returns the path of a file of a package, which is built unless [`PROGRAMS`] says where it has been.
+fn built(package: &str, file: &str) -> PathBuf {
+    let Some(folder) = std::env::var_os(PROGRAMS) else {
+        return build(package).join(file);
+    };
+    let path = Path::new(&folder).join(file);
+    eprintln!("{PROGRAMS} is set: {} is tested", path.display());
+    assert!(
+        path.is_file(),
+        "there is no {}; unset {PROGRAMS}, and it is built",
+        path.display()
+    );
+    path
+}
+
+/// Builds a package and returns the folder that its programs and libraries are in.
 fn build(package: &str) -> PathBuf {
-    if let Some(folder) = std::env::var_os(PROGRAMS) {
-        return folder.into();
-    }
     let test = std::env::current_exe().expect("this test has a path");
     // TARGET/PROFILE/deps/TEST
     let profile_folder = test

@@ -3,9 +3,9 @@
 //! A warp is ready, asleep until a known cycle, blocked on memory, or waiting at a barrier. Ready warps stand in
 //! bit masks per scheduler and pipeline, so that choosing one is a few mask operations; sleeping warps stand in
 //! the wheel; nobody is ever scanned. The life of a block is `resident`; which warp issues, and what that does, is
-//! `issue`; what stops a warp is `meeting`; what an access costs is `load_store`, what waits for memory `lsu`, what leaves and
-//! arrives `port`; the caches are `caches`, code is `fetch`; a block that leaves with its context is `context_switch`; why nobody issued is `stalls`, and
-//! at which operation `watch`; what was done is `totals`.
+//! `issue`; what stops a warp is `meeting`; what an access costs is `load_store`, what waits for memory `lsu`, what
+//! leaves and arrives `port`; the caches are `caches`, code is `fetch`; a block that leaves with its context is
+//! `context_switch`; why nobody issued is `stalls`, and at which operation `watch`; what was done is `totals`.
 //! Rules: warp slot `w` belongs to scheduler `w % schedulers`; results of an instruction exist functionally at issue
 //! (those of global atomic operations at the epoch's end) and for the scoreboard when its latency is over.
 

@@ -175,11 +175,11 @@ impl EventExecutor {
                 self.release(ended.launch);
                 let launch = self.launches.get_mut(ended.launch);
                 launch.ended += 1;
-                launch.counters.block_cycles += ran.0;
+                launch.counters.block_cycles = launch.counters.block_cycles.saturating_add(ran.0);
                 let (row, over) = (launch.row, launch.ended == launch.blocks);
                 let book = self.row(row);
                 book.ended += 1;
-                book.ran += ran.0;
+                book.ran = book.ran.saturating_add(ran.0);
                 if over {
                     self.done.push(ended.launch);
                 }

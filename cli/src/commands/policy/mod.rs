@@ -216,6 +216,7 @@ impl Shown {
             summary,
             source,
             weights,
+            class,
             ..
         } = self.info;
         let promise = match self.info.promises_weights {
@@ -227,6 +228,7 @@ impl Shown {
             ("summary", summary.to_owned()),
             ("source", source.to_owned()),
             ("weights", format!("{promise}: {weights}")),
+            ("class", class.to_owned()),
         ]);
         let headings = ["element", "executor", "how it is held"];
         let row = |element: &str, executor: &str, held: &Enforcement| {

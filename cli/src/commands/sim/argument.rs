@@ -100,6 +100,9 @@ impl FromStr for Argument {
                 return Ok(Self::Buffer { from, to: None });
             }
             "out" => return out(value),
+            "inout" if value.starts_with("random:") => {
+                return Err("random numbers are for `in=`; `inout=` takes FILE:FILE".to_owned());
+            }
             "inout" => return inout(value),
             _ => {
                 return Err(format!(

@@ -17,6 +17,9 @@ use std::path::Path;
 /// The version of the format that is read.
 const VERSION: u64 = 1;
 
+/// Longest launch that a trace may hold, in nanoseconds: a quarter of an hour.
+const MOST_NS: u64 = 1_000_000_000_000;
+
 /// The launches of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Recording {
@@ -53,7 +56,7 @@ struct ProcessLine {
 }
 
 /// What a process says of its device.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 struct Device {
     sms: u32,
     warp_size: u32,
@@ -127,7 +130,12 @@ impl Reader {
             );
             let process: ProcessLine = serde_json::from_value(line)?;
             process.device.check()?;
-            self.devices.insert(process.pid, process.device);
+            let known = self.devices.insert(process.pid, process.device);
+            ensure!(
+                known.is_none_or(|known| known == process.device),
+                "process {} has had another device before",
+                process.pid
+            );
             return Ok(());
         }
         let launch: LaunchLine = serde_json::from_value(line)?;
@@ -152,8 +160,14 @@ impl Reader {
             return Ok(());
         };
         ensure!(
-            start_ns <= end_ns && submit_ns <= end_ns,
-            "the launch ends before it begins"
+            submit_ns <= start_ns && start_ns <= end_ns,
+            "the launch was submitted at {submit_ns} ns, began at {start_ns} ns and ended at {end_ns} ns: times that \
+             run backwards"
+        );
+        ensure!(
+            end_ns - start_ns <= MOST_NS,
+            "the launch took {} ns; a launch of a trace may take up to {MOST_NS} ns",
+            end_ns - start_ns
         );
         let stay_ns = (end_ns - start_ns) / device.waves(&launch)?;
         let streams = self.streams.len();

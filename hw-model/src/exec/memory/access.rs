@@ -2,8 +2,9 @@
 //!
 //! What is done with the data is a closure's or a [`Body`]'s; loads and stores are `load_store`, what an SM wrote
 //! itself stands in `own_writes`.
-//! Rules: nothing is touched unless every active lane that aims at the same state space passed the check; the access record tells the timing model
-//! what happened; in shared and local space it holds offsets from the block's memory.
+//! Rules: nothing is touched unless every active lane that aims at the same state space passed the
+//! check; the access record tells the timing model what happened; in shared and local space it holds offsets from the
+//! block's memory.
 
 use crate::exec::cx::{Access, Cx, Direction, Pattern, Space};
 use crate::exec::lanes::{active, read};

@@ -86,7 +86,7 @@ pub(super) fn stages() -> Result<Vec<Stage>> {
     setup::ensure(&[Need::Gcc, Need::PythonVenv, Need::PythonHeaders])?;
     let clients = repo::root().join("tests/clients");
     let environment = environment()?;
-    super::build_programs()?;
+    process::aloud(&mut super::build(&["--lib", "--bins", "--examples"]))?;
     let build = super::programs();
     compile_c(&clients, &build)?;
     let places = Places {

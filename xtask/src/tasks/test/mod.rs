@@ -35,6 +35,8 @@ const LONG: [(&str, &str); 3] = [
     ("GRIDMUX_SWITCH_SEEDS", "2000"),
     ("GRIDMUX_CHAOS_SECONDS", "600"),
 ];
+/// The variable that tells tests where programs have been built (`tests/src/binary.rs`).
+const PROGRAMS: &str = "GRIDMUX_PROGRAMS";
 /// How a line of the summary of the test of equivalence ends.
 const SUMMARY: &str = " kernels, the same bits";
 
@@ -131,13 +133,12 @@ fn summarise(stages: Vec<Stage>, long: bool) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tests and what they run, and returns their stages.
+/// Returns the stages of the workspace's tests: one build of everything, the tests, the loom suites.
 fn stages(long: bool) -> Result<Vec<Stage>> {
-    build_programs()?;
     let mut workspace = repo::cargo("test");
     workspace
         .args(["--workspace", "--no-fail-fast", "--", "--show-output"])
-        .env("GRIDMUX_PROGRAMS", programs());
+        .env(PROGRAMS, programs());
     if long {
         workspace.envs(LONG);
     }
@@ -156,6 +157,11 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
     loom.args(["--", "--show-output"]);
     Ok(vec![
         Stage {
+            name: "build".into(),
+            command: build(&["--lib", "--bins", "--tests", "--examples"]),
+            counts: Counts::Tests,
+        },
+        Stage {
             name: "workspace".into(),
             command: workspace,
             counts: Counts::Tests,
@@ -168,17 +174,14 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
     ])
 }
 
-/// Builds every program, library and test of the workspace by one cargo, so that all share their dependencies.
-///
-/// # Errors
-/// If something does not build.
-fn build_programs() -> Result<()> {
+/// Returns the command that builds these targets of the whole workspace, so that all share their dependencies.
+fn build(targets: &[&str]) -> Command {
     let mut build = repo::cargo("build");
-    build.args(["--workspace", "--lib", "--bins", "--tests", "--examples"]);
-    process::aloud(&mut build).context("the workspace does not build")
+    build.arg("--workspace").args(targets);
+    build
 }
 
-/// The folder that programs and libraries are built into.
+/// Returns the folder that programs and libraries are built into.
 fn programs() -> PathBuf {
     repo::target().join("debug")
 }

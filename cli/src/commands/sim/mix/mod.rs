@@ -11,6 +11,7 @@ mod profiles;
 mod report;
 mod spec;
 
+use super::argument::Argument;
 use super::loading::{BUDGET, Changes, check_block, check_targets, gpu};
 use super::play::{self, Run};
 use crate::commands::policy::name_parser;
@@ -20,8 +21,8 @@ use crate::output::{Output, note};
 use crate::waiting::Waiting;
 use clap::{Args, ValueEnum, ValueHint};
 use gridmux_hw_model::GpuConfig;
-use gridmux_policy::Profiles;
 use gridmux_policy::units::Cycles;
+use gridmux_policy::{Profiles, all_policies};
 use member::Member;
 use on_event::OnEvent;
 use on_model::{OnModel, Verdict};
@@ -29,7 +30,7 @@ use profiles::Known;
 use report::{Program, Report, Setting};
 use serde::Serialize;
 use spec::{Offset, Source, Spec};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The policy under which programs run alone.
 const ALONE: &str = "fifo";
@@ -48,7 +49,8 @@ KEY=VALUE, for any workload:
   at=TIME|PERCENT%  when it begins: a time, as 150us, or a part of the time
                     that the first workload takes alone [0us]
   weight=N          its tenant's weight, 1 to 1000 [1]
-  class=CLASS       latency, normal or batch [normal]
+  class=CLASS       latency, normal or batch [normal]; `gridmux policy show`
+                    says to which policies it matters
 for a kernel:
   launches=N        how often it is launched, 1 to 1000000 [1]
   think=TIME        closed loop: a launch arrives so long after the end of the
@@ -66,17 +68,24 @@ for a trace:
 
 Executors:
   event  simulates thread blocks by their durations: fast, no instruction is
-         executed. Our kernels have durations that were measured on the
-         modelled gtx980; on another GPU they are measured first, alone on the
-         model, as kernels of PTX files always are. Blocks slow each other
-         down by one formula, the same for all kernels.
+         executed, and a launch costs nothing. Durations of our kernels are
+         drawn from the mean and the deviation that were measured on the
+         modelled gtx980; on another GPU every block's own duration is measured
+         first, alone on the model, as of kernels of PTX files always. Blocks
+         slow each other down by one formula, the same for all kernels, and
+         contexts move at one rate: see whether an order of policies holds on
+         the model, too.
   model  executes every instruction and counts cycles. Results of our kernels
          are compared with a host reference; a wrong one makes the command
          fail. Buffers of `out=` and `inout=` are written to their files on
          the model only.
 
-A program's time alone is that under fifo, the bare device. Times are the GPU's
-own (virtual). Equal commands print equal figures.
+A program's time alone is that under fifo, the bare device. GOT is a program's
+part of what all programs held while it was busy, ASKED the part that its weight
+entitles it to. sjf, ljf and srtf-zero stand for policies that know every
+runtime: without --profiles they know those of the programs alone. Times are the
+GPU's own (virtual). Equal commands print equal figures, if the file of profiles
+is equal, too.
 
 Examples:
   gridmux sim mix matmul spmv,at=50% --policy srtf
@@ -177,16 +186,22 @@ impl Mix {
         }
         for spec in &self.workloads {
             if let Source::Ptx(kernel) = &spec.source {
-                check_block(&config, kernel.block, kernel.shared)?;
+                check_block(&config, kernel.block, kernel.shared)
+                    .map_err(|failure| failure.of(&spec.name))?;
             }
         }
         let members = self.workloads.iter().cloned().map(Member::read);
         let members = members.collect::<Result<Vec<Member>, Failure>>()?;
         let known = Known::read(self.profiles.clone(), &config, self.on)?;
         let bench = self.bench(&config, &members)?;
+        let nothing = Profiles::default();
+        let learnt = match self.is_told_runtimes() {
+            true => &known.profiles,
+            false => &nothing,
+        };
         let mut alone = Vec::with_capacity(members.len());
         for member in 0..members.len() {
-            let (run, _) = bench.run((ALONE, &Profiles::default()), &[(member, 0)], false)?;
+            let (run, _) = bench.run((ALONE, learnt), &[(member, 0)], false)?;
             alone.extend(run.played);
         }
         let (from, to) = alone[0].span_ns();
@@ -214,8 +229,16 @@ impl Mix {
         }
     }
 
+    /// Returns whether the policy learns how long the programs take alone, before they run together.
+    fn is_told_runtimes(&self) -> bool {
+        let mut policies = all_policies().iter();
+        let is_oracle = policies.any(|info| info.name == self.policy && info.is_oracle);
+        is_oracle && self.profiles.is_none()
+    }
+
     /// Checks what belongs together.
     fn check(&self) -> Result<(), Failure> {
+        self.check_files()?;
         for (place, spec) in self.workloads.iter().enumerate() {
             let name = &spec.name;
             if self.workloads[..place]
@@ -239,6 +262,40 @@ impl Mix {
                 "{:?} is the first workload, whose time alone other offsets are percentages of; give it a time",
                 first.name
             )));
+        }
+        Ok(())
+    }
+
+    /// Checks that no file is written which the command reads or writes for another purpose.
+    fn check_files(&self) -> Result<(), Failure> {
+        let mut files: Vec<(PathBuf, String)> = Vec::new();
+        let profiles = self
+            .profiles
+            .iter()
+            .map(|file| (file, "the profiles".to_owned()));
+        let read = self.workloads.iter().filter_map(|spec| match &spec.source {
+            Source::Ptx(kernel) => Some((&kernel.file, format!("the kernel of {:?}", spec.name))),
+            Source::Trace { file, .. } => Some((file, format!("the trace of {:?}", spec.name))),
+            _ => None,
+        });
+        for (file, purpose) in profiles.chain(read) {
+            files.push((resolved(file), purpose));
+        }
+        for spec in &self.workloads {
+            let Source::Ptx(kernel) = &spec.source else {
+                continue;
+            };
+            for file in kernel.args.iter().filter_map(Argument::target) {
+                let place = resolved(file);
+                if let Some((_, purpose)) = files.iter().find(|(other, _)| *other == place) {
+                    return Err(Failure::usage(format!(
+                        "{}, an output of {:?}, is {purpose}, too; give it another name",
+                        file.display(),
+                        spec.name
+                    )));
+                }
+                files.push((place, format!("an output of {:?}", spec.name)));
+            }
         }
         Ok(())
     }
@@ -285,4 +342,17 @@ impl Mix {
         };
         self.workloads.iter().map(offset).collect()
     }
+}
+
+/// Returns a path without links, as far as what it names exists.
+fn resolved(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    path.canonicalize()
+        .unwrap_or_else(|_| match (folder, path.file_name()) {
+            (Ok(folder), Some(name)) => folder.join(name),
+            _ => path.to_owned(),
+        })
 }

@@ -138,7 +138,8 @@ fn measured(
 ) -> Result<EventSubmission, Failure> {
     let name = &member.spec.name;
     let mut model = Gpu::new(gpu.clone());
-    let mut submission = load(&mut model, (member, budget), QueueId(0))?.submission;
+    let loaded = load(&mut model, (member, budget), QueueId(0)).map_err(|error| error.of(name))?;
+    let mut submission = loaded.submission;
     // As the limit of the measurement, the budget leads to an error of its own kind.
     let own_budget = submission.budget.take();
     let measured = measure(model, submission, own_budget.unwrap_or(NEVER)).map_err(|error| {

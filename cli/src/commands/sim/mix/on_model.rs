@@ -70,7 +70,8 @@ impl OnModel<'_> {
         let (mut programs, mut loaded, mut first) = (Vec::new(), Vec::new(), 0);
         for (member, offset) in take {
             let member = &self.members[*member];
-            let (program, kernel) = program(&mut gpu, (member, self.budget), *offset, first)?;
+            let loaded_program = program(&mut gpu, (member, self.budget), *offset, first);
+            let (program, kernel) = loaded_program.map_err(|error| error.of(&member.spec.name))?;
             first += member.streams();
             programs.push(program);
             loaded.push(kernel);

@@ -283,7 +283,7 @@ impl Report {
 impl Metrics {
     /// Returns the figures, each with what it says.
     fn text(&self, programs: usize) -> String {
-        let best = format!("sum of alone/together; at most {programs}, which is ideal");
+        let best = format!("sum of alone/together; {programs} is ideal");
         let rows = [
             ("stp", self.stp, best.as_str()),
             ("antt", self.antt, "mean slowdown; 1 is ideal"),
@@ -305,7 +305,7 @@ impl Metrics {
             (
                 "overlap",
                 self.overlap,
-                "time in which all programs run, over any of them",
+                "from the last start to the first end, over the whole",
             ),
             (
                 "throughput",

@@ -106,10 +106,8 @@ impl Tenant {
         };
         vec![
             self.name.clone(),
-            self.weight.to_string(),
             self.launches.to_string(),
             whole(self.turnaround_ns.mean),
-            nanos(self.turnaround_ns.percentiles.p50),
             nanos(self.turnaround_ns.percentiles.p99),
             whole(self.alone_ns.mean),
             ratio(self.slowdown),
@@ -160,8 +158,7 @@ impl Report {
     /// Returns it as a table for people.
     pub(super) fn text(&self) -> String {
         let headings = [
-            "tenant", "weight", "launches", "mean", "p50", "p99", "alone", "slowdown", "got",
-            "asked",
+            "tenant", "launches", "mean", "p99", "alone", "slowdown", "got", "asked",
         ];
         let mut text = format!(
             "{} with {} under {}\nvirtual time from arrival to end\n{}\nSTP {}, ANTT {}, fairness {}\n",
