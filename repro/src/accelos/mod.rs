@@ -17,9 +17,14 @@ use gridmux_policy::policies::gridmux;
 pub(crate) use sets::{Draw, Results};
 pub(crate) use tables::means;
 
+/// Size in which our kernels are launched.
+const SIZE: &str = "large";
+/// The kernel that is left out where runtimes are compared: it takes many times as long as the next one.
+pub(crate) const LONGEST: &str = "pointer_chase";
+
 /// Names of our kernels, and the kernels on the device that they were measured on.
 pub(crate) fn kernels() -> Result<(Vec<String>, World)> {
-    let kernels = measured_kernels("large");
+    let kernels = measured_kernels(SIZE);
     let names = kernels.iter().map(|kernel| kernel.name.clone()).collect();
     let device = device()?;
     // What was measured with few blocks on an SM counts as work at full residency.
@@ -32,6 +37,38 @@ pub(crate) fn kernels() -> Result<(Vec<String>, World)> {
     };
     let world = World::new(device, kernels.iter().map(launch).collect())?;
     Ok((names, world))
+}
+
+/// Says how far apart the kernels' runtimes alone are, on the event executor and as they were measured.
+#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
+fn span(names: &[String], world: &World) -> String {
+    let on_event: Vec<f64> = world
+        .runtimes
+        .iter()
+        .map(|cycles| cycles.0 as f64)
+        .collect();
+    let measured: Vec<f64> = measured_kernels(SIZE)
+        .iter()
+        .map(|kernel| kernel.runtime_cycles as f64)
+        .collect();
+    let apart = |runtimes: &[f64], left_out: Option<&str>| {
+        let kept = names
+            .iter()
+            .zip(runtimes)
+            .filter(|(name, _)| left_out != Some(name.as_str()))
+            .map(|(_, cycles)| *cycles);
+        let (least, most) = kept.fold((f64::MAX, 0.0_f64), |(least, most), cycles| {
+            (least.min(cycles), most.max(cycles))
+        });
+        most / least
+    };
+    format!(
+        "Launches are of size `{SIZE}`. Without `{LONGEST}` the longest kernel takes {:.0} times as long alone as the \
+         shortest one ({:.0} times as measured on the SM model), with it {:.0} times.",
+        apart(&on_event, Some(LONGEST)),
+        apart(&measured, Some(LONGEST)),
+        apart(&on_event, None)
+    )
 }
 
 /// Returns the policies that run every set: stock hardware first.
@@ -64,7 +101,9 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
             let results = Results::of(context, &world, &contenders, &draw)?;
             all.push((draw, results));
         }
-        report.tables.extend(tables::all(&all));
+        report
+            .tables
+            .extend(tables::all(&all, &span(&names, &world)));
         report.pictures.extend(tables::pictures(&all));
     }
     Ok(report)

@@ -27,7 +27,7 @@ pub(crate) struct Draw {
 }
 
 /// What a policy made of a set.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Made {
     /// Greatest slowdown over the least.
     pub(crate) unfairness: f64,

@@ -9,7 +9,7 @@ use gridmux_policy::driver::Engine;
 use gridmux_policy::ids::ProfileKey;
 use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{Class, DeviceId, Policy, TenantId};
+use gridmux_policy::{Class, DeviceId, Policy, Profiles, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// No mix takes as many cycles.
@@ -60,12 +60,12 @@ impl Traced {
 }
 
 impl Mix {
-    /// Runs the mix; `policy` is made for the device and the launches, each with the name under which its
-    /// kernel's profile is kept. Blocks
-    /// are kept if `record` says so.
+    /// Runs the mix; `policy` is made for the device and the launches, each with the name under which its kernel's
+    /// profile is kept. Blocks are kept if `record` says so; a store `learning` is filled with what runs.
     pub(crate) fn run(
         &self,
         record: bool,
+        learning: Option<&Profiles>,
         policy: impl FnOnce(&DeviceShape, &[(ProfileKey, Traced)]) -> Result<Box<dyn Policy>>,
     ) -> Result<Ran> {
         let mut gpu = Gpu::new(self.gpu.clone());
@@ -94,6 +94,9 @@ impl Mix {
             ..DriverOptions::default()
         };
         let mut driver = PolicyDriver::new(gpu, policy, DeviceId(0), options);
+        if let Some(profiles) = learning {
+            driver.learn(profiles);
+        }
         for (tenant, (submission, launch)) in (0..)
             .map(TenantId)
             .zip(submissions.into_iter().zip(&launches))

@@ -33,7 +33,7 @@ fn run(policy: &'static str, launches: &[(Sized, u64)]) -> Result<Ran> {
         gpu: gpu()?,
         launches: launches.to_vec(),
     };
-    mix.run(true, |shape, _| {
+    mix.run(true, None, |shape, _| {
         Ok(by_name(policy, DeviceId(0), shape, &Profiles::default())?)
     })
 }

@@ -11,7 +11,8 @@ const NOTES: &[Note] = &[Note {
     rows: &[],
     metrics: &["pairs"],
     why: "Which of two kernels is the shorter follows from Table 3, but AES-d and AES-e, JPEG-d and JPEG-e, and \
-          RayTracing and SAD are within 6 % of each other, so that the policies differ by less than drawn durations do.",
+          RayTracing and SAD are within 6 % of each other, so that the policies differ by less than drawn durations \
+          do.",
 }];
 
 /// Returns the table and the picture.

@@ -1,6 +1,7 @@
 //! The order of the policies by STP and by ANTT: on the event executor with ERCBench, on the SM model with our kernels.
 //!
-//! Rule: on the model the oracles know the runtime that each kernel has alone there.
+//! Rules: on the model the oracles know the runtime that each kernel has alone there; policies that are not the paper's
+//! have figures and no place in the order.
 
 use super::pairs::{POLICIES, Runs};
 use crate::context::Context;
@@ -10,12 +11,13 @@ use crate::world::ORACLES;
 use anyhow::{Context as _, Result};
 use gridmux_hw_model::GpuConfig;
 use gridmux_policy::metrics::{antt, geometric_mean, stp, strict_f};
+use gridmux_policy::policies::gridmux;
 use gridmux_policy::{DeviceId, Profiles, by_name};
 use gridmux_workloads::by_name as workload;
 
 const GPU: &str = "gtx480";
 const SMS: u16 = 2;
-/// Kernels whose runtimes alone span a hundredfold range, and for how many waves of blocks they run.
+/// Kernels whose runtimes alone are far apart, and for how many waves of blocks they run.
 const KERNELS: [(&str, u64); 7] = [
     ("vecadd", 12),
     ("raytrace", 8),
@@ -38,6 +40,17 @@ const PAPER: [&str; 7] = [
     "fifo-strict",
     "ljf",
 ];
+
+/// A policy stands behind those whose mean is better by more than this part.
+const TIE: f64 = 0.001;
+
+/// Policies whose pairs run on the model beside the paper's.
+const BESIDE: [&str; 2] = ["accelos", gridmux::NAME];
+
+/// A policy, two kernels by place, and the cycle in which the second one arrives.
+type Part = (&'static str, [usize; 2], u64);
+/// A policy's geometric means of STP, ANTT and fairness.
+type Means = (&'static str, [f64; 3]);
 
 const NOTES: &[Note] = &[
     Note {
@@ -62,7 +75,7 @@ pub(super) fn on_event(runs: &Runs) -> Figures {
     )
 }
 
-/// Returns each policy's means on the SM model, and their order.
+/// Returns each policy's means on the SM model, and the order of the paper's policies.
 pub(super) fn on_model(context: &Context) -> Result<[Figures; 2]> {
     let gpu = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
     let kernels = KERNELS.iter().map(|(name, waves)| {
@@ -87,19 +100,7 @@ pub(super) fn on_model(context: &Context) -> Result<[Figures; 2]> {
         |single| key(single),
         |single| run(&mix(single), "fifo-strict", &[]),
     )?;
-    let mut parts = Vec::new();
-    for policy in POLICIES {
-        for first in 0..kernels.len() {
-            for second in (0..kernels.len()).filter(|second| *second != first) {
-                let later = if ORACLES[..2].contains(&policy) {
-                    0
-                } else {
-                    STAGGER
-                };
-                parts.push((policy, [first, second], later));
-            }
-        }
-    }
+    let parts = parts(kernels.len());
     let launches =
         |pair: &[usize; 2], later: u64| [(kernels[pair[0]], 0), (kernels[pair[1]], later)];
     let ran = context.parts(
@@ -111,18 +112,11 @@ pub(super) fn on_model(context: &Context) -> Result<[Figures; 2]> {
             run(&mix(&launches(pair, *later)), policy, &known)
         },
     )?;
-    let means = POLICIES.map(|policy| {
-        let own = parts.iter().zip(&ran).filter(|((of, ..), _)| *of == policy);
-        let times = own.map(|((_, pair, _), ran)| times(&alone, pair, ran));
-        let times: Vec<[(f64, f64); 2]> = times.collect();
-        let mean = |metric: fn(&[(f64, f64)]) -> f64| {
-            geometric_mean(&times.iter().map(|pair| metric(pair)).collect::<Vec<f64>>())
-        };
-        (policy, [mean(stp), mean(antt), mean(strict_f)])
-    });
-    let row = |(policy, means): &(&'static str, [f64; 3])| {
+    let papers = POLICIES.map(|policy| means(policy, &parts, &ran, &alone));
+    let beside = BESIDE.map(|policy| means(policy, &parts, &ran, &alone));
+    let rows = papers.iter().chain(&beside).map(|(policy, means)| {
         Row::new(*policy, ["stp", "antt", "fairness"], [f64::NAN; 3], *means)
-    };
+    });
     let runtimes = kernels
         .iter()
         .zip(&alone)
@@ -130,17 +124,47 @@ pub(super) fn on_model(context: &Context) -> Result<[Figures; 2]> {
     let figures = Figures {
         name: "Pairs of our kernels on the SM model".to_owned(),
         about: format!(
-            "Geometric means over {} ordered pairs on a GTX 480 of {SMS} SMs in plan mode; cycles alone: {}.",
+            "Geometric means over {} ordered pairs on a GTX 480 of {SMS} SMs in plan mode; cycles alone: {}. {} are no \
+             policies of the paper and have no place in the order below.",
             kernels.len() * (kernels.len() - 1),
-            runtimes.collect::<Vec<_>>().join(", ")
+            runtimes.collect::<Vec<_>>().join(", "),
+            BESIDE.map(|policy| format!("`{policy}`")).join(" and ")
         ),
-        rows: means.iter().map(row).collect(),
+        rows: rows.collect(),
         ..Figures::default()
     };
     Ok([
         figures,
-        ranks("Order of the policies on `model`, our kernels", &means),
+        ranks("Order of the policies on `model`, our kernels", &papers),
     ])
+}
+
+/// Returns every ordered pair of kernels under each policy.
+fn parts(kernels: usize) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for policy in POLICIES.into_iter().chain(BESIDE) {
+        let later = match ORACLES[..2].contains(&policy) {
+            true => 0,
+            false => STAGGER,
+        };
+        for first in 0..kernels {
+            for second in (0..kernels).filter(|second| *second != first) {
+                parts.push((policy, [first, second], later));
+            }
+        }
+    }
+    parts
+}
+
+/// Returns a policy's means over its pairs.
+fn means(policy: &'static str, parts: &[Part], ran: &[Ran], alone: &[Ran]) -> Means {
+    let own = parts.iter().zip(ran).filter(|((of, ..), _)| *of == policy);
+    let times = own.map(|((_, pair, _), ran)| times(alone, pair, ran));
+    let times: Vec<[(f64, f64); 2]> = times.collect();
+    let mean = |metric: fn(&[(f64, f64)]) -> f64| {
+        geometric_mean(&times.iter().map(|pair| metric(pair)).collect::<Vec<f64>>())
+    };
+    (policy, [mean(stp), mean(antt), mean(strict_f)])
 }
 
 #[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
@@ -151,12 +175,13 @@ fn times(alone: &[Ran], pair: &[usize; 2], ran: &Ran) -> [(f64, f64); 2] {
     })
 }
 
-/// Runs a mix; the oracles know for how many cycles each launch runs alone.
+/// Runs a mix; the oracles know for how many cycles each launch runs alone, and `gridmux` learns kernels as they run.
 #[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn run(mix: &Mix, policy: &str, known: &[u64]) -> Result<Ran> {
     let gpu = mix.gpu.clone();
-    mix.run(false, |shape, launches| {
-        let profiles = Profiles::default();
+    let profiles = Profiles::default();
+    let learning = (policy == gridmux::NAME).then_some(&profiles);
+    mix.run(false, learning, |shape, launches| {
         for ((key, launch), cycles) in launches
             .iter()
             .zip(known)
@@ -170,33 +195,33 @@ fn run(mix: &Mix, policy: &str, known: &[u64]) -> Result<Ran> {
     })
 }
 
-/// Policies whose means differ by less than this part of them share a place.
-const TIE: f64 = 0.001;
-
 /// Returns each policy's place by STP and by ANTT, 1 for the best, beside the paper's.
-fn ranks(name: &str, means: &[(&'static str, [f64; 3])]) -> Figures {
-    let by_stp = |a: &[f64; 3], b: &[f64; 3]| a[0] > b[0] * (1.0 + TIE);
-    let by_antt = |a: &[f64; 3], b: &[f64; 3]| a[1] < b[1] * (1.0 - TIE);
-    let of = |policy: &str| {
+fn ranks(name: &str, means: &[Means]) -> Figures {
+    type Better = fn(&[f64; 3], &[f64; 3]) -> bool;
+    let better_stp: Better = |a, b| a[0] > b[0] * (1.0 + TIE);
+    let better_antt: Better = |a, b| a[1] < b[1] * (1.0 - TIE);
+    let mean_of = |policy: &str| {
         let own = means.iter().find(|(name, _)| *name == policy);
-        own.map_or([f64::NAN; 3], |(_, own)| *own)
+        own.expect("every policy of the paper has run").1
     };
-    let place = |better: &dyn Fn(&[f64; 3], &[f64; 3]) -> bool, own: &[f64; 3]| {
+    let place = |better: Better, own: &[f64; 3]| {
         let before = means.iter().filter(|(_, other)| better(other, own)).count();
         f64::from(u32::try_from(before).unwrap_or(u32::MAX)) + 1.0
     };
     let row = |(paper, policy): (u32, &&'static str)| {
-        let own = of(policy);
-        let ours = [place(&by_stp, &own), place(&by_antt, &own)];
+        let own = mean_of(policy);
+        let ours = [place(better_stp, &own), place(better_antt, &own)];
         let paper = f64::from(paper);
         let told = [paper, if *policy == "ljf" { f64::NAN } else { paper }];
         Row::new(*policy, ["stp_rank", "antt_rank"], told, ours)
     };
-    // No policy is better than one that the paper has before it; it gives no ANTT of LJF's.
-    let is_papers = |order: &[&'static str], better: &dyn Fn(&[f64; 3], &[f64; 3]) -> bool| {
+    // The paper's order holds if no policy is better than one before it there; the paper gives LJF no ANTT.
+    let is_papers = |order: &[&'static str], better: Better| {
         order.iter().enumerate().all(|(at, before)| {
             let behind = &order[at + 1..];
-            !behind.iter().any(|later| better(&of(later), &of(before)))
+            !behind
+                .iter()
+                .any(|later| better(&mean_of(later), &mean_of(before)))
         })
     };
     let with_antt: Vec<_> = PAPER.iter().copied().filter(|p| *p != "ljf").collect();
@@ -210,10 +235,10 @@ fn ranks(name: &str, means: &[(&'static str, [f64; 3])]) -> Figures {
     Figures {
         name: name.to_owned(),
         about: format!(
-            "1 is the best; within {} % policies share a place. The order by STP is {}, the order by ANTT is {}.",
+            "1 is the best; a policy stands behind those that are better by more than {} %. The order by STP is {}, the order by ANTT is {}.",
             TIE * 100.0,
-            yes(is_papers(&PAPER, &by_stp)),
-            yes(is_papers(&with_antt, &by_antt))
+            yes(is_papers(&PAPER, better_stp)),
+            yes(is_papers(&with_antt, better_antt))
         ),
         rows: (1..).zip(&PAPER).map(row).collect(),
         notes: NOTES.to_vec(),
@@ -222,7 +247,25 @@ fn ranks(name: &str, means: &[(&'static str, [f64; 3])]) -> Figures {
 
 #[cfg(test)]
 mod tests {
-    use super::{PAPER, ranks};
+    use super::{BESIDE, PAPER, POLICIES, STAGGER, parts, ranks};
+
+    #[test]
+    fn every_policy_runs_every_ordered_pair_and_only_sjf_and_ljf_know_of_both_at_once() {
+        let parts = parts(3);
+        for policy in POLICIES.into_iter().chain(BESIDE) {
+            let own = parts.iter().filter(|(of, ..)| *of == policy);
+            let (mut pairs, later): (Vec<[usize; 2]>, Vec<u64>) =
+                own.map(|(_, pair, later)| (*pair, *later)).unzip();
+            pairs.sort_unstable();
+            assert_eq!(pairs, [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]);
+            let wanted = match policy {
+                "sjf" | "ljf" => 0,
+                _ => STAGGER,
+            };
+            assert_eq!(later, [wanted; 6], "{policy}");
+        }
+        assert_eq!(parts.len(), 6 * (POLICIES.len() + BESIDE.len()));
+    }
 
     #[test]
     fn the_order_is_told_by_each_metric() {

@@ -36,7 +36,7 @@ pub(crate) const OFFSETS: [u64; 3] = [0, 25, 50];
 type Metric = fn(&Pair) -> f64;
 
 /// How a pair went.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Pair {
     /// The kernels, by place.
     pub(crate) kernels: [usize; 2],

@@ -5,6 +5,7 @@
 
 use crate::context::{Context, On};
 use crate::tables::{Figures, Report, Row};
+use crate::world::ORACLES;
 use anyhow::{Context as _, Result, ensure};
 use gridmux_policy::all_policies;
 use serde::Deserialize;
@@ -97,11 +98,12 @@ fn table(context: &Context, gridmux: &Path, name: &str, programs: Programs) -> R
     Ok(Figures {
         name: format!("Recorded programs: {name}"),
         about: format!(
-            "`gridmux sim mix` on `event`, {} with {} SM, {} programs in closed loops. No policy knows a kernel \
-             beforehand.",
+            "`gridmux sim mix` on `event`, {} with {} SM, {} programs in closed loops. {} know how long kernels \
+             last alone, no other policy knows a kernel beforehand.",
             GPU.0,
             GPU.1,
-            programs.len()
+            programs.len(),
+            ORACLES.map(|name| format!("`{name}`")).join(", ")
         ),
         rows: policies.iter().zip(metrics).map(row).collect(),
         ..Figures::default()
