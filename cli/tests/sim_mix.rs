@@ -6,6 +6,8 @@ mod command;
 use command::traces::{Launch, SMS, Traces, line, process};
 use command::{Ran, gridmux, workload_ptx};
 use serde_json::{Value, json};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 
 /// How much a figure may be off: what launching and sleeping cost.
 const TOLERANCE: f64 = 0.05;
@@ -375,7 +377,11 @@ fn profiles_are_kept_and_used_by_the_next_mix_and_bad_ones_are_refused() {
     assert_eq!(kept["profiles"].as_array().map(Vec::len), Some(2), "{kept}");
     assert_eq!(kept["device"]["name"], "event executor gtx480");
     // Who is not known goes in order of arrival; who is known to be short goes first.
+    let rights = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+    rights(0o646);
     let second = figures(&arguments);
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o644, "as many read it, and only its owner writes it");
     let slowdowns = [turnaround(&first), turnaround(&second)];
     assert!(slowdowns[0] > 5.0 && slowdowns[1] < 1.1, "{slowdowns:?}");
 

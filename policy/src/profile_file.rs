@@ -242,9 +242,9 @@ impl ProfileFile {
         // It must not exist, so that no link is followed.
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(MODE).open(&new)?;
-        // Whoever could read the file before can read it now, and nobody more can write it.
-        let readers = fs::metadata(path).map_or(0, |old| old.permissions().mode() & 0o044);
-        let rights = file.set_permissions(Permissions::from_mode(MODE | readers));
+        // Who could read the file before can read it now, and only its owner can write it.
+        let readers = fs::metadata(path).map_or(MODE, |old| old.permissions().mode()) & 0o044;
+        let rights = file.set_permissions(Permissions::from_mode(0o600 | readers));
         let written = rights
             .and_then(|()| fill(file, text.as_bytes()))
             .and_then(|()| fs::rename(&new, path));
@@ -482,7 +482,7 @@ mod tests {
             let error = read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("store, "), "{error}");
             assert!(error.contains(expected), "{expected}: {error}");
-            assert!(error.contains("remove it"), "{error}");
+            assert!(error.contains("name another file"), "{error}");
         }
     }
 
