@@ -235,7 +235,8 @@ fn ranks(name: &str, means: &[Means]) -> Figures {
     Figures {
         name: name.to_owned(),
         about: format!(
-            "1 is the best; a policy stands behind those that are better by more than {} %. The order by STP is {}, the order by ANTT is {}.",
+            "1 is the best; a policy stands behind those that are better by more than {} %. The order by STP is {}, \
+             the order by ANTT is {}.",
             TIE * 100.0,
             yes(is_papers(&PAPER, better_stp)),
             yes(is_papers(&with_antt, better_antt))
