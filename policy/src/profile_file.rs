@@ -244,10 +244,8 @@ impl ProfileFile {
         let file = options.write(true).create_new(true).mode(MODE).open(&new)?;
         // Who could read the file before can read it now, and only its owner can write it.
         let readers = fs::metadata(path).map_or(MODE, |old| old.permissions().mode()) & 0o044;
-        let rights = file.set_permissions(Permissions::from_mode(0o600 | readers));
-        let written = rights
-            .and_then(|()| fill(file, text.as_bytes()))
-            .and_then(|()| fs::rename(&new, path));
+        let written = fill(file, 0o600 | readers, text.as_bytes());
+        let written = written.and_then(|()| fs::rename(&new, path));
         if written.is_err() {
             let _ = fs::remove_file(&new);
         }
@@ -287,9 +285,9 @@ impl ProfileFile {
     }
 }
 
-fn fill(mut file: File, text: &[u8]) -> io::Result<()> {
+fn fill(mut file: File, mode: u32, text: &[u8]) -> io::Result<()> {
     // Whatever the umask leaves of it.
-    file.set_permissions(Permissions::from_mode(MODE))?;
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(text)?;
     file.sync_all()
 }
