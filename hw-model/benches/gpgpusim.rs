@@ -20,7 +20,8 @@
 //! `ordinary_functions` is Black-Scholes as a program has it that does not ask for the approximate functions by name;
 //! `N_values_a_row` is the sparse product with another matrix.
 //!
-//! What lies behind each difference above 15 %:
+//! What lies behind each difference above 15 %, found when runs began with an empty L2 (rows `cold`) and not looked at
+//! again since:
 //! - `gtx480/vecadd` and `gtx480/reduction`: bandwidth. GPGPU-Sim's L2 asks DRAM for one sector at a time, and each
 //!   takes a burst of twice its length, so that it reaches half of the card's 177.4 GB/s at most. The model's
 //!   description has the card's bandwidth, and sectors that lie in one burst share it. Row
