@@ -30,7 +30,7 @@ Copies, events and waits between streams are not in a trace: with --arrivals rec
 submission, with --arrivals closed each stream keeps its pauses.
 
 Columns, in virtual time of the modelled GPU:
-  MEAN, P50, P99  time from a launch's arrival to its end, with all tenants
+  MEAN, P99       time from a launch's arrival to its end, with all tenants
                   together
   ALONE           mean of the same time with the GPU to itself, under the same
                   policy
