@@ -409,6 +409,10 @@ pub struct L2 {
     pub ways: u32,
     /// Load-to-use cycles of a hit, the way there and back included.
     pub latency: u32,
+    /// Cycles by which the way to the far half and back is longer than to the near one, where L2 is divided in halves
+    /// that keep copies of each other's lines; 0 where it is not divided.
+    #[serde(default)]
+    pub far_cycles: u32,
     /// Neighbouring bytes that lie in one slice.
     pub interleave_bytes: u64,
     /// Lines are spread over slices by a hash, so that no stride meets in one.

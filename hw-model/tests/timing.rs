@@ -31,8 +31,10 @@ LOOP:
 ";
 
 /// Cycles per hop of a chain of `nodes` pointers `stride` bytes apart, after the chain was followed once.
-fn cycles_per_hop(gpu: &str, nodes: u64, stride: u64) -> f64 {
-    let mut bench = Bench::named(gpu);
+fn cycles_per_hop(mut config: GpuConfig, nodes: u64, stride: u64) -> f64 {
+    // All walks by one SM, as each is near one half of L2.
+    config.sm.count = 1;
+    let mut bench = Bench::new(config);
     let kernel = bench.kernel(CHASE, "chase");
     let ring = bench.buffer(&vec![0; usize::try_from(nodes * stride).expect("small")]);
     for node in 0..nodes {
@@ -76,15 +78,47 @@ fn assert_near(what: &str, measured: f64, configured: u32, tolerance: f64) {
 fn a_pointer_chase_recovers_the_latencies() {
     for gpu in ["h200", "gtx480"] {
         let config = GpuConfig::builtin(gpu).expect("built in");
-        let l1 = cycles_per_hop(gpu, 64, 128);
+        let l1 = cycles_per_hop(config.clone(), 64, 128);
         assert_near(&format!("{gpu} L1"), l1, config.l1.latency, 0.1);
         // A chain larger than L1 and smaller than L2, walked once before.
-        let l2 = cycles_per_hop(gpu, 4 * config.l1.bytes / 128, 128);
+        let l2 = cycles_per_hop(config.clone(), 4 * config.l1.bytes / 128, 128);
         assert_near(&format!("{gpu} L2"), l2, config.l2.latency, 0.1);
         // Every hop a new row of a line never touched before.
         let dram = cycles_per_hop_cold(gpu);
         assert_near(&format!("{gpu} DRAM"), dram, config.dram.latency, 0.1);
     }
+}
+
+#[test]
+fn a_divided_l2_holds_half_for_one_reader() {
+    let hop = |far_cycles: u32, part: f64| {
+        let mut config = GpuConfig::builtin("h200").expect("exists").scaled_to_sms(4);
+        config.l2.far_cycles = far_cycles;
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "thousands of lines"
+        )]
+        let lines = (config.l2.bytes as f64 * part / 128.0) as u64;
+        (cycles_per_hop(config.clone(), lines, 128), config)
+    };
+    // Near lines and the copies of far ones fit.
+    let (small, config) = hop(120, 0.45);
+    assert_near("copies", small, config.l2.latency, 0.05);
+    // The far half's lines and their copies do not fit it: each of them is missed, and comes from farther away. Rows of
+    // DRAM are open for neighbouring lines, so that no miss takes as long as the description says.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "hundreds of cycles"
+    )]
+    let missed = hop(0, 2.5).0 as u32;
+    let (large, config) = hop(120, 0.8);
+    let half = u32::midpoint(config.l2.latency, missed) + config.l2.far_cycles / 4;
+    assert_near("far lines", large, half, 0.02);
+    let (whole, config) = hop(0, 0.8);
+    assert_near("an L2 that is one", whole, config.l2.latency, 0.05);
 }
 
 /// Cycles per hop over lines that no cache has seen, far apart.
@@ -311,7 +345,8 @@ fn waits_of_two_copies(gpu: &str, operator: &str, near: [bool; 2]) -> [u32; 2] {
 #[test]
 fn a_wait_for_copies_takes_until_memory_has_answered() {
     let config = GpuConfig::builtin("h200").expect("built in");
-    let dram = config.dram.latency;
+    // Of a line of the near half.
+    let dram = config.dram.latency - config.l2.far_cycles / 2;
     let waits = |operator: &str, near: [bool; 2]| {
         let waits = waits_of_two_copies("h200", operator, near);
         println!("{operator}, near {near:?}: {waits:?} cycles, DRAM {dram}");

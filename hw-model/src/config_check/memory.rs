@@ -208,7 +208,36 @@ impl GpuConfig {
             "l2.latency and the opening of a row and the read (the figures of dram.timing, in command clocks) are part \
              of the latency of DRAM",
         )?;
+        self.validate_halves()?;
         self.validate_costs()
+    }
+
+    /// Checks an L2 in halves. What DRAM takes was checked before.
+    fn validate_halves(&self) -> Result<(), ConfigError> {
+        let l2 = &self.l2;
+        if l2.far_cycles == 0 {
+            return Ok(());
+        }
+        agree(
+            ("l2.far_cycles", l2.far_cycles),
+            ("dram.latency", self.dram.latency),
+            u64::from(l2.far_cycles) / 2 <= self.dram_controller_cycles(),
+            "a miss of the near half is shorter by half of it, which is more than DRAM takes besides l2.latency and \
+             the opening of a row",
+        )?;
+        agree(
+            ("l2.far_cycles", l2.far_cycles),
+            ("l2.ways", l2.ways),
+            l2.ways >= 2,
+            "a set of L2 in halves holds a line and its copy",
+        )?;
+        let sets = l2.bytes / u64::from(l2.slices) / LINE_BYTES / u64::from(l2.ways);
+        agree(
+            ("l2.far_cycles", l2.far_cycles),
+            ("l2.bytes", l2.bytes),
+            sets.is_multiple_of(2),
+            "the halves share the sets of a slice, l2.ways lines of 128 bytes each, whose number must be even",
+        )
     }
 
     pub(super) fn validate_dram_banks(&self) -> Result<(), ConfigError> {

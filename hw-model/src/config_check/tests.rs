@@ -70,6 +70,9 @@ fn nonsense_is_refused_with_its_key() {
             "gigabytes_per_second = 1e-300",
             "dram.gigabytes_per_second",
         ),
+        ("command_mhz = 1563", "command_mhz = 0", "dram.command_mhz"),
+        ("far_cycles = 120", "far_cycles = 1200", "l2.far_cycles"),
+        ("bytes = 52297728", "bytes = 52494336", "l2.far_cycles"),
         ("schedulers = 4", "schedulers = 3", "sm.schedulers"),
         (
             "row_bytes = 1024",

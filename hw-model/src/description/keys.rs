@@ -132,6 +132,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("l2.bytes", "bytes"),
     ("l2.ways", "ways"),
     ("l2.latency", "cycles"),
+    ("l2.far_cycles", "cycles"),
     ("l2.interleave_bytes", "bytes"),
     ("l2.hashed", "true or false"),
     ("l2.write_miss", "validate or fetch"),

@@ -1,7 +1,7 @@
 //! A sectored, set-associative cache: which sectors of which lines are there, and from when on.
 //!
 //! L1 and L2 share it. Rules: the least recently used line of a set goes first, lines that wait for a fill never
-//! go; a tag is the line number itself, so any mapping of lines to sets is sound.
+//! go; a tag is the line number itself, or in L2 that of a copy, so any mapping of lines to sets is sound.
 
 use std::ops::Range;
 
@@ -95,17 +95,23 @@ impl Cache {
         self.invalidate();
     }
 
-    /// The lines of the set that `key` chooses.
+    /// Number of the set that `key` chooses.
     #[inline]
-    fn set(&self, key: u64) -> Range<usize> {
+    pub(crate) fn set_number(&self, key: u64) -> u64 {
         // A hashed index, so that power-of-two strides spread over all sets.
         let turn = (key >> self.set_bits).wrapping_mul(0x9e37_79b9);
         let mixed = key ^ turn;
-        let hashed = if self.sets.is_power_of_two() {
+        if self.sets.is_power_of_two() {
             mixed & (self.sets - 1)
         } else {
             mixed % self.sets
-        };
+        }
+    }
+
+    /// The lines of the set that `key` chooses.
+    #[inline]
+    fn set(&self, key: u64) -> Range<usize> {
+        let hashed = self.set_number(key);
         let first = usize::try_from(hashed).unwrap_or(0) * self.ways;
         first..first + self.open_ways - usize::from(hashed >= self.full_sets)
     }
@@ -189,6 +195,16 @@ impl Cache {
     pub(crate) fn discard(&mut self, line: u64, key: u64, sectors: u8) {
         if let Some(at) = self.position(self.set(key), line) {
             self.lines[at].valid &= !sectors;
+        }
+    }
+
+    /// Forgets a line on whose sectors nobody waits and which is not dirty.
+    #[inline]
+    pub(crate) fn remove(&mut self, line: u64, key: u64) {
+        if let Some(at) = self.position(self.set(key), line) {
+            self.tags[at] = NO_LINE;
+            self.lines[at] = EMPTY;
+            self.used[at] = 0;
         }
     }
 

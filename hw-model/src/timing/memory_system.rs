@@ -71,7 +71,7 @@ pub(crate) struct Reply {
 pub(crate) struct Tally(Vec<Vec<(u32, Counters)>>);
 
 impl Tally {
-    fn new(sms: u16) -> Self {
+    pub(super) fn new(sms: u16) -> Self {
         Self(vec![Vec::new(); usize::from(sms)])
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod dispatch;
 pub(crate) mod dram;
 pub(crate) mod exchange;
 mod fetch;
+mod halves;
 mod hold;
 pub(crate) mod issue;
 pub(crate) mod launches;

@@ -3,10 +3,12 @@
 //! Requests come in order of arrival at their slice. A slice looks tags up in its banks and moves data through one
 //! port; what it misses goes to the channel, and whoever asks for sectors on their way waits for the same request.
 //! Rules: partitions share nothing, so they run on several threads; a line with sectors on their way stays; stores
-//! bring their bytes and fetch nothing, atomic operations fetch what is not there and are done in the slice.
+//! bring their bytes and fetch nothing, atomic operations fetch what is not there and are done in the slice; where L2
+//! is divided, a read from the far half looks for the near half's copy first ([`halves`](super::halves)).
 
 use super::cache::Cache;
 use super::dram::{Channel, DramRequest};
+use super::halves::{Halves, copy_of};
 use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Spread, Tally};
 use super::pool::Pool;
 use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, WriteMiss};
@@ -80,6 +82,7 @@ struct Costs {
     /// Writes that wait for DRAM, and cycles of work that a slice is behind, before stores are held back.
     queue: usize,
     behind: u64,
+    halves: Halves,
     sectored: bool,
     write_miss: WriteMiss,
 }
@@ -111,6 +114,9 @@ impl Partition {
                 atomic_interval: u64::from(config.l2.atomic_interval),
                 queue: config.l2.queue as usize,
                 behind: u64::from(config.l2.queue) * LINE_BYTES.div_ceil(bytes_per_cycle),
+                halves: Halves {
+                    far_cycles: u64::from(config.l2.far_cycles),
+                },
                 sectored: config.l2.sectored,
                 write_miss: config.l2.write_miss,
             },
@@ -153,15 +159,62 @@ impl Partition {
         slice.port_free_at = start + data;
         *bank = start + busy;
         // What is there is on its way back after the slice's latency, an atomic's last turn later.
-        let answer = Reply {
+        let mut answer = Reply {
             sm: request.sm,
             miss: request.miss,
             number: request.number,
             sectors: request.sectors,
             at: start + costs.slice + costs.one_way + busy - 1,
         };
-        if self.look_up(request, start, answer, tally) && request.miss != NO_REPLY {
+        let far = costs.halves.apart(&slice.cache, request.key, request.sm);
+        let reads = request.kind == RequestKind::Read;
+        if far && reads && self.has_copy(request, start, tally) {
+            if request.miss != NO_REPLY {
+                reply(answer);
+            }
+            return;
+        }
+        if far {
+            answer.at += costs.halves.far_cycles;
+        }
+        let there = self.look_up(request, start, answer, tally);
+        if costs.halves.divided() {
+            self.update_copy(request, far && there);
+        }
+        if there && request.miss != NO_REPLY {
             reply(answer);
+        }
+    }
+
+    /// Returns whether the half that is near the SM has a copy of all sectors, and makes room for one.
+    fn has_copy(&mut self, request: &Request, start: u64, tally: &mut Tally) -> bool {
+        let slice = &mut self.slices[usize::from(request.slice)];
+        let tag = copy_of(request.line);
+        // The home is in use, too, and does not make room for its own copy.
+        slice.cache.find(request.line, request.key);
+        let Some((copy, evicted)) = slice.cache.find_or_insert(tag, request.key) else {
+            return false;
+        };
+        let there = request.sectors & !copy.valid == 0;
+        if let Some(evicted) = evicted {
+            let local = self.local_of(request, evicted.line);
+            self.write_back(request, local, evicted.dirty, start);
+        }
+        if there {
+            let counters = tally.of(request.launch, request.sm);
+            counters.l2_hit_sectors += u64::from(request.sectors.count_ones());
+        }
+        there
+    }
+
+    /// Keeps a copy of what was `read` from the far half and was there, and forgets that of what changes.
+    fn update_copy(&mut self, request: &Request, read: bool) {
+        let cache = &mut self.slices[usize::from(request.slice)].cache;
+        let tag = copy_of(request.line);
+        if request.kind != RequestKind::Read {
+            cache.remove(tag, request.key);
+        } else if read && let Some(copy) = cache.find(tag, request.key) {
+            copy.valid |= request.sectors;
         }
     }
 
@@ -343,10 +396,15 @@ impl Partition {
                 links.give_back(next);
                 next = link.next;
                 let entry = waiting.get(link.waiting);
-                entry.reply.at = entry.reply.at.max(filled);
+                let cache = &mut slices[fetch.slice as usize].cache;
+                let far = costs.halves.apart(cache, fetch.key, entry.reply.sm);
+                entry.reply.at = entry.reply.at.max(costs.halves.filled(filled, far));
                 entry.missing -= 1;
                 if entry.missing == 0 {
                     let answer = entry.reply;
+                    if far && let Some(copy) = cache.find(copy_of(fetch.line), fetch.key) {
+                        copy.valid |= answer.sectors;
+                    }
                     waiting.give_back(link.waiting);
                     reply(answer);
                 }
