@@ -12,7 +12,7 @@ use nix::unistd::{AccessFlags, access};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Most bytes of a description of a GPU, of PTX, and of a trace or a buffer.
 pub(crate) const MOST_DESCRIPTION: u64 = 1 << 20;
@@ -110,6 +110,47 @@ fn is_shells(path: &Path) -> bool {
     path.starts_with("/proc")
 }
 
+/// Checks that no file is written that is read or written for another purpose; each comes with its purpose. Devices may
+/// be written by several.
+///
+/// # Errors
+/// The first such file, with both purposes.
+pub(crate) fn check_apart<'a>(
+    read: impl IntoIterator<Item = (&'a Path, String)>,
+    written: impl IntoIterator<Item = (&'a Path, String)>,
+) -> anyhow::Result<()> {
+    let read = read.into_iter();
+    let mut known: Vec<(PathBuf, String)> = read
+        .map(|(path, purpose)| (resolved(path), purpose))
+        .collect();
+    for (path, purpose) in written {
+        let place = resolved(path);
+        if let Some((_, other)) = known.iter().find(|(other, _)| *other == place) {
+            bail!(
+                "{}, {purpose}, is {other}, too; give it another name",
+                path.display()
+            );
+        }
+        if !place.exists() || place.is_file() {
+            known.push((place, purpose));
+        }
+    }
+    Ok(())
+}
+
+/// Returns a path without links, as far as what it names exists.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    path.canonicalize()
+        .unwrap_or_else(|_| match (folder, path.file_name()) {
+            (Ok(folder), Some(name)) => folder.join(name),
+            _ => path.to_owned(),
+        })
+}
+
 /// Writes a file.
 ///
 /// # Errors
@@ -127,9 +168,31 @@ pub(crate) fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, check_writable, text, write};
+    use super::{bytes, check_apart, check_writable, text, write};
     use nix::sys::stat::Mode;
     use std::path::Path;
+
+    #[test]
+    fn a_file_has_one_purpose_and_a_device_has_any() {
+        let folder = tempfile::tempdir().unwrap();
+        let [kernel, link, out] = ["kernel", "link", "out"].map(|name| folder.path().join(name));
+        std::fs::write(&kernel, "").unwrap();
+        std::os::unix::fs::symlink(&kernel, &link).unwrap();
+        let check = |written: &[&Path]| {
+            let written = written.iter().map(|file| (*file, "an output".to_owned()));
+            check_apart([(kernel.as_path(), "the kernel".to_owned())], written)
+        };
+        check(&[&out]).unwrap();
+        let null = Path::new("/dev/null");
+        check(&[null, null]).unwrap();
+        let error = check(&[&out, &link]).unwrap_err().to_string();
+        assert!(
+            error.ends_with("link, an output, is the kernel, too; give it another name"),
+            "{error}"
+        );
+        let error = check(&[&out, &out]).unwrap_err().to_string();
+        assert!(error.contains("an output, is an output, too"), "{error}");
+    }
 
     #[test]
     fn a_file_is_read_up_to_its_bound() {

@@ -356,3 +356,48 @@ fn a_kernel_that_writes_out_of_bounds_is_told_where() {
         );
     }
 }
+
+#[test]
+fn no_output_overwrites_what_the_command_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let (kernel, gpu) = (place("kernel.ptx"), place("mine.toml"));
+    std::fs::copy(workload_ptx("vecadd"), &kernel).unwrap();
+    std::fs::write(&gpu, "base = \"h200\"\n").unwrap();
+    for (file, purpose) in [
+        (&kernel, "is the kernel's file, too"),
+        (&gpu, "is a GPU's description, too"),
+    ] {
+        let before = std::fs::read(file).unwrap();
+        let out = format!("out=4096:{file}");
+        let refused = gridmux([
+            "sim",
+            "kernel",
+            &kernel,
+            "--gpu",
+            &gpu,
+            "--entry",
+            "vecadd",
+            "--grid",
+            "4",
+            "--block",
+            "256",
+            "--arg",
+            "in=random:f32:1024",
+            "--arg",
+            "in=random:f32:1024",
+            "--arg",
+            &out,
+            "--arg",
+            "u32=1024",
+        ]);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(purpose), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("the output of argument 3"),
+            "{}",
+            refused.stderr
+        );
+        assert_eq!(std::fs::read(file).unwrap(), before);
+    }
+}

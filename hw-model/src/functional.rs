@@ -182,6 +182,7 @@ impl FunctionalRun {
             dynamic_shared_bytes: self.dynamic_shared_bytes,
             params: self.params.as_ptr(),
             gridid: self.tag,
+            workspace: 0,
             nsmid: 1,
         };
         let Functional { block, warps, .. } = &mut self.storage;

@@ -14,6 +14,10 @@ pub const HARDWARE_QUEUES: usize = 32;
 /// Largest parameter block in bytes: 4 KB (PTX ISA section 7.1) and room for what a rewrite appends.
 pub const MAX_PARAM_BYTES: usize = 4352;
 
+/// Bytes of the words of a grid's barrier: one that `grid.sync()` does not read, and a count (CUDA's
+/// cooperative_groups/details/helpers.h).
+pub const WORKSPACE_BYTES: u64 = 8;
+
 /// One of the [`HARDWARE_QUEUES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u8);
@@ -131,6 +135,26 @@ pub enum LaunchError {
         /// The limiting resource.
         resource: &'static str,
     },
+    /// The blocks of a cooperative launch wait for each other, and not all of them reside at once.
+    #[error(
+        "a cooperative launch of kernel '{kernel}' with {blocks} blocks does not fit: {most} reside at once"
+    )]
+    NotAtOnce {
+        /// Kernel.
+        kernel: String,
+        /// Blocks of the grid.
+        blocks: u64,
+        /// Blocks that the GPU holds.
+        most: u64,
+    },
+    /// The words of a grid's barrier cannot lie there.
+    #[error(
+        "the words of a grid's barrier cannot lie at {0:#x}: it must be a multiple of 4 above zero"
+    )]
+    Workspace(u64),
+    /// A plan decides where blocks may be, and does not promise that they are there at once.
+    #[error("a cooperative launch is not made while a plan is set")]
+    UnderPlan,
     /// Another launch or copy in flight has the tag.
     #[error("tag {0} is in flight already")]
     TagInUse(u64),
@@ -203,6 +227,22 @@ pub(crate) fn check(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), Launc
         });
     }
     Ok(())
+}
+
+/// Checks that all blocks of a launch that [`check`] has accepted reside at once on a GPU where nothing else runs.
+pub(crate) fn check_at_once(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), LaunchError> {
+    let threads = launch.block.iter().product();
+    let fits = occupancy(config, &launch.kernel, threads, launch.dynamic_shared_bytes);
+    let most = u64::from(fits.blocks_per_sm) * u64::from(config.sm.count);
+    let blocks = launch.grid.iter().map(|n| u64::from(*n)).product();
+    match blocks > most {
+        true => Err(LaunchError::NotAtOnce {
+            kernel: launch.kernel.name.to_string(),
+            blocks,
+            most,
+        }),
+        false => Ok(()),
+    }
 }
 
 fn check_bounds(launch: &Launch<'_>) -> Result<(), LaunchError> {

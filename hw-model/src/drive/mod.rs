@@ -77,6 +77,13 @@ pub enum DriveError {
         /// The first fault.
         fault: RecordedFault,
     },
+    /// Launches that are not timed run one block after the other, and blocks of a part of the grid would wait for the
+    /// others.
+    #[error("a cooperative launch of kernel '{kernel}' is timed and has all blocks of the grid")]
+    Cooperative {
+        /// The kernel.
+        kernel: String,
+    },
     /// Nothing is in flight and the kernel has not ended.
     #[error("the model went idle before the kernel ended; this is an error of the model")]
     Idle,

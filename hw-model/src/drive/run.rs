@@ -44,6 +44,8 @@ pub struct Tally {
 pub struct Run {
     kernel: FormedKernel,
     timed: bool,
+    /// Address of the words of the grid's barrier, where launches are cooperative.
+    workspace: Option<u64>,
     /// Device address of the instance's memory; zero before there is one.
     counters: u64,
     next_tag: u64,
@@ -66,6 +68,7 @@ impl Run {
         Self {
             kernel,
             timed,
+            workspace: None,
             counters: 0,
             next_tag: 1,
             first_queue: 0,
@@ -85,6 +88,15 @@ impl Run {
             next_tag: first_tag,
             first_queue,
             queues: queues.max(1),
+            ..self
+        }
+    }
+
+    /// Makes the launches cooperative; their barrier is at this address ([`Gpu::launch_cooperative`]).
+    #[must_use]
+    pub fn cooperative(self, workspace: u64) -> Self {
+        Self {
+            workspace: Some(workspace),
             ..self
         }
     }
@@ -116,7 +128,7 @@ impl Run {
     /// Makes a launch of `grid`; `number` chooses its queue and is what [`Run::take_ended`] returns later.
     ///
     /// # Errors
-    /// What the model refuses; without timing, also the launch's fault.
+    /// What the model refuses; without timing, also the launch's fault; [`DriveError::Cooperative`].
     pub fn submit(
         &mut self,
         gpu: &mut Gpu,
@@ -124,12 +136,19 @@ impl Run {
         grid: [u32; 3],
         control: Control,
     ) -> Result<(), DriveError> {
+        if self.workspace.is_some() && (!self.timed || grid != self.kernel.grid) {
+            let kernel = self.kernel.kernel.name.to_string();
+            return Err(DriveError::Cooperative { kernel });
+        }
         let params = self.kernel.params(control)?;
         let tag = self.next_tag;
         let queue = self.first_queue + u8::try_from(number % u32::from(self.queues)).unwrap_or(0);
         let launch = self.kernel.launch((tag, QueueId(queue)), grid, &params);
         if self.timed {
-            gpu.launch(launch)?;
+            match self.workspace {
+                None => gpu.launch(launch)?,
+                Some(workspace) => gpu.launch_cooperative(launch, workspace)?,
+            }
             self.flying.push((tag, number));
             self.unplaced = (tag, grid.iter().map(|n| u64::from(*n)).product());
         } else {

@@ -58,6 +58,8 @@ pub(crate) struct BlockShape {
     pub(crate) dynamic_shared_bytes: u32,
     pub(crate) params: *const u8,
     pub(crate) gridid: u64,
+    /// Address of the words of the grid's barrier; 0 where the launch is not cooperative.
+    pub(crate) workspace: u64,
     pub(crate) nsmid: u32,
 }
 
@@ -122,6 +124,7 @@ impl Block {
             smid,
             nsmid: shape.nsmid,
             gridid: shape.gridid,
+            workspace: shape.workspace,
             dynamic_shared_bytes: shape.dynamic_shared_bytes,
             shared: self.shared.as_mut_ptr().cast(),
             shared_bytes,

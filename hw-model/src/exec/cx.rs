@@ -18,6 +18,8 @@ pub(crate) struct BlockEnv {
     pub(crate) smid: u32,
     pub(crate) nsmid: u32,
     pub(crate) gridid: u64,
+    /// Address of the words of the grid's barrier; 0 where the launch is not cooperative.
+    pub(crate) workspace: u64,
     pub(crate) dynamic_shared_bytes: u32,
     pub(crate) shared: *mut u8,
     pub(crate) shared_bytes: u32,
@@ -39,6 +41,7 @@ impl BlockEnv {
             smid: 0,
             nsmid: 0,
             gridid: 0,
+            workspace: 0,
             dynamic_shared_bytes: 0,
             shared: std::ptr::null_mut(),
             shared_bytes: 0,

@@ -388,7 +388,33 @@ impl Gpu {
     /// # Errors
     /// [`LaunchError`]; a refused launch leaves no trace.
     pub fn launch(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
-        self.submit(request, Standing::NONE, false)
+        self.submit(request, Standing::NONE, false).map(drop)
+    }
+
+    /// Queues a cooperative launch: its blocks reside all at once, and find the words of their barrier, zero at first,
+    /// at the address `workspace` of the launch's domain (`grid.sync()` of CUDA's cooperative groups;
+    /// [`WORKSPACE_BYTES`](launch::WORKSPACE_BYTES)). Launches beside it must end by themselves.
+    ///
+    /// # Errors
+    /// As [`Gpu::launch`], and [`LaunchError::NotAtOnce`], [`LaunchError::Workspace`] and [`LaunchError::UnderPlan`].
+    pub fn launch_cooperative(
+        &mut self,
+        request: Launch<'_>,
+        workspace: u64,
+    ) -> Result<(), LaunchError> {
+        launch::check(&self.config, &request)?;
+        launch::check_at_once(&self.config, &request)?;
+        if workspace == 0 || !workspace.is_multiple_of(4) {
+            return Err(LaunchError::Workspace(workspace));
+        }
+        if self.obey.is_some() {
+            return Err(LaunchError::UnderPlan);
+        }
+        let index = self.submit(request, Standing::NONE, false)?;
+        if let Some(launch) = self.launches.get_mut(index) {
+            launch.workspace = workspace;
+        }
+        Ok(())
     }
 
     /// Queues a launch as a node of a graph behind the newest launch of its queue. It has come to the GPU with that
@@ -398,7 +424,7 @@ impl Gpu {
     /// # Errors
     /// As [`Gpu::launch`].
     pub fn launch_node(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
-        self.submit(request, Standing::NONE, true)
+        self.submit(request, Standing::NONE, true).map(drop)
     }
 
     /// Queues a launch that runs under a row of the plan; where no plan is set it only names the sample. The thread of
@@ -411,15 +437,16 @@ impl Gpu {
         standing: Standing,
         request: Launch<'_>,
     ) -> Result<(), LaunchError> {
-        self.submit(request, standing, false)
+        self.submit(request, standing, false).map(drop)
     }
 
+    /// Queues a launch; returns its index.
     fn submit(
         &mut self,
         request: Launch<'_>,
         standing: Standing,
         is_node: bool,
-    ) -> Result<(), LaunchError> {
+    ) -> Result<u32, LaunchError> {
         launch::check(&self.config, &request)?;
         self.check_tag(request.tag)?;
         let tag = request.tag;
@@ -438,7 +465,7 @@ impl Gpu {
         if let Some(obey) = &mut self.obey {
             obey.opened_all();
         }
-        Ok(())
+        Ok(index)
     }
 
     /// Queues a copy's duration.

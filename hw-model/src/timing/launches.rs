@@ -35,6 +35,8 @@ pub(crate) struct LaunchState {
     pub(crate) budget: Option<u64>,
     /// Number among all launches ever, for order and for `%gridid`.
     pub(crate) serial: u64,
+    /// Address of the words of the grid's barrier; 0 where the launch is not cooperative.
+    pub(crate) workspace: u64,
     pub(crate) blocks: u64,
     pub(crate) next_block: u64,
     pub(crate) ended_blocks: u64,
@@ -122,6 +124,7 @@ impl Launches {
             threads,
             budget: launch.budget.map(|b| b.0),
             serial: self.next_serial,
+            workspace: 0,
             blocks: launch.grid.iter().map(|n| u64::from(*n)).product(),
             next_block: 0,
             ended_blocks: 0,
@@ -190,6 +193,7 @@ impl Launches {
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             params: self.params[index as usize].as_ptr(),
             gridid: launch.serial,
+            workspace: launch.workspace,
             nsmid,
         })
     }

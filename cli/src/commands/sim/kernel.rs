@@ -4,16 +4,17 @@
 
 use super::argument::Argument;
 use super::comparison::{Row, show};
-use super::launch;
+use super::launch::{self, Way};
 use super::lines::hottest;
 use super::loading::{
     BUDGET, Changes, Room, check_block, check_names, check_targets, extent, fetch, gpu, grid,
-    lay_out, memory_bytes, place_all,
+    is_file, lay_out, memory_bytes, place_all,
 };
 use super::ptx_file::{PtxFile, with_shown_name};
 use super::report::Report;
 use crate::commands::ptx::{at, form_parser};
 use crate::failure::Failure;
+use crate::files;
 use crate::names;
 use crate::offer::gpus;
 use crate::output::Output;
@@ -55,6 +56,9 @@ pub(crate) struct Kernel {
     gpus: Vec<String>,
     #[command(flatten)]
     changes: Changes,
+    /// Launch all blocks at once, as kernels that call `grid.sync()` have to be
+    #[arg(long)]
+    cooperative: bool,
     /// Compute the results only, without timing
     #[arg(long)]
     functional: bool,
@@ -102,15 +106,16 @@ const LEAST_AROUND_BYTES: u64 = 16 << 30;
 
 /// Returns a file that one argument is read from and one is written to.
 fn changed_input(args: &[Argument]) -> Option<&Path> {
-    let same = |one: &Path, other: &Path| {
-        one == other
-            || one
-                .canonicalize()
-                .is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
-    };
-    let sources = || args.iter().filter_map(Argument::source);
+    let sources = args.iter().filter_map(Argument::source);
+    let sources: Vec<PathBuf> = sources.map(files::resolved).collect();
     let mut targets = args.iter().filter_map(Argument::target);
-    targets.find(|target| sources().any(|source| same(source, target)))
+    targets.find(|target| sources.contains(&files::resolved(target)))
+}
+
+/// Returns whether a module looks for the words of a grid's barrier, as the code of `grid.sync()` does.
+fn looks_for_barrier(source: &[u8]) -> bool {
+    let register = b"%envreg";
+    source.windows(register.len()).any(|part| part == register)
 }
 
 impl Kernel {
@@ -121,6 +126,7 @@ impl Kernel {
         check_names(&self.gpus, &configs)?;
         self.check_block(&configs)?;
         check_targets(&self.args)?;
+        self.check_files()?;
         let text = PtxFile::read(&self.file)?;
         let name = text.kernel(&self.entry)?;
         let waiting = Waiting::begin(format!("running {}", names::shown(&name)));
@@ -152,6 +158,7 @@ impl Kernel {
                 forms.join(", ")
             )));
         }
+        self.check_cooperative()?;
         let is_one = self.gpus.len() == 1 && self.forms.len() == 1;
         if let Some(file) = changed_input(&self.args).filter(|_| !is_one) {
             return Err(Failure::usage(format!(
@@ -168,6 +175,39 @@ impl Kernel {
             _ => return Ok(()),
         };
         Err(Failure::usage(wrong))
+    }
+
+    /// Checks that no output overwrites the kernel's file, a description, or another output.
+    fn check_files(&self) -> Result<(), Failure> {
+        let descriptions = self.gpus.iter().filter(|name| is_file(name));
+        let descriptions = descriptions.map(|name| (Path::new(name), "a GPU's description"));
+        let read = [(self.file.as_path(), "the kernel's file")].into_iter();
+        let read = read.chain(descriptions);
+        let outputs = (1..).zip(&self.args);
+        let outputs = outputs
+            .filter_map(|(n, arg)| Some((arg.target()?, format!("the output of argument {n}"))));
+        files::check_apart(
+            read.map(|(file, purpose)| (file, purpose.to_owned())),
+            outputs,
+        )
+        .map_err(Failure::usage)
+    }
+
+    /// Checks that a cooperative launch is timed and not cut.
+    fn check_cooperative(&self) -> Result<(), Failure> {
+        let cut = self.forms.iter().find(|form| form.shape != Shape::Whole);
+        match cut {
+            _ if !self.cooperative => Ok(()),
+            Some(form) => Err(Failure::usage(format!(
+                "--cooperative launches all blocks at once, which the form {form} does not; it goes with --form whole \
+                 or fence"
+            ))),
+            None if self.functional => Err(Failure::usage(
+                "--cooperative does not go with --functional, which runs one block after the other: none could wait \
+                 for the others",
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Checks that a GPU has room for the blocks. Those that have none say so in their rows if another one has.
@@ -201,7 +241,16 @@ impl Kernel {
         if self.lines.is_some() {
             gpu.watch_stalls(&kernel);
         }
-        let outcome = launch::run(&mut gpu, formed, self.slice_blocks, !self.functional)?;
+        let way = Way {
+            blocks: self.slice_blocks,
+            timed: !self.functional,
+            workspace: match self.cooperative {
+                true => Some(room.workspace(&mut gpu)?),
+                false => None,
+            },
+            looks_for_barrier: looks_for_barrier(text.module.source()),
+        };
+        let outcome = launch::run(&mut gpu, formed, way)?;
         for result in &wanted {
             fetch(&gpu, room.partition, result)?;
         }

@@ -6,7 +6,7 @@
 use super::loading::with_budget_hint;
 use crate::failure::Failure;
 use gridmux_hw_model::drive::{FormedKernel, Pace, Run};
-use gridmux_hw_model::{Counters, DriveError, Gpu};
+use gridmux_hw_model::{Counters, DriveError, FaultKind, Gpu};
 use gridmux_ptx::control::Taking;
 use gridmux_ptx::forms::{LaunchGrid, Shape};
 use gridmux_ptx::protocol::Manner;
@@ -33,19 +33,29 @@ pub(super) struct Outcome {
     pub(super) cpu_seconds: f64,
 }
 
-/// Runs the kernel to its end, with timing or for its results only. `blocks` is the most blocks of a launch in a form
-/// that cuts the grid.
-pub(super) fn run(
-    gpu: &mut Gpu,
-    kernel: FormedKernel,
-    blocks: Option<u32>,
-    timed: bool,
-) -> Result<Outcome, Failure> {
+/// How a kernel is launched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    /// Most blocks of a launch in a form that cuts the grid.
+    pub(super) blocks: Option<u32>,
+    /// With timing, or for its results only.
+    pub(super) timed: bool,
+    /// Address of the words of the grid's barrier, where the launch is cooperative.
+    pub(super) workspace: Option<u64>,
+    /// The kernel's module looks for such words.
+    pub(super) looks_for_barrier: bool,
+}
+
+/// Runs the kernel to its end.
+pub(super) fn run(gpu: &mut Gpu, kernel: FormedKernel, way: Way) -> Result<Outcome, Failure> {
     let started = cpu_seconds();
     let submitted = gpu.now();
     let waves = kernel.wave(gpu.config()).saturating_mul(WAVES);
-    let most = blocks.unwrap_or(waves);
-    let mut run = Run::new(kernel, timed);
+    let most = way.blocks.unwrap_or(waves);
+    let mut run = Run::new(kernel, way.timed);
+    if let Some(workspace) = way.workspace {
+        run = run.cooperative(workspace);
+    }
     let kernel = run.kernel();
     let done = match kernel.form.grid {
         LaunchGrid::Original | LaunchGrid::SubBox => {
@@ -61,11 +71,11 @@ pub(super) fn run(
                 chunk: 1,
                 taking: Taking::Ahead,
             };
-            let host = kernel.workers(gpu.config(), one_by_one, 0, timed);
+            let host = kernel.workers(gpu.config(), one_by_one, 0, way.timed);
             host.and_then(|host| run.instance(gpu, host, show_printed).map(drop))
         }
     };
-    done.map_err(|error| explained(error, run.kernel()))?;
+    done.map_err(|error| explained(error, run.kernel(), way))?;
     let tally = run.tally();
     let since_submission = |at: gridmux_policy::units::Cycles| at.0.saturating_sub(submitted.0);
     Ok(Outcome {
@@ -78,10 +88,18 @@ pub(super) fn run(
 }
 
 /// Returns the failure, with a hint where another form or a larger budget would do.
-fn explained(error: DriveError, kernel: &FormedKernel) -> Failure {
+fn explained(error: DriveError, kernel: &FormedKernel, way: Way) -> Failure {
     let other = match &error {
         DriveError::NoTickets { .. } => Shape::Slice,
         DriveError::Gate(_) => Shape::Whole,
+        DriveError::Fault(fault)
+            if fault.kind == FaultKind::Trap
+                && way.looks_for_barrier
+                && way.workspace.is_none() =>
+        {
+            let hint = "a kernel that calls grid.sync() runs with --cooperative and with timing";
+            return Failure::new(fault).hint(hint);
+        }
         DriveError::Fault(fault) => return with_budget_hint(Failure::new(fault), fault),
         _ => return error.into(),
     };

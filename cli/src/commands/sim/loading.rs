@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::files;
 use anyhow::Context;
 use clap::Args;
-use gridmux_hw_model::launch::{check_shape, check_shared};
+use gridmux_hw_model::launch::{WORKSPACE_BYTES, check_shape, check_shared};
 use gridmux_hw_model::{
     Description, Fault, FaultKind, Gpu, GpuConfig, Kernel, MemoryError, Partition,
 };
@@ -59,6 +59,12 @@ impl Room {
         gpu.memory_mut()
             .write(self.partition.domain, address, contents)?;
         Ok((address, bytes))
+    }
+
+    /// Makes the words of a grid's barrier, as the driver does for a cooperative launch; returns their address.
+    pub(super) fn workspace(self, gpu: &mut Gpu) -> Result<u64, MemoryError> {
+        let zeroes = [0; WORKSPACE_BYTES as usize];
+        self.filled(gpu, &zeroes).map(|(address, _)| address)
     }
 
     fn alloc(self, gpu: &mut Gpu, bytes: u64) -> Result<u64, MemoryError> {
@@ -163,7 +169,7 @@ pub(super) fn check_names(given: &[String], configs: &[GpuConfig]) -> Result<(),
 }
 
 /// Returns whether what is given for a GPU is a file that describes one.
-fn is_file(given: &str) -> bool {
+pub(super) fn is_file(given: &str) -> bool {
     given.ends_with(ENDING)
 }
 

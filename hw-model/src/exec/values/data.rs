@@ -144,6 +144,8 @@ const SPECIAL_DYNAMIC_SHARED: u32 = 31;
 const SPECIAL_TOTAL_SHARED: u32 = 32;
 const SPECIAL_ZERO: u32 = 33;
 const SPECIAL_ONE: u32 = 34;
+const SPECIAL_WORKSPACE: u32 = 35;
+const SPECIAL_WORKSPACE_HI: u32 = 36;
 
 lane_fn!(Special32, |cx, op| {
     let out = special(cx, op.aux);
@@ -189,6 +191,8 @@ fn special(cx: &Cx<'_>, which: u32) -> [u64; 32] {
         SPECIAL_DYNAMIC_SHARED => all(u64::from(block.dynamic_shared_bytes)),
         SPECIAL_TOTAL_SHARED => all(u64::from(block.shared_bytes)),
         SPECIAL_ONE => all(1),
+        SPECIAL_WORKSPACE => all(block.workspace),
+        SPECIAL_WORKSPACE_HI => all(block.workspace >> 32),
         _ => all(0),
     }
 }
@@ -244,6 +248,9 @@ fn special_code(register: SpecialReg) -> Option<u32> {
         S::Nclusterid(axis) => SPECIAL_NCTAID + u32::from(axis),
         S::ClusterNctaid(axis) if axis < 3 => SPECIAL_ONE,
         S::ClusterNctarank => SPECIAL_ONE,
+        // How the code of cooperative groups finds the grid's barrier (CUDA's cooperative_groups/details/helpers.h).
+        S::Envreg(1) => SPECIAL_WORKSPACE_HI,
+        S::Envreg(2) => SPECIAL_WORKSPACE,
         S::ClusterCtaid(_) | S::ClusterCtarank | S::ClusterNctaid(_) => SPECIAL_ZERO,
         S::ReservedSmem(_) | S::Envreg(_) | S::Pm(_) | S::IsExplicitCluster => SPECIAL_ZERO,
         _ => return None,

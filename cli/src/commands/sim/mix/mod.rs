@@ -12,10 +12,11 @@ mod report;
 mod spec;
 
 use super::argument::Argument;
-use super::loading::{BUDGET, Changes, check_block, check_targets, gpu};
+use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, is_file};
 use super::play::{self, Run};
 use crate::commands::policy::name_parser;
 use crate::failure::Failure;
+use crate::files;
 use crate::offer::gpus;
 use crate::output::{Output, note};
 use crate::waiting::Waiting;
@@ -268,7 +269,6 @@ impl Mix {
 
     /// Checks that no file is written which the command reads or writes for another purpose.
     fn check_files(&self) -> Result<(), Failure> {
-        let mut files: Vec<(PathBuf, String)> = Vec::new();
         let profiles = self
             .profiles
             .iter()
@@ -278,26 +278,21 @@ impl Mix {
             Source::Trace { file, .. } => Some((file, format!("the trace of {:?}", spec.name))),
             _ => None,
         });
-        for (file, purpose) in profiles.chain(read) {
-            files.push((resolved(file), purpose));
-        }
-        for spec in &self.workloads {
-            let Source::Ptx(kernel) = &spec.source else {
-                continue;
+        let written = self.workloads.iter().flat_map(|spec| {
+            let args = match &spec.source {
+                Source::Ptx(kernel) => &kernel.args[..],
+                _ => &[],
             };
-            for file in kernel.args.iter().filter_map(Argument::target) {
-                let place = resolved(file);
-                if let Some((_, purpose)) = files.iter().find(|(other, _)| *other == place) {
-                    return Err(Failure::usage(format!(
-                        "{}, an output of {:?}, is {purpose}, too; give it another name",
-                        file.display(),
-                        spec.name
-                    )));
-                }
-                files.push((place, format!("an output of {:?}", spec.name)));
-            }
-        }
-        Ok(())
+            let outputs = args.iter().filter_map(Argument::target);
+            outputs.map(|file| (file, format!("an output of {:?}", spec.name)))
+        });
+        let description = Some(&self.gpu).filter(|name| is_file(name));
+        let description =
+            description.map(|name| (Path::new(name), "the GPU's description".to_owned()));
+        let read = profiles
+            .chain(read)
+            .map(|(file, purpose)| (file.as_path(), purpose));
+        files::check_apart(read.chain(description), written).map_err(Failure::usage)
     }
 
     fn bench<'a>(
@@ -342,17 +337,4 @@ impl Mix {
         };
         self.workloads.iter().map(offset).collect()
     }
-}
-
-/// Returns a path without links, as far as what it names exists.
-fn resolved(path: &Path) -> PathBuf {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
-    path.canonicalize()
-        .unwrap_or_else(|_| match (folder, path.file_name()) {
-            (Ok(folder), Some(name)) => folder.join(name),
-            _ => path.to_owned(),
-        })
 }
