@@ -6,7 +6,7 @@
 use anyhow::{Context, bail};
 use clap::Parser;
 use gridmux_gpu_check::convert::{Publication, validation_file};
-use gridmux_gpu_check::cuda::{Api, Session};
+use gridmux_gpu_check::cuda::{Api, Cubins, Session};
 use gridmux_gpu_check::document::Document;
 use gridmux_gpu_check::finding::{End, Finding, Report};
 use gridmux_gpu_check::lab::{Lab, Scale};
@@ -46,6 +46,12 @@ struct Cli {
     /// Begin no part, and end the running one, when this many seconds are over
     #[arg(long, value_name = "SECONDS", default_value_t = 470)]
     seconds: u64,
+    /// Load modules from the cubins in this folder, which `cargo xtask gpu-check --cubins` makes, where it has them
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["to_toml", "list"])]
+    cubins: Option<PathBuf>,
+    /// Leave the PTX of every module that is loaded in this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["to_toml", "list"])]
+    keep_ptx: Option<PathBuf>,
     /// Run nothing: print the document in this file as a file of hw-model/validation
     #[arg(long, value_name = "FILE", requires = "base", requires = "url")]
     to_toml: Option<PathBuf>,
@@ -58,6 +64,12 @@ struct Cli {
     /// Run this part in this process
     #[arg(long, value_name = "NAME", hide = true)]
     child: Option<String>,
+}
+
+impl Cli {
+    fn cubins(&self) -> Cubins {
+        Cubins::new(self.cubins.clone(), self.keep_ptx.clone())
+    }
 }
 
 fn main() -> ExitCode {
@@ -102,11 +114,15 @@ fn to_toml(file: &Path, base: &str, url: &str) -> anyhow::Result<()> {
 /// Runs the parts; returns whether all is well.
 fn check(cli: &Cli) -> anyhow::Result<bool> {
     let parts = chosen(&cli.part)?;
+    if let Some(folder) = cli.cubins.as_ref().filter(|folder| !folder.is_dir()) {
+        bail!("{} is no folder of cubins", folder.display());
+    }
     // Only to say at once that there is none.
     drop(Api::open(&cli.library)?);
     let settings = Settings {
         library: cli.library.clone(),
         scale: cli.scale,
+        cubins: cli.cubins(),
         deadline: Instant::now() + Duration::from_secs(cli.seconds),
     };
     let mut reports = Vec::new();
@@ -182,9 +198,18 @@ fn child(cli: &Cli, name: &str) -> anyhow::Result<()> {
         Err(error) => eprintln!("a finding cannot be told: {error}"),
     };
     let run = || -> anyhow::Result<()> {
-        let session = Session::open(&cli.library)?;
+        let session = Session::open(&cli.library, cli.cubins())?;
         let mut sink = |finding| say(&Line::Finding(finding));
-        (part.run)(&mut Lab::new(&session, cli.scale, &mut sink))
+        let mut lab = Lab::new(&session, cli.scale, &mut sink);
+        (part.run)(&mut lab)?;
+        if cli.cubins.is_some() {
+            let (cubins, compiled) = session.cubins.loaded();
+            lab.fact(
+                "modules",
+                json!({"from cubins": cubins, "compiled by the driver": compiled}),
+            );
+        }
+        Ok(())
     };
     say(&match run() {
         Ok(()) => Line::Done { done: true },

@@ -1,5 +1,6 @@
 //! Parts as processes: each runs in a child of this program, with a time limit, and says its findings line by line.
 
+use crate::cuda::Cubins;
 use crate::finding::{End, Finding, Report};
 use crate::lab::Scale;
 use crate::parts::Part;
@@ -23,6 +24,8 @@ pub struct Settings {
     pub library: OsString,
     /// The size of launches.
     pub scale: Scale,
+    /// Where the files of modules lie.
+    pub cubins: Cubins,
     /// When the whole run ends.
     pub deadline: Instant,
 }
@@ -105,7 +108,17 @@ struct Process {
 impl Process {
     fn start(part: &Part, settings: &Settings) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("this program has no path")?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        let folders = [
+            ("--cubins", &settings.cubins.from),
+            ("--keep-ptx", &settings.cubins.keep),
+        ];
+        for (option, folder) in folders {
+            if let Some(folder) = folder {
+                command.arg(option).arg(folder);
+            }
+        }
+        let mut child = command
             .args([
                 CHILD,
                 part.name,

@@ -105,6 +105,10 @@ functions! {
     cuStreamSynchronize(stream: u64);
     cuStreamQuery(stream: u64);
     cuStreamWriteValue32_v2(stream: u64, address: u64, value: u32, flags: u32);
+    cuStreamBeginCapture_v2(stream: u64, mode: u32);
+    cuStreamEndCapture(stream: u64, graph: *mut u64);
+    cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, flags: u64);
+    cuGraphLaunch(executable: u64, stream: u64);
     cuEventCreate(event: *mut u64, flags: u32);
     cuEventDestroy_v2(event: u64);
     cuEventRecord(event: u64, stream: u64);

@@ -5,9 +5,11 @@
 //! can say what is missing and go on.
 
 pub mod api;
+mod cubins;
 mod error;
 pub mod session;
 
 pub use api::Api;
+pub use cubins::Cubins;
 pub use error::CudaError;
 pub use session::{Module, Session, Shape};

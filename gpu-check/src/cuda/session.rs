@@ -3,7 +3,7 @@
 //! Rules: nothing is given back, because a part's process ends soon; streams do not wait for the legacy default
 //! stream, and whatever is to be in order is on one stream or waited for.
 
-use super::{Api, CudaError};
+use super::{Api, Cubins, CudaError};
 use crate::kernels::{PROBE, portable};
 use std::cell::OnceCell;
 use std::ffi::{CString, OsStr, c_void};
@@ -55,6 +55,10 @@ pub struct Session {
     pub api: Api,
     /// The device's number.
     pub device: i32,
+    /// The context, for further threads.
+    context: u64,
+    /// Where modules lie beside what the driver compiles.
+    pub cubins: Cubins,
     /// The stream of reads and writes of memory.
     control: u64,
     /// Numbers that SMs may have, once somebody has asked the device.
@@ -66,7 +70,7 @@ impl Session {
     ///
     /// # Errors
     /// The library cannot be opened, or the driver has no device.
-    pub fn open(library: &OsStr) -> anyhow::Result<Self> {
+    pub fn open(library: &OsStr, cubins: Cubins) -> anyhow::Result<Self> {
         let api = Api::open(library)?;
         let (mut device, mut context) = (0, 0);
         // SAFETY: the places live across the calls.
@@ -78,11 +82,42 @@ impl Session {
         let mut session = Self {
             api,
             device,
+            context,
+            cubins,
             control: 0,
             places: OnceCell::new(),
         };
         session.control = session.stream(0)?;
         Ok(session)
+    }
+
+    /// Does work in threads that have this session's context, one for each item, and waits for all of them.
+    ///
+    /// # Errors
+    /// The first one of a thread.
+    pub fn in_threads<T: Send>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        work: impl Fn(&Api, T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let (api, context, work) = (&self.api, self.context, &work);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = items
+                .into_iter()
+                .map(|item| {
+                    scope.spawn(move || {
+                        // SAFETY: a handle is a number that the driver looks up.
+                        unsafe { api.cuCtxSetCurrent(context)? };
+                        work(api, item)
+                    })
+                })
+                .collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
     }
 
     /// Returns an attribute of the device (`CUdevice_attribute`).
@@ -128,12 +163,12 @@ impl Session {
         Ok(*self.places.get_or_init(|| places))
     }
 
-    /// Compiles and loads a module of PTX.
+    /// Loads a module of PTX: its cubin where there is one, else what the driver's compiler makes of it.
     ///
     /// # Errors
-    /// The driver's, with the compiler's log.
+    /// The driver's, with the compiler's log; a file of the module that cannot be read or written.
     pub fn load(&self, ptx: &str) -> anyhow::Result<Module> {
-        let text = CString::new(ptx)?;
+        let image = self.cubins.image(ptx)?;
         let mut log = vec![0_u8; 16 << 10];
         let mut options = JIT_LOG;
         let mut values = [
@@ -141,11 +176,12 @@ impl Session {
             std::ptr::without_provenance_mut(log.len()),
         ];
         let mut module = 0;
-        // SAFETY: the text ends with a zero; the log is as long as the second option says, and lives across the call.
+        // SAFETY: the image is a text that ends with a zero, or a cubin that is as long as its header says; the log is
+        // as long as the second option says, and lives across the call.
         let loaded = unsafe {
             self.api.cuModuleLoadDataEx(
                 &mut module,
-                text.as_ptr().cast(),
+                image.as_ptr().cast(),
                 2,
                 options.as_mut_ptr(),
                 values.as_mut_ptr(),

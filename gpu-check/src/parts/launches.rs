@@ -1,14 +1,15 @@
-//! Launches: what one costs, how many a thread gets out, how many kernels run at once.
+//! Launches: what one costs, how many get out from one thread, from two and as a graph, how many kernels run at once.
 
 use super::Part;
-use crate::cuda::{Session, Shape};
+use crate::cuda::{Api, CudaError, Session, Shape};
 use crate::kernels::{EMPTY, PROBE, portable};
 use crate::lab::Lab;
-use std::time::Instant;
+use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 pub(super) const PART: Part = Part {
     name: "launches",
-    about: "cost and rate of launches from one thread, kernels at once",
+    about: "cost and rate of launches from one thread, from two and as a graph; kernels at once",
     limit_s: 40,
     run,
 };
@@ -23,7 +24,9 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     for streams in [1, 8, 32] {
         rate(lab, empty, streams)?;
     }
-    at_once(lab)
+    from_threads(lab, empty)?;
+    at_once(lab)?;
+    as_graph(lab, empty)
 }
 
 fn streams(cuda: &Session, count: u32) -> anyhow::Result<Vec<u64>> {
@@ -73,6 +76,86 @@ fn rate(lab: &mut Lab<'_>, empty: u64, count: u32) -> anyhow::Result<()> {
         WALL,
     );
     Ok(())
+}
+
+/// Launches as fast as two threads can make them, each on eight streams of its own. Time counts from when both have
+/// made a launch, and calls take until the later one has made its last.
+fn from_threads(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
+    const THREADS: u32 = 2;
+    const EACH: usize = 8;
+    let streams = streams(lab.cuda, THREADS * 8)?;
+    let launches = lab.scale.choose(64, 4096);
+    let (ready, start) = (Barrier::new(THREADS as usize), OnceLock::new());
+    let made = Mutex::new(Duration::ZERO);
+    lab.cuda
+        .in_threads(streams.chunks(EACH), |api, own: &[u64]| {
+            let first = launch_empty(api, empty, own[0]);
+            ready.wait();
+            first?;
+            let start = *start.get_or_init(Instant::now);
+            (0..launches).try_for_each(|n| launch_empty(api, empty, own[n % EACH]))?;
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            *made = made.max(start.elapsed());
+            Ok(())
+        })?;
+    lab.cuda.wait_for_all()?;
+    let ended = start.get().map_or(Duration::ZERO, Instant::elapsed);
+    let made = *made.lock().unwrap_or_else(PoisonError::into_inner);
+    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
+    let all = launches as f64 * f64::from(THREADS);
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / all;
+    lab.figure("launches from 2 threads: the call", each(made), WALL);
+    lab.figure("launches from 2 threads: to the end", each(ended), WALL);
+    Ok(())
+}
+
+/// Launches a kernel without parameters, one block of a warp.
+fn launch_empty(api: &Api, empty: u64, stream: u64) -> Result<(), CudaError> {
+    let none = std::ptr::null_mut();
+    // SAFETY: handles are numbers that the driver looks up, and the kernel has no parameters.
+    unsafe { api.cuLaunchKernel(empty, 1, 1, 1, 32, 1, 1, 0, stream, none, none) }
+}
+
+/// Launches that were captured as a graph, one behind the other.
+fn as_graph(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
+    let stream = lab.cuda.stream(0)?;
+    let nodes = lab.scale.choose(64_u32, 1000);
+    let captured = captured(&lab.cuda.api, (empty, stream), nodes);
+    let Some(graph) = lab.offered("launches as a graph", captured)? else {
+        return Ok(());
+    };
+    // The first time it is carried to the device.
+    for name in ["the first time", "once more"] {
+        let start = Instant::now();
+        // SAFETY: handles are numbers that the driver looks up.
+        unsafe { lab.cuda.api.cuGraphLaunch(graph, stream)? };
+        let called = start.elapsed().as_secs_f64() * 1e6;
+        lab.cuda.wait(stream)?;
+        let ended = start.elapsed().as_secs_f64() * 1e6;
+        let each = f64::from(nodes);
+        let node = format!("a node of a graph of {nodes}, launched {name}");
+        lab.figure(format!("{node}: its part of the call"), called / each, WALL);
+        lab.figure(format!("{node}: to the end"), ended / each, WALL);
+    }
+    Ok(())
+}
+
+/// Returns a graph of so many launches, ready to be launched.
+fn captured(api: &Api, (empty, stream): (u64, u64), nodes: u32) -> Result<u64, CudaError> {
+    /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
+    const THREAD_LOCAL: u32 = 1;
+    let (mut graph, mut executable) = (0, 0);
+    // SAFETY: a handle is a number that the driver looks up.
+    unsafe { api.cuStreamBeginCapture_v2(stream, THREAD_LOCAL)? };
+    for _ in 0..nodes {
+        launch_empty(api, empty, stream)?;
+    }
+    // SAFETY: the places live across the calls.
+    unsafe {
+        api.cuStreamEndCapture(stream, &mut graph)?;
+        api.cuGraphInstantiateWithFlags(&mut executable, graph, 0)?;
+    }
+    Ok(executable)
 }
 
 /// Kernels of one block on as many streams as nobody has queues for: how many overlap.

@@ -43,7 +43,12 @@ fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("document.json");
     let file = file.to_str().expect("a path in UTF-8");
-    let ran = run(&service.socket(), &["--scale", "quick", "--out", file]);
+    let kept = folder.path().join("ptx");
+    let kept = kept.to_str().expect("a path in UTF-8");
+    let ran = run(
+        &service.socket(),
+        &["--scale", "quick", "--out", file, "--keep-ptx", kept],
+    );
     let (lines, said) = lines(&ran);
     assert!(ran.status.success(), "{said}");
     let document = lines.last().expect("a document");
@@ -64,7 +69,9 @@ fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
             .filter(|f| f["validation"].is_object())
             .count();
     }
+    let texts = std::fs::read_dir(kept).expect("a folder").count();
     // Twenty workloads in four forms or more, at least.
+    assert!(texts > 80, "{texts} modules kept");
     assert!(checks > 100, "{checks} checks");
     let written: Value =
         serde_json::from_slice(&std::fs::read(file).expect("a file")).expect("a document");

@@ -1,11 +1,13 @@
 //! `cargo xtask gpu-check`: builds the program that asks a GPU everything that gridmux assumes of one, and runs it.
 //!
-//! Rule: what is built runs on any Linux with NVIDIA's driver and a C library that is not newer than [`NEWEST_GLIBC`];
-//! a build that needs a newer one is an error.
+//! Rules: what is built runs on any Linux with NVIDIA's driver and a C library that is not newer than [`NEWEST_GLIBC`];
+//! a build that needs a newer one is an error. Cubins are of the texts that a run over our own library loads.
 
+use crate::tasks::ptx::Compiler;
 use crate::{process, repo, setup};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,6 +20,10 @@ pub struct Args {
     /// Build the program, print its path, and do not run it
     #[arg(long)]
     build: bool,
+    /// Build the program and, for this architecture, as sm_90, a folder of cubins of the modules that a quick run
+    /// loads; print both paths, and do not run it. On the GPU's machine the program takes them with --cubins FOLDER
+    #[arg(long, value_name = "ARCH", conflicts_with_all = ["build", "import", "arguments"])]
+    cubins: Option<String>,
     /// Print the document in this file, which a run has left, as a file of hw-model/validation; --base and --url behind
     /// `--` say what the document does not know
     #[arg(long, value_name = "FILE", conflicts_with = "build")]
@@ -40,6 +46,11 @@ pub fn run(args: &Args) -> Result<()> {
         println!("{}", program.display());
         return Ok(());
     }
+    if let Some(architecture) = &args.cubins {
+        println!("{}", program.display());
+        println!("{}", make_cubins(&program, architecture)?.display());
+        return Ok(());
+    }
     let mut command = Command::new(&program);
     if let Some(file) = &args.import {
         command.arg("--to-toml").arg(file);
@@ -51,6 +62,50 @@ pub fn run(args: &Args) -> Result<()> {
     match status.success() {
         true => Ok(()),
         false => bail!("{status}; its lines above say what failed"),
+    }
+}
+
+/// Assembles every module that a quick run of the program loads; returns the folder of the cubins.
+fn make_cubins(program: &Path, architecture: &str) -> Result<PathBuf> {
+    let number = architecture.strip_prefix("sm_").unwrap_or_default();
+    if number.is_empty() || !number.chars().all(|c| c.is_ascii_alphanumeric()) {
+        bail!("{architecture:?} is no architecture; an H200 is sm_90");
+    }
+    let compiler = Compiler::ensure()?;
+    let packages = ["--package", "gridmux", "--package", "gridmux-cuda"];
+    process::aloud(repo::cargo("build").arg("--release").args(packages))?;
+    let folder = repo::target().join("gpu-check").join(architecture);
+    // Texts of an earlier build would be assembled, too.
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let mut keeping = Command::new(repo::target().join("release/gridmux"));
+    // A service of its own, on a modelled GPU.
+    keeping.args(["run", "--device", "model:h200", "--"]);
+    keeping
+        .arg(program)
+        .args(["--scale", "quick", "--keep-ptx"]);
+    process::output(keeping.arg(&folder))
+        .context("a quick run over gridmux's own library failed")?;
+    let (mut made, mut failures) = (0, Vec::new());
+    for entry in fs::read_dir(&folder).context("the run has kept no PTX")? {
+        let text = entry?.path();
+        match compiler.assemble(&text, &text.with_extension("cubin"), architecture) {
+            Ok(()) => made += 1,
+            Err(error) => failures.push(error),
+        }
+    }
+    eprintln!(
+        "{made} modules assembled for {architecture}, {} left to the driver's compiler",
+        failures.len()
+    );
+    match failures.into_iter().next() {
+        Some(error) if made == 0 => Err(error),
+        Some(error) => {
+            eprintln!("the first of these: {error:#}");
+            Ok(folder)
+        }
+        None => Ok(folder),
     }
 }
 

@@ -57,6 +57,21 @@ impl Compiler {
         &self.home
     }
 
+    /// Assembles a file of PTX for one architecture, as `sm_90`.
+    ///
+    /// # Errors
+    /// If the text does not assemble; the message holds what the assembler said.
+    pub fn assemble(&self, ptx: &Path, cubin: &Path, architecture: &str) -> Result<()> {
+        let mut ptxas = Command::new(self.home.join("bin/ptxas"));
+        ptxas
+            .args(["-arch", architecture, "-o"])
+            .arg(cubin)
+            .arg(ptx);
+        process::output(&mut ptxas)
+            .with_context(|| format!("{} does not assemble", repo::shown(ptx)))?;
+        Ok(())
+    }
+
     /// Compiles one source. The compiler runs in the source's folder, so that no path gets into the output.
     ///
     /// # Errors
