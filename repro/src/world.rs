@@ -11,10 +11,13 @@ use gridmux_policy::mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::policies::gridmux;
 use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{DeviceId, Policy, Profiles, by_name};
+use gridmux_policy::{DeviceId, Policy, Profiles, all_policies, by_name};
 
-/// Policies that know every kernel's runtime.
-pub(crate) const ORACLES: [&str; 3] = ["sjf", "ljf", "srtf-zero"];
+/// Returns whether a policy knows every kernel's runtime.
+pub(crate) fn is_oracle(name: &str) -> bool {
+    let mut named = all_policies().iter().filter(|policy| policy.name == name);
+    named.any(|policy| policy.is_oracle)
+}
 
 /// A policy with its settings, under the name that tables show.
 #[derive(Clone, Debug)]
@@ -103,7 +106,7 @@ impl Contender {
     /// Returns whether it knows every kernel before it has run.
     fn knows(&self) -> bool {
         match &self.make {
-            Make::Named(name) => ORACLES.contains(name),
+            Make::Named(name) => is_oracle(name),
             Make::Gridmux { known, .. } => *known,
         }
     }

@@ -7,11 +7,11 @@ use super::pairs::{POLICIES, Runs};
 use crate::context::Context;
 use crate::model::{Mix, Ran, Sized};
 use crate::tables::{Figures, Note, Row};
-use crate::world::ORACLES;
+use crate::world::is_oracle;
 use anyhow::{Context as _, Result};
 use gridmux_hw_model::GpuConfig;
 use gridmux_policy::metrics::{antt, geometric_mean, stp, strict_f};
-use gridmux_policy::policies::gridmux;
+use gridmux_policy::policies::{gridmux, ljf, sjf};
 use gridmux_policy::{DeviceId, Profiles, by_name};
 use gridmux_workloads::by_name as workload;
 
@@ -143,7 +143,7 @@ pub(super) fn on_model(context: &Context) -> Result<[Figures; 2]> {
 fn parts(kernels: usize) -> Vec<Part> {
     let mut parts = Vec::new();
     for policy in POLICIES.into_iter().chain(BESIDE) {
-        let later = match ORACLES[..2].contains(&policy) {
+        let later = match [sjf::NAME, ljf::NAME].contains(&policy) {
             true => 0,
             false => STAGGER,
         };
@@ -182,11 +182,7 @@ fn run(mix: &Mix, policy: &str, known: &[u64]) -> Result<Ran> {
     let profiles = Profiles::default();
     let learning = (policy == gridmux::NAME).then_some(&profiles);
     mix.run(false, learning, |shape, launches| {
-        for ((key, launch), cycles) in launches
-            .iter()
-            .zip(known)
-            .filter(|_| ORACLES.contains(&policy))
-        {
+        for ((key, launch), cycles) in launches.iter().zip(known).filter(|_| is_oracle(policy)) {
             let resident = f64::from(launch.resident) * f64::from(shape.sms);
             let runtime = gpu.cycles_to_ns(*cycles) as f64;
             profiles.set(*key, runtime * resident / launch.blocks as f64);

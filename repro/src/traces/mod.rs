@@ -5,7 +5,6 @@
 
 use crate::context::{Context, On};
 use crate::tables::{Figures, Report, Row};
-use crate::world::ORACLES;
 use anyhow::{Context as _, Result, ensure};
 use gridmux_policy::all_policies;
 use serde::Deserialize;
@@ -91,6 +90,8 @@ fn table(context: &Context, gridmux: &Path, name: &str, programs: Programs) -> R
         |policy| format!("{policy} {programs:?} on {GPU:?}, program {program:016x}"),
         |policy| mix(gridmux, policy, programs),
     )?;
+    let oracles = all_policies().iter().filter(|info| info.is_oracle);
+    let oracles: Vec<String> = oracles.map(|info| format!("`{}`", info.name)).collect();
     let row = |(policy, metrics): (&&str, BTreeMap<String, f64>)| {
         let figure = |metric: &str| metrics.get(metric).copied().unwrap_or(f64::NAN);
         Row::new(*policy, METRICS, [f64::NAN; 8], METRICS.map(figure))
@@ -103,7 +104,7 @@ fn table(context: &Context, gridmux: &Path, name: &str, programs: Programs) -> R
             GPU.0,
             GPU.1,
             programs.len(),
-            ORACLES.map(|name| format!("`{name}`")).join(", ")
+            oracles.join(", ")
         ),
         rows: policies.iter().zip(metrics).map(row).collect(),
         ..Figures::default()
