@@ -4,7 +4,9 @@
 //! with its share of the DRAM bandwidth, so that a grid is many waves. `slice` goes in slices of two waves, on
 //! `gtx480` also of three blocks per SM, a few in flight on queues of their own as the dispatcher keeps them; `gate`
 //! in windows; `worker` with caps at the full residency, in the launch behind those from which it was learned how its
-//! tickets are best taken; `fence` in one launch. One JSON line per benchmark on stdout; the geometric means come last.
+//! tickets are best taken; `fence` in one launch. Rows `slice-for-2-percent` tell how many microseconds a slice must
+//! last alone so that all slices together take at most 1.02 of the original's cycles. One JSON line per benchmark on
+//! stdout; the geometric means come last.
 //! Arguments that name a benchmark's part select it; with `--counters` stderr tells what the schedulers waited for,
 //! original and form beside each other.
 
@@ -31,6 +33,11 @@ const WINDOWS: u32 = 2;
 /// The last of a worker's blocks, by this part of a ticket, go one by one, so that workers run dry together (accelOS,
 /// section 6.4).
 const SINGLES: u32 = 4;
+
+/// What slices may cost, as a part of the original's cycles.
+const ENOUGH: f64 = 1.02;
+/// Most waves of a slice that are tried.
+const MOST_WAVES: u32 = 256;
 
 /// Stands for workers that learn it.
 const UNTUNED: TicketManner = TicketManner {
@@ -316,6 +323,37 @@ fn tuned(
     once(gpu, workload, Manner::Worker(tuner.manner()), name)
 }
 
+/// Prints how long slices of a kernel must last to cost no more than [`ENOUGH`]: those of the fewest waves, a power of
+/// two, that do. Nothing is printed where the whole kernel has no more waves than that.
+fn least_slice(gpu: &str, workload: &Workload, original: u64, name: &str) {
+    let mut waves = 1;
+    while waves <= MOST_WAVES {
+        let Ok((setup, cycles)) = once(gpu, workload, Manner::Waves(waves), name) else {
+            return;
+        };
+        let launches = setup.run.tally().launches;
+        if launches <= 1 {
+            eprintln!(
+                "{name}: slices of {} waves cost more, and all has no more waves than {waves}",
+                waves / 2
+            );
+            return;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "figures for display")]
+        if cycles as f64 <= ENOUGH * original as f64 {
+            let mhz = f64::from(setup.gpu.config().clock.core_mhz);
+            let us = original as f64 / launches as f64 / mhz;
+            println!(
+                "{{\"name\":\"{name}\",\"value\":{us:.2},\"unit\":\"us a slice\",\"better\":\"lower\",\"ratio\":null,\
+                 \"peer\":null,\"waves\":{waves},\"launches\":{launches}}}"
+            );
+            return;
+        }
+        waves *= 2;
+    }
+    eprintln!("{name}: slices of {MOST_WAVES} waves cost more");
+}
+
 fn main() {
     let filters: Vec<String> = std::env::args()
         .skip(1)
@@ -338,7 +376,8 @@ fn main() {
         for workload in workloads() {
             let name =
                 |manner: Manner| format!("form-cost/{gpu}/{}/{}", workload.name, manner.name());
-            if !manners.iter().any(|manner| wanted(&name(*manner))) {
+            let least = format!("form-cost/{gpu}/{}/slice-for-2-percent", workload.name);
+            if !manners.iter().any(|manner| wanted(&name(*manner))) && !wanted(&least) {
                 continue;
             }
             let mut setup = Setup::new(gpu, workload, Form::WHOLE).expect("any kernel is whole");
@@ -374,6 +413,9 @@ fn main() {
                 let ratio = cycles as f64 / original as f64;
                 print(&name(manner), ratio, original, cycles);
                 logs.entry(manner.name()).or_default().push(ratio.ln());
+            }
+            if wanted(&least) {
+                least_slice(gpu, workload, original, &least);
             }
         }
         for (manner, logs) in logs {
