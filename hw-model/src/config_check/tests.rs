@@ -71,8 +71,7 @@ fn nonsense_is_refused_with_its_key() {
             "dram.gigabytes_per_second",
         ),
         ("command_mhz = 1563", "command_mhz = 0", "dram.command_mhz"),
-        ("far_cycles = 120", "far_cycles = 1200", "l2.far_cycles"),
-        ("bytes = 52297728", "bytes = 52494336", "l2.far_cycles"),
+        ("far_cycles = 0", "far_cycles = 1200", "l2.far_cycles"),
         ("schedulers = 4", "schedulers = 3", "sm.schedulers"),
         (
             "row_bytes = 1024",
@@ -100,6 +99,23 @@ fn nonsense_is_refused_with_its_key() {
             ) => assert_eq!(named, key),
             other => panic!("{to}: {other:?}"),
         }
+    }
+}
+
+#[test]
+fn halves_of_l2_have_room_for_copies() {
+    let mut halves = GpuConfig::builtin("h200").expect("valid");
+    halves.l2.far_cycles = 120;
+    halves.validate().expect("valid");
+    let (mut odd, mut narrow) = (halves.clone(), halves.clone());
+    odd.l2.bytes += u64::from(odd.l2.slices * odd.l2.ways) * 128;
+    narrow.l2.ways = 1;
+    for (config, other) in [(odd, "l2.bytes = 52494336"), (narrow, "l2.ways = 1")] {
+        let error = config.validate().expect_err("no room").to_string();
+        assert!(
+            error.contains("l2.far_cycles = 120") && error.contains(other),
+            "{error}"
+        );
     }
 }
 
