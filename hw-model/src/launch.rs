@@ -16,7 +16,7 @@ pub const MAX_PARAM_BYTES: usize = 4352;
 
 /// Bytes of the words of a grid's barrier: one that `grid.sync()` does not read, and a count (CUDA's
 /// cooperative_groups/details/helpers.h).
-pub const WORKSPACE_BYTES: u64 = 8;
+pub const WORKSPACE_BYTES: usize = 8;
 
 /// One of the [`HARDWARE_QUEUES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,7 +4,8 @@ use super::Part;
 use crate::cuda::{Api, CudaError, Session, Shape};
 use crate::kernels::{EMPTY, PROBE, portable};
 use crate::lab::Lab;
-use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(super) const PART: Part = Part {
@@ -86,7 +87,7 @@ fn from_threads(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
     let streams = streams(lab.cuda, THREADS * 8)?;
     let launches = lab.scale.choose(64, 4096);
     let (ready, start) = (Barrier::new(THREADS as usize), OnceLock::new());
-    let made = Mutex::new(Duration::ZERO);
+    let made_ns = AtomicU64::new(0);
     lab.cuda
         .in_threads(streams.chunks(EACH), |api, own: &[u64]| {
             let first = launch_empty(api, empty, own[0]);
@@ -94,13 +95,14 @@ fn from_threads(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
             first?;
             let start = *start.get_or_init(Instant::now);
             (0..launches).try_for_each(|n| launch_empty(api, empty, own[n % EACH]))?;
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            *made = made.max(start.elapsed());
+            let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            // Relaxed: it is read when the threads have been joined.
+            made_ns.fetch_max(took, Ordering::Relaxed);
             Ok(())
         })?;
     lab.cuda.wait_for_all()?;
     let ended = start.get().map_or(Duration::ZERO, Instant::elapsed);
-    let made = *made.lock().unwrap_or_else(PoisonError::into_inner);
+    let made = Duration::from_nanos(made_ns.into_inner());
     #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
     let all = launches as f64 * f64::from(THREADS);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / all;

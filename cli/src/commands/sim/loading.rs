@@ -63,7 +63,7 @@ impl Room {
 
     /// Makes the words of a grid's barrier, as the driver does for a cooperative launch; returns their address.
     pub(super) fn workspace(self, gpu: &mut Gpu) -> Result<u64, MemoryError> {
-        let zeroes = [0; WORKSPACE_BYTES as usize];
+        let zeroes = [0; WORKSPACE_BYTES];
         self.filled(gpu, &zeroes).map(|(address, _)| address)
     }
 
