@@ -83,18 +83,18 @@ fn rate(lab: &mut Lab<'_>, empty: u64, count: u32) -> anyhow::Result<()> {
 /// made a launch, and calls take until the later one has made its last.
 fn from_threads(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
     const THREADS: u32 = 2;
-    const EACH: usize = 8;
-    let streams = streams(lab.cuda, THREADS * 8)?;
+    const EACH: u32 = 8;
+    let streams = streams(lab.cuda, THREADS * EACH)?;
     let launches = lab.scale.choose(64, 4096);
     let (ready, start) = (Barrier::new(THREADS as usize), OnceLock::new());
     let made_ns = AtomicU64::new(0);
     lab.cuda
-        .in_threads(streams.chunks(EACH), |api, own: &[u64]| {
+        .in_threads(streams.chunks(EACH as usize), |api, own: &[u64]| {
             let first = launch_empty(api, empty, own[0]);
             ready.wait();
             first?;
             let start = *start.get_or_init(Instant::now);
-            (0..launches).try_for_each(|n| launch_empty(api, empty, own[n % EACH]))?;
+            (0..launches).try_for_each(|n| launch_empty(api, empty, own[n % own.len()]))?;
             let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
             // Relaxed: it is read when the threads have been joined.
             made_ns.fetch_max(took, Ordering::Relaxed);
@@ -142,7 +142,7 @@ fn as_graph(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a graph of so many launches, ready to be launched.
+/// Captures `nodes` launches on a stream as a graph, and instantiates it.
 fn captured(api: &Api, (empty, stream): (u64, u64), nodes: u32) -> Result<u64, CudaError> {
     /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
     const THREAD_LOCAL: u32 = 1;
