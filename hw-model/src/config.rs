@@ -86,9 +86,23 @@ pub struct GpuConfig {
     pub copy: CopyEngines,
     /// Energies of events.
     pub energy: Energy,
+    /// What is done to PTX before it is executed; nothing unless asked for.
+    #[serde(default)]
+    pub assembler: Assembler,
     /// Checks of kernels that cost time and are off unless asked for.
     #[serde(default)]
     pub checks: Checks,
+}
+
+/// What an assembler such as `ptxas` does inside a basic block. Without it PTX is executed as it stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Assembler {
+    /// Scalar loads of neighbouring words of shared memory become one wide load where their alignment is known.
+    pub wide_loads: bool,
+    /// 32-bit registers that loads moved up within a block may hold while they wait; 0: instructions stay where they
+    /// are.
+    pub early_loads: u32,
 }
 
 /// Checks that no real chip makes.

@@ -30,7 +30,11 @@ const RUNS_OF_STATE: u64 = 30;
 
 /// Kernels that append to a list by atomic additions: the order of their results is the order of their warps, which
 /// a switch may change. Their references judge.
-const IN_ANY_ORDER: [&str; 2] = ["nvcc/compact_warp", "nvcc/filter_coalesced"];
+const IN_ANY_ORDER: [&str; 3] = [
+    "nvcc/bfs_level",
+    "nvcc/compact_warp",
+    "nvcc/filter_coalesced",
+];
 
 /// A launch with its arguments.
 struct Subject {

@@ -9,7 +9,7 @@
 use super::flow::reconvergence;
 use super::reach::{Reach, Signature, callee, runtime, signature};
 use super::variables::Layout;
-use super::{Lines, LoadError, operands, slots, unsupported};
+use super::{Lines, LoadError, assembler, operands, slots, unsupported};
 use crate::config::GpuConfig;
 use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Runtime, Slot};
 use crate::kernel::{FunctionEntry, Origin};
@@ -70,7 +70,7 @@ pub(super) fn link(
     };
     let mut constants = Constants::default();
     for (id, frame) in reach.members.iter().zip(frames) {
-        let function = &program.functions[id.0 as usize];
+        let function = &*assembler::assembled(config, &program.functions[id.0 as usize], layout);
         let flow = Flow::new(function);
         let mut slots = slots::assign(function, &flow, frame.reserved());
         // The carry flag is one predicate more.

@@ -4,6 +4,7 @@
 //! Rule: whatever the model cannot execute is refused here, naming the instruction and its line; nothing is
 //! left to fail while running that can be known now.
 
+mod assembler;
 mod clusters;
 mod files;
 mod flow;

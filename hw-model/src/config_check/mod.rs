@@ -20,6 +20,7 @@ impl GpuConfig {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         self.validate_name()?;
         self.validate_sm()?;
+        self.validate_assembler()?;
         self.validate_pipelines()?;
         self.validate_caches()?;
         self.validate_memory()
@@ -128,6 +129,15 @@ impl GpuConfig {
             ("sm.shared_bytes", sm.shared_bytes),
             u64::from(sm.max_shared_bytes_per_block) + reserved <= u64::from(sm.shared_bytes),
             "a block, with sm.reserved_shared_bytes_per_block, cannot have more shared memory than its SM",
+        )
+    }
+
+    fn validate_assembler(&self) -> Result<(), ConfigError> {
+        require(
+            "assembler.early_loads",
+            self.assembler.early_loads,
+            self.assembler.early_loads <= 1024,
+            "it must be at most 1024",
         )
     }
 

@@ -186,6 +186,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("energy.l2_sector_pj", "pJ a sector"),
     ("energy.dram_byte_pj", "pJ a byte"),
     ("energy.static_watts", "W"),
+    ("assembler.wide_loads", "true or false"),
+    ("assembler.early_loads", "32-bit registers"),
     ("checks.uninitialised_shared", "true or false"),
 ];
 

@@ -1,0 +1,165 @@
+//! Which instructions of a block must stay in order.
+//!
+//! Rules: what is not known to be a plain function of registers, or a plain load or store, is passed by nothing; two
+//! accesses to memory may be exchanged if both read, or their state spaces differ and neither is generic, or they lie
+//! apart by constant offsets from the same register.
+
+use super::access_bytes;
+use gridmux_ptx::decode::{
+    AddressBase, CacheOp, Instruction, MemoryOrder, Opcode, Operand, SpecialReg, StateSpace,
+};
+
+/// What an instruction does besides reading and writing registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing.
+    None,
+    /// It reads memory.
+    Load(Place),
+    /// It writes memory.
+    Store(Place),
+    /// It stays where it is: a branch, a barrier, an atomic operation, an exchange between lanes, a clock.
+    Fixed,
+}
+
+/// What a plain load or store may touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) space: StateSpace,
+    /// Nothing writes it while the kernel runs.
+    read_only: bool,
+    pub(super) base: AddressBase,
+    pub(super) offset: i64,
+    pub(super) bytes: i64,
+}
+
+impl Place {
+    /// Returns whether two accesses, of which one writes, may touch the same bytes. `moved` says whether the register
+    /// of their address was written between them, if they have one in common.
+    pub(super) fn may_overlap(&self, other: &Self, moved: bool) -> bool {
+        use StateSpace::Generic;
+        if self.read_only || other.read_only {
+            return false;
+        }
+        if self.space != other.space {
+            return self.space == Generic || other.space == Generic;
+        }
+        let apart = self.offset >= other.offset.saturating_add(other.bytes)
+            || other.offset >= self.offset.saturating_add(self.bytes);
+        self.base != other.base || moved || !apart
+    }
+}
+
+impl Effect {
+    /// Returns what an instruction does.
+    pub(super) fn of(i: &Instruction) -> Self {
+        match i.opcode {
+            Opcode::Ld | Opcode::St => Self::of_access(i),
+            opcode if is_plain(opcode) && !i.operands.iter().any(reads_a_clock) => Self::None,
+            _ => Self::Fixed,
+        }
+    }
+
+    fn of_access(i: &Instruction) -> Self {
+        let plain = matches!(i.mods.order, None | Some(MemoryOrder::Weak))
+            && i.mods.cache != Some(CacheOp::Cv);
+        let address = match i.opcode {
+            Opcode::St => i.operands.first(),
+            _ => i.operands.get(1),
+        };
+        let Some(Operand::Address { base, offset }) = address.filter(|_| plain) else {
+            return Self::Fixed;
+        };
+        let space = i.mods.spaces.first().copied().unwrap_or_default();
+        let place = Place {
+            space,
+            read_only: i.opcode == Opcode::Ld
+                && (space == StateSpace::Const || i.mods.cache == Some(CacheOp::Nc)),
+            base: *base,
+            offset: *offset,
+            bytes: access_bytes(i),
+        };
+        match i.opcode {
+            Opcode::St => Self::Store(place),
+            _ => Self::Load(place),
+        }
+    }
+}
+
+/// Returns whether an instruction depends on its operands alone and changes nothing but its destination; the carry flag
+/// is no operand.
+fn is_plain(opcode: Opcode) -> bool {
+    use Opcode as O;
+    let arithmetic = matches!(
+        opcode,
+        O::Add
+            | O::Sub
+            | O::Mul
+            | O::Mad
+            | O::Mul24
+            | O::Mad24
+            | O::Fma
+            | O::Div
+            | O::Rem
+            | O::Abs
+            | O::Neg
+            | O::Min
+            | O::Max
+            | O::Sad
+            | O::Copysign
+            | O::Dp4a
+            | O::Dp2a
+            | O::Rcp
+            | O::Sqrt
+            | O::Rsqrt
+            | O::Sin
+            | O::Cos
+            | O::Lg2
+            | O::Ex2
+            | O::Tanh
+    );
+    let bits = matches!(
+        opcode,
+        O::And
+            | O::Or
+            | O::Xor
+            | O::Not
+            | O::Cnot
+            | O::Shl
+            | O::Shr
+            | O::Shf
+            | O::Lop3
+            | O::Popc
+            | O::Clz
+            | O::Bfind
+            | O::Brev
+            | O::Bfe
+            | O::Bfi
+            | O::Bmsk
+            | O::Prmt
+    );
+    let choice = matches!(
+        opcode,
+        O::Setp | O::Set | O::Selp | O::Slct | O::TestP | O::Mov | O::Cvt | O::Cvta
+    );
+    arithmetic || bits || choice
+}
+
+/// Returns whether an operand has another value a moment later.
+fn reads_a_clock(operand: &Operand) -> bool {
+    use SpecialReg as S;
+    match operand {
+        Operand::Special(special) => matches!(
+            special,
+            S::Clock
+                | S::ClockHi
+                | S::Clock64
+                | S::Globaltimer
+                | S::GlobaltimerLo
+                | S::GlobaltimerHi
+                | S::Pm(_)
+        ),
+        Operand::Vector(elements) => elements.iter().any(reads_a_clock),
+        _ => false,
+    }
+}
