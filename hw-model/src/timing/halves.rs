@@ -66,7 +66,8 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            let config = GpuConfig::builtin("h200").expect("built in");
+            let mut config = GpuConfig::builtin("h200").expect("built in");
+            config.l2.far_cycles = 120;
             Self {
                 partition: Partition::new(&config),
                 tally: Tally::new(2),
