@@ -101,7 +101,7 @@ pub struct Assembler {
     /// Scalar loads of neighbouring words of shared memory become one wide load where their alignment is known.
     pub wide_loads: bool,
     /// 32-bit registers that loads moved up within a block may hold while they wait; 0: instructions stay where they
-    /// are.
+    /// are. The registers of a thread, by which blocks fit on an SM, do not depend on it.
     pub early_loads: u32,
 }
 

@@ -3,7 +3,7 @@
 //! The analysis does not follow control flow: a register has the fewest zero bits that any of its definitions gives it
 //! (Kildall's method on a chain of 65 values). It begins with all bits zero and lowers what contradicts that; when it
 //! has not come to rest after [`MOST_ROUNDS`], nothing is known of any register.
-//! Rule: a value is a power of two times something modulo the register's width, so that wrapping loses nothing.
+//! Rule: sums, products and shifts keep low zero bits modulo any register's width, so that overflow takes none away.
 
 use crate::compile::variables::Layout;
 use gridmux_ptx::analysis::{Access, for_each_register};
@@ -14,7 +14,7 @@ use gridmux_ptx::decode::{
 
 /// Zero bits of zero itself.
 const ALL: u32 = 64;
-/// Rounds over the body; each loop that makes a value odder by a bit takes one.
+/// Rounds over the body; one that is used before its definition in the text takes one more.
 const MOST_ROUNDS: usize = 16;
 
 /// Zero bits of a function's registers.
@@ -65,7 +65,7 @@ impl<'a> Alignment<'a> {
 
     fn of_symbol(&self, symbol: Symbol) -> u32 {
         match symbol {
-            // An assembler places shared variables itself and knows no more of others than they declare.
+            // Only shared memory is read wide, and the assembler places its variables itself.
             Symbol::Variable(id) => match self.layout.addresses.get(id.0 as usize) {
                 Some(Some((StateSpace::Shared, address))) => address.trailing_zeros(),
                 _ => 0,

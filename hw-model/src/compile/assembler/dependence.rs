@@ -1,8 +1,8 @@
 //! Which instructions of a block must stay in order.
 //!
 //! Rules: what is not known to be a plain function of registers, or a plain load or store, is passed by nothing; two
-//! accesses to memory may be exchanged if both read, or their state spaces differ and neither is generic, or they lie
-//! apart by constant offsets from the same register.
+//! accesses to memory may be exchanged if both read, or lie in different memories and neither is generic, or lie apart
+//! by constant offsets from the same register. Parameters lie in local memory, where their address may be taken.
 
 use super::access_bytes;
 use gridmux_ptx::decode::{
@@ -13,7 +13,7 @@ use gridmux_ptx::decode::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Nothing.
-    None,
+    Registers,
     /// It reads memory.
     Load(Place),
     /// It writes memory.
@@ -41,12 +41,24 @@ impl Place {
         if self.read_only || other.read_only {
             return false;
         }
-        if self.space != other.space {
-            return self.space == Generic || other.space == Generic;
+        let (one, two) = (memory(self.space), memory(other.space));
+        if one != two {
+            return one == Generic || two == Generic;
         }
-        let apart = self.offset >= other.offset.saturating_add(other.bytes)
-            || other.offset >= self.offset.saturating_add(self.bytes);
+        // Addresses of 32 bits wrap, so that offsets which differ by a multiple of 2^32 are the same.
+        let ahead = other.offset.wrapping_sub(self.offset) & 0xffff_ffff;
+        let behind = ahead.wrapping_neg() & 0xffff_ffff;
+        let apart = ahead >= self.bytes && behind >= other.bytes;
         self.base != other.base || moved || !apart
+    }
+}
+
+/// Returns the state space whose memory holds a space.
+fn memory(space: StateSpace) -> StateSpace {
+    match space {
+        StateSpace::Param => StateSpace::Local,
+        StateSpace::SharedCluster => StateSpace::Shared,
+        space => space,
     }
 }
 
@@ -55,7 +67,7 @@ impl Effect {
     pub(super) fn of(i: &Instruction) -> Self {
         match i.opcode {
             Opcode::Ld | Opcode::St => Self::of_access(i),
-            opcode if is_plain(opcode) && !i.operands.iter().any(reads_a_clock) => Self::None,
+            opcode if is_plain(opcode) && !i.operands.iter().any(reads_a_clock) => Self::Registers,
             _ => Self::Fixed,
         }
     }
@@ -86,8 +98,8 @@ impl Effect {
     }
 }
 
-/// Returns whether an instruction depends on its operands alone and changes nothing but its destination; the carry flag
-/// is no operand.
+/// Returns whether an instruction depends on its operands alone and changes nothing but its destination. Those that
+/// read or write the carry flag do not.
 fn is_plain(opcode: Opcode) -> bool {
     use Opcode as O;
     let arithmetic = matches!(

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Cycles of a division or an approximation.
 const SLOW: u32 = 20;
 
-/// A node.
+/// An instruction, or a product with its sum, and its edges.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Its instructions in the window.
@@ -38,7 +38,7 @@ pub(super) struct Node {
     cycles: u32,
 }
 
-/// The graph.
+/// The nodes of a window, in the order of the text.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
@@ -56,7 +56,8 @@ impl Graph {
         }
         let mut nodes = build.nodes;
         for n in (0..nodes.len()).rev() {
-            let chain = |(after, cycles): &(usize, u32)| cycles + nodes[*after].height;
+            let chain =
+                |(after, cycles): &(usize, u32)| cycles.saturating_add(nodes[*after].height);
             let behind = nodes[n].after.iter().map(chain).max();
             nodes[n].height = behind.unwrap_or(0).max(nodes[n].cycles);
         }
@@ -115,7 +116,8 @@ impl Build {
         for i in instructions {
             let effect = Effect::of(i);
             self.keep_order(n, effect);
-            self.nodes[n].cycles += cycles(config, i, effect);
+            let cycles = cycles(config, i, effect);
+            self.nodes[n].cycles = self.nodes[n].cycles.saturating_add(cycles);
             let loads = matches!(effect, Effect::Load(place) if waits_for_memory(place.space));
             for_each_register(i, |reg, access| {
                 if access != Access::Write {
@@ -165,7 +167,7 @@ impl Build {
             self.edge(fixed, n, 0);
         }
         let (place, writes) = match effect {
-            Effect::None => return,
+            Effect::Registers => return,
             Effect::Fixed => {
                 let first = self.fixed.map_or(0, |fixed| fixed + 1);
                 (first..n).for_each(|before| self.edge(before, n, 0));

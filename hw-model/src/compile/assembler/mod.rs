@@ -1,13 +1,14 @@
 //! What an assembler such as `ptxas` does inside a basic block, for descriptions that ask for it (`[assembler]`).
 //!
-//! PTX is no machine code. `ptxas` reads neighbouring words with one wide load where it can prove the alignment
-//! ([`wide`]), and moves loads up, together with what their addresses are made from, so that several wait at once
+//! PTX is no machine code. `ptxas` reads neighbouring words of shared memory with one wide load where it can prove the
+//! alignment ([`wide`]), and moves loads up, together with what their addresses are made from, so that several wait at once
 //! ([`schedule`]). A kernel that a compiler left as scalar loads, each in front of its use, is several times slower as
 //! it stands. Moves that become no instruction (`sm.folds_moves`) and sequences (`sm.expands_sequences`) have keys of
 //! their own.
 //!
-//! Rules: a kernel gives the same results with and without; blocks, branches and barriers stay where they are; every
-//! instruction keeps the line it comes from; the time taken is linear in the body but for windows of bounded length.
+//! Rules: a kernel whose results PTX defines gives the same with and without; blocks, branches and barriers stay where
+//! they are; an instruction keeps its line, a wide load that of the first load in it; the time taken is linear in the
+//! body, and quadratic only within windows of bounded length.
 
 mod alignment;
 mod dependence;
@@ -40,7 +41,7 @@ pub(super) fn assembled<'a>(
         starts.push((block.first, index(body.len())));
         let mut block = function.body[block.first as usize..block.end as usize].to_vec();
         if let Some(alignment) = &alignment {
-            block = wide::widened(block, alignment);
+            block = wide::widened(block, alignment, &function.registers);
         }
         if assembler.early_loads != 0 {
             block = schedule::scheduled(config, block, &function.registers);

@@ -3,8 +3,8 @@
 //! List scheduling (Muchnick, *Advanced Compiler Design and Implementation*, section 17.1.2): of the instructions whose
 //! predecessors have started, the one goes next that can start soonest, and among those that could start at once the
 //! one with the longest chain behind it. So loads go in front, with what makes their addresses.
-//! Rule: loads stay behind what needs none of them while those that wait hold `assembler.early_loads` registers, so
-//! that the order needs no more registers than an assembler would spend on it.
+//! Rule: loads stay behind what needs none of them while those that wait hold `assembler.early_loads` registers. Other
+//! registers are not counted, and a load that nothing in the window reads holds its own to the end of the window.
 
 use super::graph::Graph;
 use super::index;
@@ -96,7 +96,7 @@ impl<'a> Schedule<'a> {
     fn start(&mut self, n: usize) {
         let node = &self.graph.nodes[n];
         let start = self.earliest[n].max(self.now);
-        self.now = start + index(node.range.len());
+        self.now = start.saturating_add(index(node.range.len()));
         self.held += node.loads;
         for load in &node.reads {
             let readers = &mut self.readers[*load];
@@ -106,7 +106,7 @@ impl<'a> Schedule<'a> {
             }
         }
         for (after, cycles) in &node.after {
-            self.earliest[*after] = self.earliest[*after].max(start + cycles);
+            self.earliest[*after] = self.earliest[*after].max(start.saturating_add(*cycles));
             self.before[*after] -= 1;
             if self.before[*after] == 0 {
                 self.ready.push(*after);

@@ -130,6 +130,14 @@ fn loads_are_not_moved_past_what_they_depend_on() {
     assert_eq!(between("add.f32 %f2, %f1, %f0;"), 2, "reads what it writes");
     assert_eq!(between("mov.f32 %f1, %f0;"), 2, "writes what it writes");
     assert_eq!(between("ld.volatile.shared.f32 %f5, [%r1];"), 3);
+    let wider = "ld.shared.u32 %r2, [%r1]; ld.shared.u32 %rd2, [%r1+4];";
+    assert_eq!(loads(wider).len(), 2, "destinations of unlike width");
+    assert_eq!(
+        between("st.shared.f32 [%r1+4294967300], %f0;"),
+        2,
+        "addresses of 32 bits wrap"
+    );
+    assert_eq!(between(&"not.b32 %r3, %r3;".repeat(512)), 2, "too far");
     let guarded = "ld.shared.f32 %f0, [%r1]; @%p ld.shared.f32 %f1, [%r1+4];";
     assert_eq!(loads(guarded).len(), 2);
 }
@@ -180,7 +188,7 @@ fn accesses_that_may_touch_the_same_bytes_stay_in_order() {
         let body = format!("st.{between} mov.u32 %r9, %r8; ld.shared.u32 %r3, [%r1]; ret;");
         let order = order(&config(false, 8), &body);
         let place = |what: &str| order.iter().position(|m| m.starts_with(what));
-        place("ld.") < place("st.")
+        place("ld.").expect("it is there") < place("st.").expect("it is there")
     };
     assert!(across("global.u32 [%rd1], %r2;"));
     assert!(across("shared.u32 [%r1+4], %r2;"));
@@ -188,6 +196,15 @@ fn accesses_that_may_touch_the_same_bytes_stay_in_order() {
     assert!(!across("shared.u32 [%r4], %r2;"));
     assert!(!across("u32 [%rd1], %r2;"));
     assert!(!across("global.u32 [%rd1], %r2; bar.sync 0;"));
+    assert!(!across("shared.u32 [%r1+4294967296], %r2;"), "it wraps");
+}
+
+#[test]
+fn parameters_lie_in_local_memory() {
+    let body = "mov.u64 %rd1, in; st.local.u32 [%rd1], %r2; ld.param.u32 %r3, [in]; add.u32 %r4, %r3, %r3; ret;";
+    let early = order(&config(false, 8), body);
+    let plain = order(&config(false, 0), body);
+    assert_eq!(early, plain);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::alignment::Alignment;
 use super::dependence::{Effect, Place};
 use gridmux_ptx::analysis::{Access, for_each_register};
-use gridmux_ptx::decode::{AddressBase, Instruction, Operand, RegId, StateSpace};
+use gridmux_ptx::decode::{AddressBase, Instruction, Operand, RegId, ScalarType, StateSpace};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ const MOST_BYTES: i64 = 16;
 const MOST_WORDS: i64 = 4;
 /// Stores that a load is compared with; behind more it stays where it is.
 const MOST_STORES: usize = 64;
+/// Instructions past which a load moves at most, so that few registers are in use at a time.
+const FARTHEST: usize = 512;
 
 /// A scalar load: its place in the block, and that of its word in the piece.
 #[derive(Debug, Clone, Copy)]
@@ -32,15 +34,20 @@ struct Piece {
     loads: Vec<Load>,
 }
 
-/// What loads have in common that can be one: the text of the instruction, the register of the address and which of its
-/// values, and where the piece begins.
-type Key = (Arc<str>, AddressBase, u32, i64);
+/// What loads have in common that can be one: the text of the instruction, the bytes of the destination, the register of
+/// the address and which of its values, and where the piece begins.
+type Key = (Arc<str>, u32, AddressBase, u32, i64);
 
-/// Returns a block with its scalar loads of shared memory made as wide as they may be.
-pub(super) fn widened(block: Vec<Instruction>, alignment: &Alignment<'_>) -> Vec<Instruction> {
+/// Returns a block with its scalar loads of shared memory made as wide as they may be; `types` has the type of each
+/// register.
+pub(super) fn widened(
+    block: Vec<Instruction>,
+    alignment: &Alignment<'_>,
+    types: &[ScalarType],
+) -> Vec<Instruction> {
     let mut scan = Scan::default();
     for (at, i) in block.iter().enumerate() {
-        scan.step(at, i, alignment);
+        scan.step(at, i, alignment, types);
     }
     let mut gone = vec![false; block.len()];
     let mut wide = HashMap::new();
@@ -102,15 +109,21 @@ struct Scan {
 }
 
 impl Scan {
-    fn step(&mut self, at: usize, i: &Instruction, alignment: &Alignment<'_>) {
+    fn step(
+        &mut self,
+        at: usize,
+        i: &Instruction,
+        alignment: &Alignment<'_>,
+        types: &[ScalarType],
+    ) {
         match Effect::of(i) {
             Effect::Fixed => {
                 self.open.clear();
                 self.stores.clear();
             }
             Effect::Store(place) => self.stores.push((at, place, self.version(place.base))),
-            Effect::Load(place) => self.load(at, i, &place, alignment),
-            Effect::None => {}
+            Effect::Load(place) => self.load(at, i, &place, (alignment, types)),
+            Effect::Registers => {}
         }
         for_each_register(i, |reg, access| {
             self.touched.insert(reg, at);
@@ -129,7 +142,13 @@ impl Scan {
     }
 
     /// Adds a load to its piece of memory, or begins one.
-    fn load(&mut self, at: usize, i: &Instruction, place: &Place, alignment: &Alignment<'_>) {
+    fn load(
+        &mut self,
+        at: usize,
+        i: &Instruction,
+        place: &Place,
+        (alignment, types): (&Alignment<'_>, &[ScalarType]),
+    ) {
         let Some(Operand::Reg(destination)) = i.operands.first() else {
             return;
         };
@@ -142,12 +161,14 @@ impl Scan {
         };
         let start = place.offset - place.offset.rem_euclid(bytes);
         let version = self.version(place.base);
-        let key = (i.mnemonic.clone(), place.base, version, start);
+        let width = types[destination.0 as usize].size_bytes().max(4);
+        let key = (i.mnemonic.clone(), width, place.base, version, start);
         let word = (place.offset - start) / place.bytes;
         let piece = self.open.get(&key).copied();
         let piece = piece.filter(|piece| {
             let loads = &self.pieces[*piece].loads;
             loads.iter().all(|load| load.word != word)
+                && at - loads[0].at <= FARTHEST
                 && self.may_move(place, version, *destination, loads[0].at)
         });
         match piece {
