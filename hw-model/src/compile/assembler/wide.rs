@@ -34,8 +34,8 @@ struct Piece {
     loads: Vec<Load>,
 }
 
-/// What loads have in common that can be one: the text of the instruction, the bytes of the destination, the register of
-/// the address and which of its values, and where the piece begins.
+/// What loads have in common that can be one: the text of the instruction, the bytes of the destination, the register
+/// of the address and which of its values, and where the piece begins.
 type Key = (Arc<str>, u32, AddressBase, u32, i64);
 
 /// Returns a block with its scalar loads of shared memory made as wide as they may be; `types` has the type of each
