@@ -2,9 +2,9 @@
 //!
 //! PTX is no machine code. `ptxas` reads neighbouring words of shared memory with one wide load where it can prove the
 //! alignment ([`wide`]), and moves loads up, together with what their addresses are made from, so that several wait at
-//! once ([`schedule`]). A kernel that a compiler left as scalar loads, each in front of its use, is several times slower
-//! as it stands. Moves that become no instruction (`sm.folds_moves`) and sequences (`sm.expands_sequences`) have keys of
-//! their own.
+//! once ([`schedule`]). A kernel that a compiler left as scalar loads, each in front of its use, is several times
+//! slower as it stands. Moves that become no instruction (`sm.folds_moves`) and sequences (`sm.expands_sequences`) have
+//! keys of their own.
 //!
 //! Rules: a kernel whose results PTX defines gives the same with and without; blocks, branches and barriers stay where
 //! they are; an instruction keeps its line, a wide load that of the first load in it; the time taken is linear in the
