@@ -2,9 +2,9 @@
 //!
 //! PTX is no machine code. `ptxas` reads neighbouring words of shared memory with one wide load where it can prove the
 //! alignment ([`wide`]), and moves loads up, together with what their addresses are made from, so that several wait at
-//! once ([`schedule`]). A kernel that a compiler left as scalar loads, each in front of its use, is several times
-//! slower as it stands. Moves that become no instruction (`sm.folds_moves`) and sequences (`sm.expands_sequences`) have
-//! keys of their own.
+//! once ([`schedule`]). A kernel that a compiler left as scalar loads, each in front of its use, may take twice as long
+//! as it stands. Moves that become no instruction and sequences have keys of their own (`sm.folds_moves`,
+//! `sm.expands_sequences`).
 //!
 //! Rules: a kernel whose results PTX defines gives the same with and without; blocks, branches and barriers stay where
 //! they are; an instruction keeps its line, a wide load that of the first load in it; the time taken is linear in the
@@ -72,7 +72,7 @@ fn aim(function: &mut Function, starts: &[(u32, u32)]) {
     function.branch_tables.iter_mut().flatten().for_each(moved);
 }
 
-/// Bytes that each thread reads or writes.
+/// Returns the bytes that each thread reads or writes.
 fn access_bytes(i: &Instruction) -> i64 {
     let element = i.mods.types.last().map_or(0, |ty| ty.size_bytes());
     i64::from(element) * i64::from(i.mods.vector.max(1))
