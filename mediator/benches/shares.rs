@@ -123,9 +123,9 @@ fn worst_error(tenants: &[(u32, Vec<Shape>)]) -> (f64, Vec<f64>) {
             .collect();
         rig.client(*id, &streams);
     }
-    rig.run(RUN_NS / 10);
+    rig.run_until(RUN_NS / 10);
     let before: Vec<(f64, f64)> = ids.iter().map(|id| rig.held(*id)).collect();
-    rig.run(RUN_NS);
+    rig.run_until(RUN_NS);
     let ratios: Vec<f64> = ids
         .iter()
         .zip(before)

@@ -53,7 +53,7 @@ fn block_ns(ptx: &str, of: Shape) -> u64 {
         count: 3,
     };
     rig.client_of(tenant, ptx, &[one]);
-    rig.run(u64::MAX);
+    rig.run();
     // The first launch is cut into small windows.
     let times = rig.done.iter().skip(1).map(|done| done.end - done.start);
     times.max().expect("launches")
@@ -64,15 +64,15 @@ fn waits(ptx: &str, alone: &[StreamLoop], arrivals: &[u64]) -> Vec<u64> {
     let mut rig = rig();
     let tenant = rig.tenant(1);
     let other = rig.tenant(1);
-    rig.client_of(tenant, ptx, alone);
+    let alone = rig.client_of(tenant, ptx, alone);
     let one = StreamLoop {
         shape: shape(4, 256, 5),
         ahead: 1,
         count: 1,
     };
     let come = |(rig, other): (&mut ModelRig, TenantId), at: &u64| {
-        rig.run(*at);
-        assert!(rig.now_ns() >= *at, "the tenant alone was still at work");
+        rig.run_until(*at);
+        assert!(!rig.is_over(alone), "the tenant alone is still at work");
         let client = rig.client(other, &[one]);
         rig.run_programs(&[client]);
         let done = rig.done.iter().find(|done| done.client == client);

@@ -172,11 +172,11 @@ fn run(
     let honest = [0, 1].map(|_| rig.tenant(1));
     if let Some((Offender::First, offend)) = offend {
         offend(&mut rig, offender);
-        rig.run(HEAD_START_NS);
+        rig.run_until(HEAD_START_NS);
     }
     let clients = [0, 1].map(|n| rig.client_of(honest[n], LOADS, &programs[n]));
     if let Some((Offender::Last, offend)) = offend {
-        rig.run(HEAD_START_NS);
+        rig.run_until(HEAD_START_NS);
         offend(&mut rig, offender);
     }
     rig.run_programs(&clients);
@@ -284,7 +284,7 @@ fn a_tenant_whose_launches_never_end_goes_behind_and_loses_none() {
         usage.completed, 2,
         "the others were never out of work: {usage:?}"
     );
-    rig.run(u64::MAX);
+    rig.run();
     let usage = rig.usage(TenantId(0));
     assert_eq!(
         (usage.completed, usage.failed),

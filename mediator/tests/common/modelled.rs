@@ -3,7 +3,8 @@
 //! A program is a closed loop per stream: a fixed number of launches is kept submitted until all are. Everything is
 //! virtual time and one thread drives dispatcher, policy and programs, so a run gives the same figures each time. A
 //! port says that its client runs from a completion until its program has answered, so the clock holds as for a real
-//! client.
+//! client. The device's clock runs on while the test looks at it, so what is to happen at a time waits for a client
+//! whose barriers complete one after another ([`ModelRig::run_until`]).
 
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
@@ -58,6 +59,9 @@ pub(crate) struct StreamLoop {
 struct Wire {
     submissions: VecDeque<(SubmissionEntry, [u8; 12])>,
     args: [u8; 12],
+    /// What has completed and was not delivered yet.
+    sent: VecDeque<CompletionEntry>,
+    /// What was delivered.
     completions: VecDeque<CompletionEntry>,
     answering: bool,
 }
@@ -80,13 +84,15 @@ impl TenantPort for Port {
     }
 
     fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
-        let mut wire = self.0.borrow_mut();
-        wire.completions.push_back(entry);
-        wire.answering = true;
+        self.0.borrow_mut().sent.push_back(entry);
         Ok(())
     }
 
-    fn wake(&mut self) {}
+    fn wake(&mut self) {
+        let wire = &mut *self.0.borrow_mut();
+        wire.completions.append(&mut wire.sent);
+        wire.answering = !wire.completions.is_empty();
+    }
 
     fn arm(&mut self) {}
 
@@ -112,6 +118,9 @@ impl TenantPort for Port {
     fn stop(&mut self) {}
 }
 
+/// The slot of the client whose barriers tell the time.
+const TIMER: Slot = Slot(1000);
+
 /// What the submissions of a program ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submits {
@@ -123,7 +132,8 @@ pub(crate) enum Submits {
     Refused,
 }
 
-/// Budgets of a launch, those of the service's configuration unless a test says otherwise.
+/// Budgets of a launch: of cycles that of the service's configuration and of processor time more than any test needs,
+/// because that depends on the machine, unless a test says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budgets {
     pub(crate) cycles: u64,
@@ -135,7 +145,7 @@ impl Default for Budgets {
         let limits = Limits::default();
         Self {
             cycles: limits.kernel_budget_cycles,
-            processor: Duration::from_secs_f64(limits.kernel_budget_cpu_seconds),
+            processor: Duration::from_secs(3600),
         }
     }
 }
@@ -178,6 +188,8 @@ pub(crate) struct ModelRig {
     /// Time of submission by client and cookie.
     submitted: Vec<Vec<u64>>,
     counters: Vec<Arc<TenantCounters>>,
+    /// The client whose barriers tell the time, once there is one.
+    timer: Option<Rc<RefCell<Wire>>>,
     pub(crate) done: Vec<Done>,
 }
 
@@ -224,6 +236,7 @@ impl ModelRig {
             programs: Vec::new(),
             submitted: Vec::new(),
             counters: Vec::new(),
+            timer: None,
             done: Vec::new(),
         }
     }
@@ -276,6 +289,7 @@ impl ModelRig {
     ) -> usize {
         let number = self.programs.len();
         let slot = Slot(u16::try_from(number).expect("few clients"));
+        assert!(slot != TIMER, "few clients");
         let domain: DomainId = self.device.create_domain(1 << 24).expect("a domain");
         let out = self.device.alloc(domain, 4096).expect("memory");
         let module = compile(ptx.as_bytes().to_vec()).expect("the module compiles");
@@ -349,6 +363,9 @@ impl ModelRig {
 
     /// Lets every program answer its completions.
     fn react(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.borrow_mut().answering = false;
+        }
         for client in 0..self.programs.len() {
             loop {
                 let wire = Rc::clone(&self.programs[client].wire);
@@ -372,9 +389,38 @@ impl ModelRig {
         }
     }
 
-    /// Runs until device time `until`, or until every program has ended.
-    pub(crate) fn run(&mut self, until: u64) {
-        while self.device.now_ns() < until && self.goes_on() {}
+    /// Runs until every program has ended.
+    pub(crate) fn run(&mut self) {
+        while self.goes_on() {}
+    }
+
+    /// Runs until device time `until` and up to `OPERATION_NS` longer. The clock then stands until the next run.
+    pub(crate) fn run_until(&mut self, until: u64) {
+        let timer = self.timer();
+        loop {
+            let barrier = SubmissionEntry::new(Operation::Barrier, 0, 0, 0);
+            timer.borrow_mut().submissions.push_back((barrier, [0; 12]));
+            while timer.borrow_mut().completions.pop_front().is_none() {
+                self.goes_on();
+            }
+            if self.device.now_ns() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Returns the client whose barriers tell the time.
+    fn timer(&mut self) -> Rc<RefCell<Wire>> {
+        if let Some(timer) = &self.timer {
+            return Rc::clone(timer);
+        }
+        let tenant = self.tenant(1);
+        let domain = self.device.create_domain(1 << 20).expect("a domain");
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        let client = ClientSlot::new(tenant, domain, Port(Rc::clone(&wire)));
+        self.tell(Message::Join(TIMER, Box::new(client)));
+        self.timer = Some(Rc::clone(&wire));
+        wire
     }
 
     /// Runs until the programs of these clients have ended, whatever the others do.
@@ -390,7 +436,7 @@ impl ModelRig {
         let turn = self.dispatcher.turn();
         let over = self.programs.iter().all(|program| {
             let wire = program.wire.borrow();
-            wire.submissions.is_empty() && wire.completions.is_empty()
+            wire.submissions.is_empty() && wire.sent.is_empty() && wire.completions.is_empty()
         });
         if turn == Turn::Waiting {
             std::thread::yield_now();
@@ -398,9 +444,9 @@ impl ModelRig {
         turn != Turn::Idle || events > 0 || !over
     }
 
-    /// Returns device time.
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.device.now_ns()
+    /// Returns whether a client's program has ended.
+    pub(crate) fn is_over(&self, client: usize) -> bool {
+        self.programs[client].is_over()
     }
 
     /// Returns the counters of a tenant.
