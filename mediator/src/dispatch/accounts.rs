@@ -11,7 +11,7 @@ use super::queue::Active;
 use super::rows::TENANTS;
 use super::tenant_set::TenantSet;
 use gridmux_policy::Class;
-use gridmux_policy::ids::TenantId;
+use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::Held;
 use std::sync::Arc;
 
@@ -47,6 +47,10 @@ pub struct Account {
     pub turns: u64,
     /// The round in which it submitted last.
     pub turns_of: u64,
+    /// The row of the piece that it submitted last.
+    pub submitted_row: Option<RowId>,
+    /// The first round since then in which a launch of another row of its found no turn left.
+    pub passed_over: Option<u64>,
 }
 
 /// Every account, by tenant.
@@ -61,6 +65,8 @@ pub struct Accounts {
     pub round: u64,
     /// Tenants that have no turn left in this round.
     pub submitted: TenantSet,
+    /// Tenants of which one row lets the others go first in this round.
+    pub yielding: TenantSet,
     /// Tenants that wait for the others.
     pub behind: TenantSet,
     /// How many tenants have something queued or on the device.
@@ -85,6 +91,8 @@ impl Account {
             budget_ends: 0,
             turns: 0,
             turns_of: 0,
+            submitted_row: None,
+            passed_over: None,
         }
     }
 
@@ -115,6 +123,7 @@ impl Default for Accounts {
             parked: TenantSet::default(),
             round: 0,
             submitted: TenantSet::default(),
+            yielding: TenantSet::default(),
             behind: TenantSet::default(),
             wanting: 0,
         }
@@ -146,6 +155,7 @@ impl Accounts {
         self.busy.remove(tenant);
         self.parked.remove(tenant);
         self.submitted.remove(tenant);
+        self.yielding.remove(tenant);
         self.behind.remove(tenant);
         self.wanting -= u32::from(account.wants());
         Some(account)

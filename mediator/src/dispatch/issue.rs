@@ -120,17 +120,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 _ => self.issue_transfer(active),
             };
         }
-        if !matches!(operation.work, Work::Launch(_)) {
+        let Work::Launch(launch) = &operation.work else {
             return Attempt::NotItsTurn;
-        }
+        };
+        let row = launch.row;
         if self.is_submitting() {
             return Attempt::DeviceFull;
         }
-        if self.had_its_turn(active.tenant) {
-            return Attempt::NotItsTurn;
-        }
         let others = self.accounts.busy.len() - usize::from(account.open > 0);
-        if account.is_behind() && others > 0 {
+        let is_behind = account.is_behind() && others > 0;
+        if self.had_its_turn(active.tenant, row) || is_behind {
             return Attempt::NotItsTurn;
         }
         self.announce(active.slot, active.id);
@@ -339,7 +338,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn count_issued(&mut self, active: Active, tag: Tag, flight: &Flight) {
         let (now, wall_ns, device) = (self.now, self.issue_wall_ns(), self.device_id.0);
         let blocks = flight.blocks;
-        self.take_turn(flight.tenant);
+        self.take_turn(flight.tenant, flight.row);
         if let Some(account) = self.accounts.get_mut(active.tenant) {
             account.counters.slice();
             account.charged.add(&flight.shape, flight.charge);

@@ -4,7 +4,9 @@
 //! queue, where a better one may still overtake them, until the thread is idle. While it has work, tenants submit in
 //! rounds: each is given a turn in every round, which is one piece, and saves up to [`MOST_TURNS`] of them. So a flood
 //! of short launches of one tenant, which a plan may well prefer, goes ahead of another tenant's launches with one
-//! piece a round, and with eight when the thread has rested.
+//! piece a round, and with eight when the thread has rested. Of a tenant's own rows, one that has had all of the
+//! tenant's turns for [`MOST_PASSED_OVER`] rounds, while a launch of another row found none left, lets the others go
+//! first for a round.
 //!
 //! Rules: among those who have a turn the plan's order holds. A round ends when nobody who has a turn can submit; when
 //! the thread has rested everybody has all turns. A device that does not tell what a submission costs
@@ -13,11 +15,13 @@
 use super::dispatcher::Dispatcher;
 use super::port::TenantPort;
 use crate::device::Device;
-use gridmux_policy::ids::TenantId;
+use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::units::Nanos;
 
 /// Turns that a tenant saves at most: as many pieces as it may submit one after another while others wait.
 const MOST_TURNS: u64 = 8;
+/// Rounds for which one row of a tenant may have all of its turns while another one waits for one.
+const MOST_PASSED_OVER: u64 = 4;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Returns whether a launch would wait at the thread.
@@ -33,9 +37,32 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         (waits && at > self.now).then_some(at)
     }
 
-    /// Returns whether a tenant has no turn left in this round.
-    pub(super) fn had_its_turn(&self, tenant: TenantId) -> bool {
-        self.accounts.submitted.contains(tenant) && !self.policy.is_head_of_line()
+    /// Returns whether launches of a row have to wait for the next round: its tenant has no turn left in this one, or
+    /// its other rows go first.
+    pub(super) fn had_its_turn(&mut self, tenant: TenantId, row: RowId) -> bool {
+        if self.policy.is_head_of_line() {
+            return false;
+        }
+        let (round, spent) = (
+            self.accounts.round,
+            self.accounts.submitted.contains(tenant),
+        );
+        let Some(account) = self.accounts.get_mut(tenant) else {
+            return spent;
+        };
+        let is_other = account.submitted_row.is_some_and(|newest| newest != row);
+        if spent {
+            if is_other {
+                account.passed_over.get_or_insert(round);
+            }
+            return true;
+        }
+        let since = account.passed_over.filter(|_| !is_other);
+        let yields = since.is_some_and(|since| round - since >= MOST_PASSED_OVER);
+        if yields {
+            self.accounts.yielding.insert(tenant);
+        }
+        yields
     }
 
     /// Returns how long a round takes in which every tenant submits a piece that has a launch to submit and is not kept
@@ -51,8 +78,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         each * submits.count() as u64
     }
 
-    /// Takes note of a piece that a tenant submitted.
-    pub(super) fn take_turn(&mut self, tenant: TenantId) {
+    /// Takes note of a piece of a row that a tenant submitted.
+    pub(super) fn take_turn(&mut self, tenant: TenantId, row: Option<RowId>) {
         let costs_time = self.device.submission().each > Nanos::ZERO;
         if !costs_time || self.policy.is_head_of_line() {
             return;
@@ -61,6 +88,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(account) = self.accounts.get_mut(tenant) else {
             return;
         };
+        if std::mem::replace(&mut account.submitted_row, row) != row {
+            account.passed_over = None;
+        }
         let given = account.turns.saturating_add(round - account.turns_of);
         (account.turns, account.turns_of) = (given.min(MOST_TURNS).saturating_sub(1), round);
         if account.turns == 0 {
@@ -76,11 +106,17 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Gives every tenant a turn; returns whether one had none left.
+    /// Gives every tenant a turn; returns whether one had none left, or let others go first.
     pub(super) fn begin_round(&mut self) -> bool {
-        let ended = !self.accounts.submitted.is_empty();
+        let ended = !self.accounts.submitted.is_empty() || !self.accounts.yielding.is_empty();
         self.accounts.round += 1;
         while let Some(tenant) = self.accounts.submitted.pop() {
+            self.unpark(tenant);
+        }
+        while let Some(tenant) = self.accounts.yielding.pop() {
+            if let Some(account) = self.accounts.get_mut(tenant) {
+                account.passed_over = None;
+            }
             self.unpark(tenant);
         }
         ended

@@ -302,11 +302,12 @@ impl Situation<'_> {
         if allowance >= quantum {
             return Some(fresh(quantum));
         }
-        if charged == 0 {
-            return Some(fresh(allowance));
-        }
-        if over || self.row.is_unproven() {
+        if over || (charged > 0 && self.row.is_unproven()) {
             return None;
+        }
+        // What is left of slices that a lower cap made small would be followed by as small ones for ever.
+        if charged <= quantum / 2 {
+            return Some(fresh(allowance));
         }
         let short = self.row.slice_ns > 0 && self.row.slice_ns < SHORT_SLICE_NS;
         let queues = short && between_turns_percent(self.round, self.row) == 0;
