@@ -85,3 +85,27 @@ fn slices_of_blocks_that_end_before_the_next_turn_hold_as_much_over_a_round() {
     // What is handed over beyond the cap has a bound.
     assert_eq!(largest_slice(Nanos(100 * BLOCK_NS)), 9 * 4);
 }
+
+#[test]
+fn a_row_that_had_all_turns_of_its_tenant_lets_the_others_go_first() {
+    let mut rig = Rig::new("gridmux");
+    // Twenty clients of each tenant launch small grids, one of the second a large one, which the policy puts last.
+    let wires = join(&mut rig, (0..41).map(|slot| u32::from(slot >= 20)));
+    let (small, large) = (wires[..40].to_vec(), wires[40..].to_vec());
+    launch_all(&mut rig, &small, 1, 32);
+    launch_all(&mut rig, &large, 1, 64);
+    rig.bench.borrow_mut().launched.clear();
+    rig.bench.borrow_mut().submission.each = Nanos(50_000);
+    large[0]
+        .borrow_mut()
+        .submissions
+        .push_back(launch(1, [64, 1, 1], [64, 1, 1]));
+    launch_all(&mut rig, &small, 1, 32);
+    let bench = rig.bench.borrow();
+    let of_second = bench.launched.iter().filter(|next| next.domain.0 >= 20);
+    let domains: Vec<u32> = of_second.map(|next| next.domain.0).collect();
+    let turns = domains.iter().position(|domain| *domain == 40);
+    // Its tenant's saved turns go to what the policy prefers, and then those of the rounds until it was passed over in
+    // four, the one in which the saved turns ended included.
+    assert_eq!(turns, Some(8 + 3), "{domains:?}");
+}
