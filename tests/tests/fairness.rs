@@ -18,12 +18,12 @@ const ROLES: [Role; 2] = [
     Role {
         name: "heavy",
         weight: 3,
-        launches: "360",
+        launches: "120",
     },
     Role {
         name: "light",
         weight: 1,
-        launches: "120",
+        launches: "40",
     },
 ];
 
