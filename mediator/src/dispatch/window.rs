@@ -9,7 +9,8 @@
 //!   the device holds at once, in lanes of their own, up to cap and limit; larger ones where its tenant may hold fewer
 //!   than six lanes for it, or where blocks end faster than six slices can be submitted. While slices are short against
 //!   the latency of a launch, one more goes behind each in its lane: it cannot start before the one in front has ended,
-//!   so the cap holds, and its launch costs no time.
+//!   so the cap holds, and its launch costs no time. Half a slice or less on the device, from under a lower cap, holds
+//!   up no full one.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) of a
 //!   launch; all such rows of a tenant together hold no more than two windows' worth ahead, else one, and at most a
 //!   quarter of the device. So kernels that never end leave room for others. They slow down others' blocks nonetheless:
