@@ -290,13 +290,10 @@ impl ModelRig {
         let number = self.programs.len();
         let slot = Slot(u16::try_from(number).expect("few clients"));
         assert!(slot != TIMER, "few clients");
-        let domain: DomainId = self.device.create_domain(1 << 24).expect("a domain");
+        let (domain, wire) = self.join(slot, tenant, 1 << 24);
         let out = self.device.alloc(domain, 4096).expect("memory");
         let module = compile(ptx.as_bytes().to_vec()).expect("the module compiles");
         let loaded = self.device.load(domain, &module).expect("the module loads");
-        let wire = Rc::new(RefCell::new(Wire::default()));
-        let client = ClientSlot::new(tenant, domain, Port(Rc::clone(&wire)));
-        self.tell(Message::Join(slot, Box::new(client)));
         let kernel = ClientKernel {
             unusable: false,
             limits: loaded.kernels[0].limits,
@@ -324,6 +321,16 @@ impl ModelRig {
             }
         }
         number
+    }
+
+    /// Lets a client of a tenant join, with at most this many bytes of memory; returns its domain and its end of the
+    /// channel.
+    fn join(&self, slot: Slot, tenant: TenantId, bytes: u64) -> (DomainId, Rc<RefCell<Wire>>) {
+        let domain = self.device.create_domain(bytes).expect("a domain");
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        let client = ClientSlot::new(tenant, domain, Port(Rc::clone(&wire)));
+        self.tell(Message::Join(slot, Box::new(client)));
+        (domain, wire)
     }
 
     fn submit(&mut self, client: usize, stream: usize) {
@@ -415,10 +422,7 @@ impl ModelRig {
             return Rc::clone(timer);
         }
         let tenant = self.tenant(1);
-        let domain = self.device.create_domain(1 << 20).expect("a domain");
-        let wire = Rc::new(RefCell::new(Wire::default()));
-        let client = ClientSlot::new(tenant, domain, Port(Rc::clone(&wire)));
-        self.tell(Message::Join(TIMER, Box::new(client)));
+        let (_, wire) = self.join(TIMER, tenant, 1 << 20);
         self.timer = Some(Rc::clone(&wire));
         wire
     }
