@@ -1,8 +1,8 @@
 //! What must hold of the keys of caches, interconnect and DRAM.
 
 use super::{
-    agree, at_least_one, bandwidth, cache_geometry, has_whole_sets, not_too_large, require,
-    up_to_1024, ways,
+    agree, at_least_one, bandwidth, cache_geometry, clock, has_whole_sets, latency, require,
+    up_to_1024, up_to_4096, ways,
 };
 use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES};
 use crate::description::ConfigError;
@@ -10,7 +10,7 @@ use crate::timing::dram::Channel;
 
 impl GpuConfig {
     pub(super) fn validate_caches(&self) -> Result<(), ConfigError> {
-        at_least_one("shared.latency", self.shared.latency)?;
+        latency("shared.latency", self.shared.latency)?;
         require(
             "shared.banks",
             self.shared.banks,
@@ -37,7 +37,7 @@ impl GpuConfig {
                 "it must be at most 4096",
             )?;
         }
-        at_least_one("l1.latency", self.l1.latency)?;
+        latency("l1.latency", self.l1.latency)?;
         at_least_one("l1.mshrs", self.l1.mshrs)?;
         at_least_one("l1.merges", self.l1.merges)?;
         let small = [
@@ -50,12 +50,12 @@ impl GpuConfig {
                 &self.texture,
             ),
         ];
-        for ([ways, bytes, latency], cache) in small {
+        for ([ways, bytes, latency_key], cache) in small {
             cache_geometry((ways, cache.ways), (bytes, cache.bytes))?;
-            at_least_one(latency, cache.latency)?;
+            latency(latency_key, cache.latency)?;
         }
         self.validate_fetch()?;
-        at_least_one("l1.line_interval", self.l1.line_interval)?;
+        up_to_4096("l1.line_interval", self.l1.line_interval)?;
         cache_geometry(("l1.ways", self.l1.ways), ("l1.bytes", self.l1.bytes))?;
         self.validate_l1()?;
         self.validate_l2()
@@ -93,7 +93,7 @@ impl GpuConfig {
     }
 
     fn validate_l2(&self) -> Result<(), ConfigError> {
-        at_least_one("interconnect.latency", self.interconnect.latency)?;
+        latency("interconnect.latency", self.interconnect.latency)?;
         at_least_one(
             "interconnect.request_bytes_per_cycle",
             self.interconnect.request_bytes_per_cycle,
@@ -119,7 +119,14 @@ impl GpuConfig {
             "every DRAM channel needs the same number of slices",
         )?;
         ways("l2.ways", self.l2.ways)?;
-        not_too_large("l2.bytes", self.l2.bytes)?;
+        require(
+            "l2.bytes",
+            self.l2.bytes,
+            self.l2.bytes <= 1 << 30,
+            "it must be at most 1073741824 (1 GiB)",
+        )?;
+        latency("l2.latency", self.l2.latency)?;
+        latency("dram.latency", self.dram.latency)?;
         agree(
             ("l2.bytes", self.l2.bytes),
             ("l2.slices", self.l2.slices),
@@ -127,7 +134,7 @@ impl GpuConfig {
             "each slice must hold whole sets of 128-byte lines, l2.ways in a set",
         )?;
         at_least_one("l2.bytes_per_cycle", self.l2.bytes_per_cycle)?;
-        at_least_one("l2.atomic_interval", self.l2.atomic_interval)?;
+        up_to_4096("l2.atomic_interval", self.l2.atomic_interval)?;
         at_least_one("l2.queue", self.l2.queue)?;
         agree(
             ("l2.latency", self.l2.latency),
@@ -158,7 +165,7 @@ impl GpuConfig {
             (1..=1024).contains(&dram.queue),
             "it must lie between 1 and 1024",
         )?;
-        at_least_one("dram.command_mhz", dram.command_mhz)?;
+        clock("dram.command_mhz", dram.command_mhz)?;
         let t = &dram.timing;
         let timing = [
             ("dram.timing.ccd", t.ccd),
@@ -208,8 +215,7 @@ impl GpuConfig {
             "l2.latency and the opening of a row and the read (the figures of dram.timing, in command clocks) are part \
              of the latency of DRAM",
         )?;
-        self.validate_halves()?;
-        self.validate_costs()
+        self.validate_halves()
     }
 
     /// Checks an L2 in halves. What DRAM takes was checked before.
@@ -240,7 +246,7 @@ impl GpuConfig {
         )
     }
 
-    pub(super) fn validate_dram_banks(&self) -> Result<(), ConfigError> {
+    fn validate_dram_banks(&self) -> Result<(), ConfigError> {
         let dram = &self.dram;
         require(
             "dram.bank_groups",
@@ -288,6 +294,12 @@ impl GpuConfig {
                 "it must lie between 0 and 4096 command clocks",
             )?;
         }
+        require(
+            "dram.timing.refi",
+            t.refi,
+            t.refi <= 1 << 24,
+            "it must lie between 0 (no refreshes) and 16777216 command clocks",
+        )?;
         agree(
             ("dram.timing.refi", t.refi),
             ("dram.timing.rc", t.rc),

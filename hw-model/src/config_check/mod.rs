@@ -23,7 +23,10 @@ impl GpuConfig {
         self.validate_assembler()?;
         self.validate_pipelines()?;
         self.validate_caches()?;
-        self.validate_memory()
+        self.validate_memory()?;
+        self.validate_launches()?;
+        self.validate_copies()?;
+        self.validate_energy()
     }
 
     /// The name stands in tables, files of values and error messages.
@@ -40,7 +43,7 @@ impl GpuConfig {
 
     fn validate_sm(&self) -> Result<(), ConfigError> {
         let sm = &self.sm;
-        at_least_one("clock.core_mhz", self.clock.core_mhz)?;
+        clock("clock.core_mhz", self.clock.core_mhz)?;
         at_least_one("sm.count", u32::from(sm.count))?;
         require(
             "sm.count",
@@ -92,19 +95,24 @@ impl GpuConfig {
             usize::from(sm.collectors) <= MAX_UNITS,
             "it must lie between 0 (never short) and 8",
         )?;
-        at_least_one("sm.collector_cycles", sm.collector_cycles)?;
-        at_least_one("sm.registers", sm.registers)?;
+        up_to_4096("sm.collector_cycles", sm.collector_cycles)?;
+        require(
+            "sm.registers",
+            sm.registers,
+            (1..=1 << 24).contains(&sm.registers),
+            "it must lie between 1 and 16777216",
+        )?;
         at_least_one("sm.max_registers_per_thread", sm.max_registers_per_thread)?;
-        at_least_one("sm.register_unit", sm.register_unit)?;
-        at_least_one("sm.shared_unit_bytes", sm.shared_unit_bytes)?;
+        up_to_65536("sm.register_unit", sm.register_unit)?;
+        up_to_65536("sm.shared_unit_bytes", sm.shared_unit_bytes)?;
         if let Some(barrier) = sm.barrier {
-            at_least_one("sm.barrier.latency", barrier.latency)?;
-            at_least_one("sm.barrier.interval", barrier.interval)?;
+            latency("sm.barrier.latency", barrier.latency)?;
+            up_to_4096("sm.barrier.interval", barrier.interval)?;
         }
         self.validate_room()
     }
 
-    /// A block of the largest kind fits an SM.
+    /// Checks that an SM holds a thread block with the most shared memory, and one warp with the most registers.
     fn validate_room(&self) -> Result<(), ConfigError> {
         let sm = &self.sm;
         agree(
@@ -236,8 +244,8 @@ impl GpuConfig {
         let Some(fetch) = &self.fetch else {
             return Ok(());
         };
-        at_least_one("fetch.instructions", fetch.instructions)?;
-        at_least_one("fetch.latency", fetch.latency)?;
+        up_to_4096("fetch.instructions", fetch.instructions)?;
+        latency("fetch.latency", fetch.latency)?;
         require(
             "fetch.instruction_bytes",
             fetch.instruction_bytes,
@@ -248,7 +256,7 @@ impl GpuConfig {
         cache_geometry(("fetch.ways", fetch.ways), ("fetch.bytes", fetch.bytes))
     }
 
-    fn validate_costs(&self) -> Result<(), ConfigError> {
+    fn validate_launches(&self) -> Result<(), ConfigError> {
         let interval = self.launch.block_interval_cycles;
         // A part of a chip has up to 1024 times the interval of the whole.
         require(
@@ -263,8 +271,10 @@ impl GpuConfig {
             (1..=32).contains(&self.launch.hardware_queues),
             "it must lie between 1 and 32",
         )?;
-        at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)?;
-        self.validate_energy()?;
+        at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)
+    }
+
+    fn validate_copies(&self) -> Result<(), ConfigError> {
         bandwidth(
             "copy.h2d_gigabytes_per_second",
             self.copy.h2d_gigabytes_per_second,
@@ -274,9 +284,7 @@ impl GpuConfig {
             self.copy.d2h_gigabytes_per_second,
         )
     }
-}
 
-impl GpuConfig {
     fn validate_energy(&self) -> Result<(), ConfigError> {
         let e = &self.energy;
         let all = [
@@ -345,10 +353,26 @@ fn up_to_1024(key: &'static str, value: u32) -> Result<(), ConfigError> {
     require(key, value, holds, "it must lie between 1 and 1024")
 }
 
-/// Refuses a cache whose lines this machine might have no memory for.
-fn not_too_large(key: &'static str, bytes: u64) -> Result<(), ConfigError> {
-    let holds = bytes <= 1 << 30;
-    require(key, bytes, holds, "it must be at most 1073741824 (1 GiB)")
+fn up_to_4096(key: &'static str, value: u32) -> Result<(), ConfigError> {
+    let holds = (1..=4096).contains(&value);
+    require(key, value, holds, "it must lie between 1 and 4096")
+}
+
+fn up_to_65536(key: &'static str, value: u32) -> Result<(), ConfigError> {
+    let holds = (1..=65536).contains(&value);
+    require(key, value, holds, "it must lie between 1 and 65536")
+}
+
+/// Checks a latency in core cycles.
+fn latency(key: &'static str, cycles: u32) -> Result<(), ConfigError> {
+    let holds = (1..=1_000_000).contains(&cycles);
+    require(key, cycles, holds, "it must lie between 1 and 1000000")
+}
+
+/// Checks a clock in megahertz.
+fn clock(key: &'static str, mhz: u32) -> Result<(), ConfigError> {
+    let holds = (1..=100_000).contains(&mhz);
+    require(key, mhz, holds, "it must lie between 1 and 100000")
 }
 
 fn bandwidth(key: &'static str, value: f64) -> Result<(), ConfigError> {
@@ -370,12 +394,18 @@ fn has_whole_sets(bytes: u64, ways: u32) -> bool {
     bytes >= set && bytes.is_multiple_of(set)
 }
 
+/// Checks a cache of an SM.
 fn cache_geometry(
     (ways_key, count): (&'static str, u32),
     (bytes_key, bytes): (&'static str, u64),
 ) -> Result<(), ConfigError> {
     ways(ways_key, count)?;
-    not_too_large(bytes_key, bytes)?;
+    require(
+        bytes_key,
+        bytes,
+        bytes <= 16 << 20,
+        "every SM has one, so it must be at most 16777216 (16 MiB)",
+    )?;
     agree(
         (bytes_key, bytes),
         (ways_key, count),

@@ -4,15 +4,15 @@
 //! are ready again and again, so that a younger one which is to write that word would never issue; on a chip it does
 //! (PTX ISA section 3.1 promises that threads go on). Schedulers that rank by priority mend this by aging
 //! (Silberschatz et al., Operating System Concepts, section 5.3.4): here, whoever was ready and issued nothing while
-//! the scheduler issued [`PERIOD`] instructions is favoured for as many, in which one of [`SHARE`] may be its own
-//! before all others'. Such warps take turns by slot.
+//! the scheduler issued [`PERIOD`] instructions is favoured for as many, in which it comes before all others
+//! once in [`SHARE`] issues of theirs. Such warps take turns by slot.
 //! Rules: one warp of a scheduler is favoured at a time, so that the policy decides at least `1 - 1 / SHARE` of all
 //! issues, evenly over time; time is counted in issues, so that cycles in which nobody issues cost nothing.
 
 /// Instructions that a scheduler issues between two looks at who was passed over: more than a warp that is only
 /// unlucky waits for, so that the policies keep their character.
 const PERIOD: u32 = 1 << 14;
-/// A favoured warp comes first once in this number of issues.
+/// A favoured warp comes first after this number of issues of others.
 const SHARE: u32 = 16;
 
 /// What a scheduler knows of those that it passes over.
@@ -48,7 +48,7 @@ impl Aging {
         (first != 0 && self.due >= SHARE).then(|| first.trailing_zeros())
     }
 
-    /// An instruction of the slot is issued; true at the end of a period.
+    /// Takes note of an issue of the slot; returns whether the period ends with it.
     #[inline(always)]
     pub(super) fn issued(&mut self, slot: u32) -> bool {
         let own = 1 << slot;
@@ -62,7 +62,7 @@ impl Aging {
         self.left == 0
     }
 
-    /// A new period, before which the slots in `ready` were ready.
+    /// Begins a new period, before which the slots in `ready` were ready.
     #[cold]
     pub(super) fn renew(&mut self, ready: u64) {
         let passed_over = ready & self.unserved;

@@ -18,17 +18,23 @@ pub(crate) struct LineAccess {
     pub(crate) turns: u8,
 }
 
-/// Lines of one warp instruction; at most two for each lane.
+/// Most lines of one warp instruction: each lane has up to [`MOST_LOCAL_WORDS`] words of local memory, which lie in a
+/// line each, or two lines of other memory.
+const MOST_LINES: usize = 32 * MOST_LOCAL_WORDS;
+/// Words of the widest access, 32 bytes.
+const MOST_LOCAL_WORDS: usize = 8;
+
+/// Lines of one warp instruction.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    items: [LineAccess; 64],
+    items: [LineAccess; MOST_LINES],
     length: usize,
 }
 
 impl Lines {
     pub(crate) fn new() -> Self {
         Self {
-            items: [LineAccess::default(); 64],
+            items: [LineAccess::default(); MOST_LINES],
             length: 0,
         }
     }
@@ -91,14 +97,12 @@ impl Lines {
                 return;
             }
         }
-        if let Some(place) = self.items.get_mut(self.length) {
-            *place = LineAccess {
-                line,
-                sectors,
-                turns: 1,
-            };
-            self.length += 1;
-        }
+        self.items[self.length] = LineAccess {
+            line,
+            sectors,
+            turns: 1,
+        };
+        self.length += 1;
     }
 
     /// Counts, for each line, how often its most common address occurs.

@@ -66,8 +66,7 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            let mut config = GpuConfig::builtin("h200").expect("built in");
-            config.l2.far_cycles = 120;
+            let config = GpuConfig::builtin("h200").expect("built in");
             Self {
                 partition: Partition::new(&config),
                 tally: Tally::new(2),

@@ -315,7 +315,7 @@ impl Sm {
                 self.arbiter.choose(scheduler, candidates, ages)
             };
             let Some(slot) = chosen else {
-                self.stalled(scheduler, 1);
+                self.stalled(scheduler);
                 continue;
             };
             issued = true;

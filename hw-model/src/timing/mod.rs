@@ -3,7 +3,7 @@
 //! Time advances in epochs no longer than the way to L2. In the first half of an epoch every SM runs alone ([`sm`]):
 //! global memory is read-only, its writes go to a log, its misses into [`exchange`] boxes. In the second half the
 //! logs are applied and every group of memory partitions serves what was sent ([`memory_system`]). Both halves are
-//! jobs of a crew of threads, and nothing in them depends on how many there are. Between the halves the block
+//! jobs of a crew of threads, and nothing in them depends on how many there are. Before the first half the block
 //! scheduler ([`dispatch`]) fills what became free.
 //!
 //! Queues are modelled by reservation: a resource knows until when it is busy, and a request that finds it busy

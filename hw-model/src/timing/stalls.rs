@@ -2,7 +2,8 @@
 //!
 //! Of several reasons the one that would end first counts: a busy unit, then a short result, a branch, memory, a
 //! barrier. Cycles are charged to the kernel of the first warp that waits for that reason.
-//! Rule: a cycle of a scheduler is either an issue or a stall of one cause, as long as its SM has a block.
+//! Rule: while its SM has a block, a cycle of a scheduler is either an issue or a stall of one cause, in epochs in which
+//! something happens on the SM; the counters leave the others out.
 
 use super::sm::Sm;
 
@@ -43,12 +44,12 @@ pub(super) struct Stalled {
 }
 
 impl Sm {
-    /// Scheduler `scheduler` issued nothing in this cycle.
+    /// Takes note that a scheduler issued nothing in this cycle.
     #[inline(always)]
-    pub(super) fn stalled(&mut self, scheduler: usize, cycles: u64) {
+    pub(super) fn stalled(&mut self, scheduler: usize) {
         let stalled = self.stall_of(scheduler);
         self.arbiter.stalled[scheduler] = stalled;
-        self.charge(stalled, cycles);
+        self.charge(stalled, 1);
     }
 
     /// Returns why a scheduler that issues nothing does not.

@@ -21,7 +21,7 @@ use gridmux_policy::units::Nanos;
 /// Turns that a tenant saves at most: as many pieces as it may submit one after another while others wait.
 const MOST_TURNS: u64 = 8;
 /// Rounds for which one row of a tenant may have all of its turns while another one waits for one.
-const MOST_PASSED_OVER: u64 = 4;
+const MOST_PASSED_OVER: u64 = 2;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Returns whether a launch would wait at the thread.

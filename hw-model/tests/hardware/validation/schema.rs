@@ -331,6 +331,10 @@ impl Run {
         let positive = |name: &str, value: u64| {
             (value == 0).then(|| format!("{name} = 0 makes no sense: it must be at least 1"))
         };
+        let between = |name: &str, value: u32, most: u32| {
+            (!(1..=most).contains(&value))
+                .then(|| format!("{name} = {value}: it must lie between 1 and {most}"))
+        };
         match *self {
             Self::Chase { footprint_kb } | Self::Sweep { footprint_kb } => {
                 positive("footprint_kb", footprint_kb)
@@ -339,27 +343,25 @@ impl Run {
                 "op = '{}': nothing is known of its operations in {unit}",
                 op.name()
             )),
-            Self::L1Stride { stride, .. } => positive("stride", stride.into()),
+            Self::L1Stride { stride, .. } => between("stride", stride, 4096),
             Self::L1Read { footprint_kb } => (!footprint_kb.is_multiple_of(4) || footprint_kb == 0)
                 .then(|| format!("footprint_kb = {footprint_kb}: it must be a multiple of 4")),
             Self::Stream {
                 block,
                 blocks_per_sm,
                 ..
-            } => positive("block", block.into())
-                .or_else(|| positive("blocks_per_sm", blocks_per_sm.into())),
-            Self::Atomics { lanes, .. } => (!(1..=32).contains(&lanes))
-                .then(|| format!("lanes = {lanes}: it must lie between 1 and 32")),
-            Self::Barrier { warps } => (!(1..=32).contains(&warps))
-                .then(|| format!("warps = {warps}: it must lie between 1 and 32")),
+            } => between("block", block.into(), 1024)
+                .or_else(|| between("blocks_per_sm", blocks_per_sm.into(), 32)),
+            Self::Atomics { lanes, .. } => between("lanes", lanes.into(), 32),
+            Self::Barrier { warps } => between("warps", warps.into(), 32),
             Self::Launches {
                 elements,
                 block,
                 queues,
                 ..
             } => positive("elements", elements)
-                .or_else(|| positive("block", block.into()))
-                .or_else(|| positive("queues", queues.into())),
+                .or_else(|| between("block", block.into(), 1024))
+                .or_else(|| between("queues", queues.into(), 32)),
             Self::ReadAfterWrite { write_mb, read_mb } => {
                 positive("write_mb", write_mb).or_else(|| positive("read_mb", read_mb))
             }
