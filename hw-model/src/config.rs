@@ -240,6 +240,9 @@ pub struct Pipelines {
     pub int: Pipeline,
     /// Integer multiplication.
     pub int_mul: Pipeline,
+    /// The single-precision units multiply integers, whoever does other operations on these.
+    #[serde(default)]
+    pub products_in_fp32: bool,
     /// Integer division sequences.
     pub int_div: Pipeline,
     /// Population count, by the special-function units; absent where it is an integer operation like others.
@@ -269,7 +272,10 @@ pub struct Pipelines {
     pub r#move: Pipeline,
     /// Branches.
     pub control: Pipeline,
-    /// Warp shuffles, votes and matches.
+    /// Votes of a warp, by the integer units; absent where they take what a shuffle takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vote: Option<Pipeline>,
+    /// Warp shuffles, matches and reductions, and votes where these are not given.
     pub shuffle: Pipeline,
 }
 
@@ -358,7 +364,8 @@ pub struct L1 {
     pub merges: u32,
     /// Cycles that one look-up holds the load/store unit.
     pub line_interval: u32,
-    /// Neighbouring lines that one look-up of a load finds, from a multiple of their number on.
+    /// Neighbouring lines that one look-up of a load finds, from a multiple of their number on. Of lines that are
+    /// scattered it finds as many, too, and needs one look-up more.
     #[serde(default = "one")]
     pub tag_lines: u32,
     /// Bytes a cycle that loads get, from as many banks as shared memory has; 0 where data come with the look-up.

@@ -178,6 +178,7 @@ impl GpuConfig {
             ("pipelines.popc", p.popc),
             ("pipelines.bit_find", p.bit_find),
             ("pipelines.half", p.half),
+            ("pipelines.vote", p.vote),
         ];
         let all: [(&'static str, Pipeline); 11] = [
             ("pipelines.int", p.int),

@@ -9,9 +9,10 @@ use super::expansion::Expansion;
 use super::isa::{handler, lane_fn};
 use super::matrix::timing::MatrixWork;
 use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot, WAITS, WRITES};
+use super::product::Product;
 use crate::config::{GpuConfig, Pipeline, Pipelines};
 use gridmux_ptx::decode::{
-    Function, Instruction, Opcode, Operand, Part, RegId, ScalarType, StateSpace, Symbol,
+    Function, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, Symbol,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -31,6 +32,7 @@ pub(crate) enum Class {
     Sfu,
     Move,
     Control,
+    Vote,
     Shuffle,
     Tensor(MatrixWork),
     Memory,
@@ -46,6 +48,7 @@ impl Class {
         };
         match self {
             Self::Int => (int, p.int),
+            Self::IntMul if p.products_in_fp32 => (Pipe::Fp32, p.int_mul),
             Self::IntMul => (int, p.int_mul),
             Self::IntDiv => (int, p.int_div),
             Self::Popc => p.popc.map_or((int, p.int), |popc| (Pipe::Sfu, popc)),
@@ -59,6 +62,7 @@ impl Class {
             Self::Sfu => (Pipe::Sfu, p.sfu),
             Self::Move => (int, p.r#move),
             Self::Control => (Pipe::Control, p.control),
+            Self::Vote => p.vote.map_or((Pipe::Memory, p.shuffle), |vote| (int, vote)),
             Self::Shuffle => (Pipe::Memory, p.shuffle),
             Self::Memory => (
                 Pipe::Memory,
@@ -154,7 +158,7 @@ pub(crate) struct Lower<'a> {
     folds_moves: bool,
     expands_sequences: bool,
     /// What the instruction before gave, if that was a product of twice its factors' length.
-    product: Option<RegId>,
+    product: Option<Product>,
     parameters_cached: bool,
     register_banks: u8,
     constants: Constants,
@@ -407,24 +411,15 @@ impl<'a> Lower<'a> {
         self.product = None;
     }
 
-    /// Notes what comes before the next instruction.
+    /// Takes note of what comes before the next instruction.
     pub(crate) fn passed(&mut self, i: &Instruction) {
-        let is_product = self.expands_sequences
-            && i.guard.is_none()
-            && i.opcode == Opcode::Mul
-            && i.mods.part == Some(Part::Wide);
-        self.product = match i.operands.first() {
-            Some(Operand::Reg(reg)) if is_product && self.is_wide(*reg) => Some(*reg),
-            _ => None,
-        };
+        self.product = Product::of(i).filter(|_| self.expands_sequences);
     }
 
-    /// The instruction adds to the product right before it, which the chip does in one (`IMAD.WIDE`).
+    /// Returns whether an instruction adds to the product right before it, which the chip does in one.
     fn adds_to_product(&self, i: &Instruction) -> bool {
-        let sources = i.operands.get(1..).unwrap_or_default();
-        let of_product =
-            |operand: &Operand| matches!(operand, Operand::Reg(reg) if Some(*reg) == self.product);
-        self.product.is_some() && i.opcode == Opcode::Add && sources.iter().any(of_product)
+        self.product
+            .is_some_and(|product| product.is_added_to_by(i))
     }
 
     /// Adds what every operation has.

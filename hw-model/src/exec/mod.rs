@@ -18,6 +18,7 @@ mod lower;
 mod matrix;
 mod memory;
 mod op;
+pub(crate) mod product;
 mod texture;
 mod values;
 mod warp;

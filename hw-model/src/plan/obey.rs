@@ -237,16 +237,14 @@ impl Obey {
             self.give_up(config, sms, launches, now);
         }
         let mut time = dispatcher.next_place_at().max(now);
-        if time >= self.wake_at {
-            self.opened_all();
-        }
+        self.wake(time);
         if !self.open.contains(&true) {
             return;
         }
         self.find_work(dispatcher, launches);
         self.next_launch_at = dispatcher.next_launch_at();
         while time < end {
-            self.wake_at = u64::MAX;
+            self.wake(time);
             let count = sms.len();
             let first = dispatcher.next_sm();
             let found = (0..count).find_map(|step| {
@@ -260,7 +258,6 @@ impl Obey {
                     return;
                 }
                 time = self.wake_at;
-                self.opened_all();
                 continue;
             };
             match choice {
@@ -275,6 +272,14 @@ impl Obey {
             dispatcher.placed_at(sm, count, time);
             self.next_launch_at = dispatcher.next_launch_at();
             time = dispatcher.next_place_at().max(time);
+        }
+    }
+
+    /// Opens every SM where a launch has become eligible that was passed over.
+    fn wake(&mut self, time: u64) {
+        if time >= self.wake_at {
+            self.wake_at = u64::MAX;
+            self.opened_all();
         }
     }
 

@@ -16,7 +16,25 @@ pub(crate) struct LineAccess {
     pub(crate) sectors: u8,
     /// Lanes with the most common address, for atomic operations; 1 for others.
     pub(crate) turns: u8,
+    /// Turns that a slice of L2 takes for an atomic operation; 1 for others.
+    pub(crate) slice_turns: u8,
 }
+
+impl LineAccess {
+    /// Returns an access that is no atomic operation.
+    pub(crate) fn new(line: u64, sectors: u8) -> Self {
+        Self {
+            line,
+            sectors,
+            turns: 1,
+            slice_turns: 1,
+        }
+    }
+}
+
+/// Lanes whose operations on one address a slice of L2 does in one turn. source: GPGPU-Sim's pull request 33: 163840
+/// threads that add to one address make 10240 operations of L2 on a V100.
+const MERGED_LANES: usize = 16;
 
 /// Most lines of one warp instruction: each lane has up to [`MOST_LOCAL_WORDS`] words of local memory, which lie in a
 /// line each, or two lines of other memory.
@@ -97,33 +115,36 @@ impl Lines {
                 return;
             }
         }
-        self.items[self.length] = LineAccess {
-            line,
-            sectors,
-            turns: 1,
-        };
+        self.items[self.length] = LineAccess::new(line, sectors);
         self.length += 1;
     }
 
-    /// Counts, for each line, how often its most common address occurs.
+    /// Counts, for each line, how often its most common address occurs, and in how many turns a slice of L2 does it: one
+    /// for each sector, or for each [`MERGED_LANES`] lanes with the most common address of a sector.
     pub(crate) fn count_turns(&mut self, access: &Access) {
         for item in &mut self.items[..self.length] {
-            let lanes = |lane: &u32| access.mask >> lane & 1 != 0;
-            let of_line = (0..32_u32)
-                .filter(lanes)
-                .map(|lane| access.addresses[lane as usize])
-                .filter(|address| address / LINE_BYTES == item.line);
-            let most = of_line
-                .map(|address| {
-                    (0..32_u32)
-                        .filter(lanes)
-                        .filter(|lane| access.addresses[*lane as usize] == address)
-                        .count()
-                })
-                .max();
-            item.turns = u8::try_from(most.unwrap_or(1)).unwrap_or(32);
+            let mut most = [0_usize; SECTORS];
+            for lane in lanes(access.mask) {
+                let address = access.addresses[lane];
+                if address / LINE_BYTES == item.line {
+                    let meet = lanes(access.mask).filter(|lane| access.addresses[*lane] == address);
+                    let sector = &mut most[(address % LINE_BYTES / SECTOR_BYTES) as usize];
+                    *sector = meet.count().max(*sector);
+                }
+            }
+            let turns = |most: usize| u8::try_from(most.max(1)).unwrap_or(32);
+            item.turns = turns(most.into_iter().max().unwrap_or(1));
+            item.slice_turns = turns(most.into_iter().map(|n| n.div_ceil(MERGED_LANES)).sum());
         }
     }
+}
+
+/// Sectors of a line.
+const SECTORS: usize = (LINE_BYTES / SECTOR_BYTES) as usize;
+
+/// Returns the lanes that are set in a mask.
+fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    (0..32).filter(move |lane| mask >> lane & 1 != 0)
 }
 
 /// Cycles that an access takes 32 banks, each `bank_bytes` wide: those of shared memory, or of a cache's data.

@@ -372,11 +372,8 @@ impl Sm {
         epoch: &Epoch<'_>,
     ) -> u64 {
         let sectors = bytes.div_ceil(SECTOR_BYTES);
-        let access = LineAccess {
-            line: CONTEXT_LINES + line,
-            sectors: u8::try_from((1_u32 << sectors) - 1).unwrap_or(0xf),
-            turns: 1,
-        };
+        let sectors = u8::try_from((1_u32 << sectors) - 1).unwrap_or(0xf);
+        let access = LineAccess::new(CONTEXT_LINES + line, sectors);
         let kind = if miss == NO_REPLY {
             RequestKind::Write
         } else {

@@ -133,11 +133,7 @@ impl Sm {
             entry.pending = WHOLE;
             entry.waiting = [miss; 4];
         }
-        let access = LineAccess {
-            line,
-            sectors: WHOLE,
-            turns: 1,
-        };
+        let access = LineAccess::new(line, WHOLE);
         self.send_line(&access, miss, (launch, RequestKind::Read, self.now), epoch);
         miss
     }

@@ -153,22 +153,20 @@ impl Sm {
         let count = self.lsu.lines.as_slice().len();
         // Only a load's look-up finds several lines.
         let together = match kind {
-            RequestKind::Read => config.l1.tag_lines.trailing_zeros(),
-            RequestKind::Write | RequestKind::Atomic => 0,
+            RequestKind::Read => u64::from(config.l1.tag_lines),
+            RequestKind::Write | RequestKind::Atomic => 1,
         };
-        let mut sectors = 0;
-        let mut found = self
-            .lsu
-            .lines
-            .as_slice()
-            .first()
-            .map_or(0, |l| l.line >> together);
+        let begin = load.at;
+        let (mut sectors, mut groups, mut newest) = (0, 0, None);
         for number in 0..count {
             let line = self.lsu.lines.as_slice()[number];
-            if line.line >> together != found {
-                found = line.line >> together;
-                load.at += interval;
-            }
+            let group = line.line / together;
+            groups += u64::from(newest.replace(group).is_some_and(|other| other != group));
+            let scattered = match together {
+                1 => groups,
+                _ => number as u64 / together + 1,
+            };
+            load.at = begin + interval * groups.min(scattered);
             sectors += u64::from(line.sectors.count_ones());
             if answered {
                 self.load_line(&line, &mut load, epoch);
@@ -257,11 +255,7 @@ impl Sm {
     /// A dirty line of local memory that had to go.
     fn write_back(&mut self, evicted: Option<Evicted>, load: &Transfer, epoch: &Epoch<'_>) {
         if let Some(evicted) = evicted {
-            let gone = LineAccess {
-                line: evicted.line,
-                sectors: evicted.dirty,
-                turns: 1,
-            };
+            let gone = LineAccess::new(evicted.line, evicted.dirty);
             let kind = RequestKind::Write;
             self.send(&gone, NO_REPLY, &Transfer { kind, ..*load }, epoch);
         }
@@ -415,7 +409,7 @@ impl Sm {
             partition: home.partition,
             slice: home.slice,
             sectors: line.sectors,
-            turns: line.turns,
+            turns: line.slice_turns,
             kind,
         };
         self.status.sent |= 1 << home.group;

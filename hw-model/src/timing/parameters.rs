@@ -62,11 +62,7 @@ impl Sm {
         });
         if coming.is_none() {
             let (line, _) = place(u64::from(launch), op.imm);
-            let access = LineAccess {
-                line,
-                sectors,
-                turns: 1,
-            };
+            let access = LineAccess::new(line, sectors);
             self.counters_of(slot).constant_misses += 1;
             self.send(&access, miss, &load, epoch);
         }

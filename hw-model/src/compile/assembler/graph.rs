@@ -7,10 +7,9 @@
 
 use super::dependence::{Effect, Place};
 use crate::config::GpuConfig;
+use crate::exec::product::Product;
 use gridmux_ptx::analysis::{Access, for_each_register};
-use gridmux_ptx::decode::{
-    AddressBase, Instruction, Opcode, Operand, Part, RegId, ScalarType, StateSpace,
-};
+use gridmux_ptx::decode::{AddressBase, Instruction, Opcode, RegId, ScalarType, StateSpace};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -70,12 +69,7 @@ fn makes_one(rest: &[Instruction]) -> bool {
     let [product, sum, ..] = rest else {
         return false;
     };
-    let is_product = product.opcode == Opcode::Mul && product.mods.part == Some(Part::Wide);
-    let factors = sum.operands.get(1..).unwrap_or_default();
-    is_product
-        && product.guard.is_none()
-        && sum.opcode == Opcode::Add
-        && matches!(product.operands.first(), Some(Operand::Reg(reg)) if factors.contains(&Operand::Reg(*reg)))
+    Product::of(product).is_some_and(|product| product.is_added_to_by(sum))
 }
 
 /// A graph being built, over the instructions so far.

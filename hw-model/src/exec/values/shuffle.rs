@@ -244,12 +244,12 @@ fn vote(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Mode::Uni => UNI,
         Mode::Ballot => {
             let operands = [l.dst(i, T::B32)?, source];
-            return Some(Draft::alu(handler::<Ballot>(), Class::Shuffle, &operands).aux(flip));
+            return Some(Draft::alu(handler::<Ballot>(), Class::Vote, &operands).aux(flip));
         }
         _ => return None,
     };
     let operands = [l.predicate(i.operands.first()?)?, source];
-    Some(Draft::alu(handler::<Vote>(), Class::Shuffle, &operands).aux(mode | flip))
+    Some(Draft::alu(handler::<Vote>(), Class::Vote, &operands).aux(mode | flip))
 }
 
 fn matching(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
