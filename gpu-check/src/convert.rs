@@ -1,11 +1,14 @@
 //! A document as a file of `hw-model/validation`.
 //!
-//! Rule: the file says what was measured and by what; which description the card is held against, and where the figures
-//! can be opened, the caller says.
+//! Rules: the file says what was measured and by what; which description the card is held against, and where the
+//! figures can be opened, the caller says. A document that lacks something, or has it otherwise than a run writes it,
+//! becomes no file.
 
 use crate::document::Document;
 use crate::finding::Finding;
+use crate::lab::Scale;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What a document does not know of its card.
@@ -15,6 +18,8 @@ pub struct Publication {
     pub base: String,
     /// Address under which the figures can be opened.
     pub url: String,
+    /// Whether the figures of a quick run, which mean nothing, are taken, too.
+    pub allow_quick: bool,
 }
 
 #[derive(Serialize)]
@@ -48,15 +53,44 @@ struct Figure {
     run: toml::Table,
 }
 
-/// The document lacks something that a validation file needs.
+/// The document cannot become a validation file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
+    /// It is of a run that was not a full one.
+    #[error(
+        "the document is of a {scale} run, whose figures mean nothing; --allow-quick takes them all the same"
+    )]
+    NotFull {
+        /// The run's scale.
+        scale: String,
+    },
     /// The part that names the card was not run.
     #[error("the document has no {fact} of the device: run the part \"device\" with the others")]
     NoDevice {
         /// What is missing.
         fact: &'static str,
     },
+    /// A fact is of another kind than the driver's.
+    #[error("the document says {fact} = {value} of the device, which is no {due}")]
+    WrongFact {
+        /// The fact.
+        fact: &'static str,
+        /// What stands there.
+        value: String,
+        /// What should.
+        due: &'static str,
+    },
+    /// A parameter of what was run is nothing that a validation file knows.
+    #[error("the figure {figure:?} has a parameter that cannot be written: {why}")]
+    Parameter {
+        /// The figure.
+        figure: String,
+        /// What is wrong with it.
+        why: toml::ser::Error,
+    },
+    /// The text cannot be made.
+    #[error("the validation file cannot be written: {0}")]
+    Text(#[from] toml::ser::Error),
     /// There is nothing to be held against.
     #[error("the document has no figure of the validation kernels: run the part \"validation\"")]
     NoFigures,
@@ -70,29 +104,22 @@ pub fn validation_file(
     document: &Document,
     publication: &Publication,
 ) -> Result<String, ConvertError> {
-    let fact = |fact: &'static str| {
-        document
-            .fact("device", fact)
-            .ok_or(ConvertError::NoDevice { fact })
-    };
-    let name = fact("name")?.as_str().unwrap_or_default().to_owned();
-    let number = |name: &'static str| -> Result<u64, ConvertError> {
-        Ok(fact(name)?.as_u64().unwrap_or_default())
-    };
+    if document.scale != Scale::Full.name() && !publication.allow_quick {
+        let scale = document.scale.clone();
+        return Err(ConvertError::NotFull { scale });
+    }
+    let name = fact(document, "name", "text", Value::as_str)?.to_owned();
+    let number = |name| fact(document, name, "whole number", Value::as_u64);
     let driver = number("driver_version")?;
     let set = BTreeMap::from([
         ("sm.count", number("sms")?),
         ("clock.core_mhz", number("clock_khz")? / 1000),
     ]);
-    let figures: Vec<Figure> = document
-        .parts
-        .iter()
-        .flat_map(|part| {
-            part.findings
-                .iter()
-                .filter_map(|finding| figure(&part.part, finding))
-        })
-        .collect();
+    let found = document.parts.iter().flat_map(|part| {
+        let findings = part.findings.iter();
+        findings.filter_map(|finding| figure(&part.part, finding))
+    });
+    let figures = found.collect::<Result<Vec<_>, _>>()?;
     if figures.is_empty() {
         return Err(ConvertError::NoFigures);
     }
@@ -101,7 +128,7 @@ pub fn validation_file(
             title: format!("gridmux gpu-check on {name}, driver for CUDA {}.{}", driver / 1000, driver % 1000 / 10),
             url: publication.url.clone(),
             note: "Times are by the driver's events, but for launches, which are by the wall clock; cycles are those \
-                   times by the clock at which an SM ran right before. What the card sets is what the driver says."
+                   times by the clock that one SM had right after. What the card sets is what the driver says."
                 .to_owned(),
         },
         card: Card {
@@ -111,12 +138,28 @@ pub fn validation_file(
         },
         figure: figures,
     };
-    // Numbers, texts and tables of such are always written.
-    Ok(toml::to_string_pretty(&file).unwrap_or_default())
+    Ok(toml::to_string_pretty(&file)?)
+}
+
+/// Returns a fact of the device, as `read` has it.
+fn fact<'a, T>(
+    document: &'a Document,
+    fact: &'static str,
+    due: &'static str,
+    read: impl Fn(&'a Value) -> Option<T>,
+) -> Result<T, ConvertError> {
+    let value = document
+        .fact("device", fact)
+        .ok_or(ConvertError::NoDevice { fact })?;
+    read(value).ok_or_else(|| ConvertError::WrongFact {
+        fact,
+        value: value.to_string(),
+        due,
+    })
 }
 
 /// Returns the figure of a finding that a validation file knows.
-fn figure(part: &str, finding: &Finding) -> Option<Figure> {
+fn figure(part: &str, finding: &Finding) -> Option<Result<Figure, ConvertError>> {
     let Finding::Figure {
         name,
         value,
@@ -126,50 +169,115 @@ fn figure(part: &str, finding: &Finding) -> Option<Figure> {
     else {
         return None;
     };
-    let run = validation.run.iter();
-    Some(Figure {
+    let run = toml::Table::try_from(&validation.run).map_err(|why| ConvertError::Parameter {
+        figure: name.clone(),
+        why,
+    });
+    Some(run.map(|run| Figure {
         name: name.clone(),
         class: validation.class.clone(),
         unit: unit.clone(),
         value: *value,
         at: format!("part {part}"),
-        run: run
-            .filter_map(|(key, value)| Some((key.clone(), toml_value(value)?)))
-            .collect(),
-    })
-}
-
-fn toml_value(value: &serde_json::Value) -> Option<toml::Value> {
-    toml::Value::try_from(value).ok()
+        run,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ConvertError, Publication, validation_file};
     use crate::document::Document;
-    use crate::finding::{End, Finding, Report};
+    use crate::finding::{End, Finding, Report, Validation};
+    use serde_json::{Value, json};
 
-    #[test]
-    fn what_is_missing_is_named() {
+    fn convert(document: &Document, allow_quick: bool) -> Result<String, ConvertError> {
         let publication = Publication {
             base: "h200".to_owned(),
             url: "https://example.org".to_owned(),
+            allow_quick,
         };
-        let convert = |parts| validation_file(&Document::new("quick", parts), &publication);
-        assert_eq!(
-            convert(Vec::new()),
-            Err(ConvertError::NoDevice { fact: "name" })
-        );
-        let facts = ["name", "driver_version", "sms", "clock_khz"].map(|name| Finding::Fact {
-            name: name.to_owned(),
-            value: 4.into(),
-        });
-        let device = Report {
-            part: "device".to_owned(),
+        validation_file(document, &publication)
+    }
+
+    fn report(part: &str, findings: Vec<Finding>) -> Report {
+        Report {
             end: End::Done,
-            seconds: 1.0,
-            findings: facts.into(),
+            findings,
+            ..Report::not_begun(part)
+        }
+    }
+
+    /// A device whose facts are those of a driver, but for one.
+    fn device(other: &str, value: &Value) -> Report {
+        let facts = [
+            ("name", json!("a card")),
+            ("driver_version", json!(12080)),
+            ("sms", json!(132)),
+            ("clock_khz", json!(1_980_000)),
+        ];
+        let facts = facts.map(|(name, due)| Finding::Fact {
+            name: name.to_owned(),
+            value: if name == other { value.clone() } else { due },
+        });
+        report("device", facts.into())
+    }
+
+    /// A part with one figure.
+    fn figures(parameter: Value) -> Report {
+        let run = [("kernel", json!("chase")), ("footprint_kb", parameter)];
+        let run = run.map(|(key, value)| (key.to_owned(), value));
+        let figure = Finding::Figure {
+            name: "chase footprint_kb=16".to_owned(),
+            value: 33.5,
+            unit: "cycles".to_owned(),
+            validation: Some(Validation {
+                class: "latency".to_owned(),
+                run: run.into_iter().collect(),
+            }),
         };
-        assert_eq!(convert(vec![device]), Err(ConvertError::NoFigures));
+        report("validation", vec![figure])
+    }
+
+    #[test]
+    fn a_full_run_becomes_a_file_and_a_quick_one_only_when_that_is_allowed() {
+        let parts = vec![device("", &Value::Null), figures(json!(16))];
+        let text = convert(&Document::new("full", parts.clone()), false).unwrap();
+        let file: toml::Table = text.parse().unwrap();
+        assert_eq!(file["card"]["set"]["sm.count"].as_integer(), Some(132));
+        assert_eq!(
+            file["figure"][0]["run"]["footprint_kb"].as_integer(),
+            Some(16)
+        );
+        let quick = Document::new("quick", parts);
+        let scale = "quick".to_owned();
+        assert_eq!(convert(&quick, false), Err(ConvertError::NotFull { scale }));
+        assert_eq!(convert(&quick, true), Ok(text));
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let full = |parts| convert(&Document::new("full", parts), false);
+        let missing = ConvertError::NoDevice { fact: "name" };
+        assert_eq!(full(Vec::new()), Err(missing));
+        let device_alone = full(vec![device("", &Value::Null)]);
+        assert_eq!(device_alone, Err(ConvertError::NoFigures));
+        for (fact, value, due) in [
+            ("name", json!(7), "text"),
+            ("sms", json!("132"), "whole number"),
+            ("clock_khz", json!(-1), "whole number"),
+        ] {
+            let wrong = ConvertError::WrongFact {
+                fact,
+                value: value.to_string(),
+                due,
+            };
+            let parts = vec![device(fact, &value), figures(json!(16))];
+            assert_eq!(full(parts), Err(wrong));
+        }
+        let unwritable = full(vec![device("", &Value::Null), figures(Value::Null)]);
+        let Err(ConvertError::Parameter { figure, .. }) = unwritable else {
+            panic!("{unwritable:?}");
+        };
+        assert_eq!(figure, "chase footprint_kb=16");
     }
 }

@@ -1,6 +1,7 @@
 //! The document that a run leaves behind.
 
 use crate::finding::{Finding, Report};
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
@@ -33,19 +34,34 @@ impl Document {
         }
     }
 
+    /// Gives the part of that number another report.
+    ///
+    /// # Panics
+    /// If there is no such part.
+    pub fn set(&mut self, at: usize, report: Report) {
+        self.parts[at] = report;
+        self.passed = self.parts.iter().all(Report::is_good);
+    }
+
     /// Reads a document, or the last line of a run's output, which is one.
     ///
     /// # Errors
-    /// The file cannot be read, or is none.
+    /// The file cannot be read, is none, or has the form of another [`VERSION`].
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        use anyhow::Context;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let whole = serde_json::from_str(&text);
         let last = || serde_json::from_str(text.lines().last().unwrap_or_default());
-        whole
-            .or_else(|_| last())
-            .with_context(|| format!("{} is no document of gpu-check", path.display()))
+        let no_document = || format!("{} is no document of gpu-check", path.display());
+        let read: Value = whole.or_else(|_| last()).with_context(no_document)?;
+        // The version is looked at first, because another one may have other fields.
+        match read.get("gpu_check").and_then(Value::as_u64) {
+            Some(version) if version != u64::from(VERSION) => bail!(
+                "{} is a document of form {version}, and this program knows form {VERSION}",
+                path.display()
+            ),
+            _ => serde_json::from_value(read).with_context(no_document),
+        }
     }
 
     /// Writes the document to a file, whole or not at all.
@@ -53,7 +69,6 @@ impl Document {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        use anyhow::Context;
         let unfinished = path.with_extension("unfinished");
         let text = serde_json::to_string_pretty(self)? + "\n";
         std::fs::write(&unfinished, text)
@@ -69,5 +84,62 @@ impl Document {
             Finding::Fact { name, value } if name == fact => Some(value),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Document;
+    use crate::finding::{End, Finding, Report};
+    use serde_json::{Value, json};
+
+    fn report(end: End, passed: bool) -> Report {
+        Report {
+            end,
+            findings: vec![Finding::Check {
+                name: "it works".to_owned(),
+                passed,
+                detail: String::new(),
+            }],
+            ..Report::not_begun("device")
+        }
+    }
+
+    #[test]
+    fn a_run_has_passed_when_every_part_has() {
+        let mut document = Document::new("full", vec![Report::not_begun("device")]);
+        assert!(!document.passed);
+        document.set(0, report(End::Done, false));
+        assert!(!document.passed);
+        document.set(0, report(End::TimedOut { limit_s: 1 }, true));
+        assert!(!document.passed);
+        document.set(0, report(End::Done, true));
+        assert!(document.passed);
+    }
+
+    #[test]
+    fn a_document_is_read_back_and_other_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("document.json");
+        let document = Document::new("full", vec![report(End::Done, true)]);
+        document.write(&file).unwrap();
+        assert_eq!(Document::read(&file).unwrap(), document);
+        // As stdout has it.
+        let lines = format!("{{}}\n{}\n", serde_json::to_string(&document).unwrap());
+        std::fs::write(&file, lines).unwrap();
+        assert_eq!(Document::read(&file).unwrap(), document);
+
+        let refusal = |value: &Value| {
+            std::fs::write(&file, value.to_string()).unwrap();
+            Document::read(&file).unwrap_err().to_string()
+        };
+        let mut other = serde_json::to_value(&document).unwrap();
+        other["gpu_check"] = 2.into();
+        assert!(refusal(&other).contains("form 2"), "{}", refusal(&other));
+        // It may have other fields.
+        let later = json!({"gpu_check": 3});
+        assert!(refusal(&later).contains("form 3"), "{}", refusal(&later));
+        let none = refusal(&json!({"passed": true}));
+        assert!(none.ends_with("is no document of gpu-check"), "{none}");
     }
 }

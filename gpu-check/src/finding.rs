@@ -45,6 +45,29 @@ pub enum Finding {
     },
 }
 
+impl Finding {
+    /// Returns the finding of a measured value. What is no finite number is no figure, and JSON knows none.
+    pub(crate) fn measured(
+        name: String,
+        value: f64,
+        unit: &str,
+        validation: Option<Validation>,
+    ) -> Self {
+        match value.is_finite() {
+            true => Self::Figure {
+                name,
+                value,
+                unit: unit.to_owned(),
+                validation,
+            },
+            false => Self::Skipped {
+                name,
+                why: format!("{value} {unit} is no number that can be written"),
+            },
+        }
+    }
+}
+
 /// How a figure stands in a file of `hw-model/validation`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
@@ -94,6 +117,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Returns the report of a part that was not begun.
+    #[must_use]
+    pub fn not_begun(part: &str) -> Self {
+        Self {
+            part: part.to_owned(),
+            end: End::NotBegun,
+            seconds: 0.0,
+            findings: Vec::new(),
+        }
+    }
+
     /// Returns whether it came to its end and no check failed.
     #[must_use]
     pub fn is_good(&self) -> bool {
@@ -117,5 +151,25 @@ impl Report {
     pub fn checks(&self) -> usize {
         let is_check = |finding: &&Finding| matches!(finding, Finding::Check { .. });
         self.findings.iter().filter(is_check).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Finding;
+
+    #[test]
+    fn a_value_that_is_no_number_comes_back_as_skipped() {
+        for value in [1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let finding = Finding::measured("speed".to_owned(), value, "us", None);
+            let text = serde_json::to_string(&finding).unwrap();
+            let read: Finding = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, finding);
+            assert_eq!(
+                matches!(read, Finding::Figure { .. }),
+                value == 1.5,
+                "{text}"
+            );
+        }
     }
 }

@@ -75,14 +75,9 @@ impl<'a> Lab<'a> {
         });
     }
 
-    /// Reports a measured value.
+    /// Reports a measured value; one that is not finite is skipped.
     pub fn figure(&mut self, name: impl Into<String>, value: f64, unit: &str) {
-        (self.sink)(Finding::Figure {
-            name: name.into(),
-            value,
-            unit: unit.to_owned(),
-            validation: None,
-        });
+        (self.sink)(Finding::measured(name.into(), value, unit, None));
     }
 
     /// Reports the least, the median and the greatest of values; nothing where there is none.
@@ -95,7 +90,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Reports a measured value that a validation file holds.
+    /// Reports a measured value that a validation file holds; one that is not finite is skipped.
     pub fn validation(
         &mut self,
         name: impl Into<String>,
@@ -103,12 +98,12 @@ impl<'a> Lab<'a> {
         unit: &str,
         validation: Validation,
     ) {
-        (self.sink)(Finding::Figure {
-            name: name.into(),
+        (self.sink)(Finding::measured(
+            name.into(),
             value,
-            unit: unit.to_owned(),
-            validation: Some(validation),
-        });
+            unit,
+            Some(validation),
+        ));
     }
 
     /// Reports what the driver says.

@@ -3,8 +3,8 @@
 //! stdout is data: a JSON line for each finding, one for each part, and the document as the last one. stderr says how
 //! it goes. Exit codes: 0 all is well, 1 a check or a part failed, 2 wrong usage.
 
-use anyhow::{Context, bail};
 use clap::Parser;
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use gridmux_gpu_check::convert::{Publication, validation_file};
 use gridmux_gpu_check::cuda::{Api, Cubins, Session};
 use gridmux_gpu_check::document::Document;
@@ -35,19 +35,29 @@ struct Cli {
     #[arg(long, value_enum, default_value_t = Scale::Full)]
     scale: Scale,
     /// Run this part only; may be given several times
-    #[arg(long, value_name = "NAME")]
-    part: Vec<String>,
+    #[arg(long, value_name = "NAME", value_parser = part_name())]
+    part: Vec<&'static Part>,
     /// List the parts and end
     #[arg(long)]
     list: bool,
-    /// Write the document to this file, too, anew behind each part
+    /// Write the document to this file, too, at the beginning and anew behind each part
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Begin no part, and end the running one, when this many seconds are over
-    #[arg(long, value_name = "SECONDS", default_value_t = 470)]
+    /// Begin no part, and end the running one, when this many seconds are over, at most a day
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 470,
+        value_parser = clap::value_parser!(u64).range(..=86_400)
+    )]
     seconds: u64,
     /// Load modules from the cubins in this folder, which `cargo xtask gpu-check --cubins` makes, where it has them
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["to_toml", "list"])]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with_all = ["to_toml", "list"],
+        value_parser = PathBufValueParser::new().try_map(folder)
+    )]
     cubins: Option<PathBuf>,
     /// Leave the PTX of every module that is loaded in this folder
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["to_toml", "list"])]
@@ -61,12 +71,27 @@ struct Cli {
     /// With --to-toml: the address under which the document can be opened
     #[arg(long, value_name = "URL", requires = "to_toml")]
     url: Option<String>,
+    /// With --to-toml: take the document of a quick run, too, although its figures mean nothing
+    #[arg(long, requires = "to_toml")]
+    allow_quick: bool,
     /// Run this part in this process
-    #[arg(long, value_name = "NAME", hide = true)]
-    child: Option<String>,
+    #[arg(long, value_name = "NAME", hide = true, value_parser = part_name())]
+    child: Option<&'static Part>,
+}
+
+/// Returns the parser of a part's name.
+fn part_name() -> impl TypedValueParser<Value = &'static Part> {
+    let names = PARTS.iter().map(|part| part.name);
+    PossibleValuesParser::new(names).try_map(|name| by_name(&name).ok_or("there is no such part"))
+}
+
+/// Returns a path that is a folder's.
+fn folder(path: PathBuf) -> Result<PathBuf, &'static str> {
+    path.is_dir().then_some(path).ok_or("it is no folder")
 }
 
 impl Cli {
+    /// Returns where the files of modules lie.
     fn cubins(&self) -> Cubins {
         Cubins::new(self.cubins.clone(), self.keep_ptx.clone())
     }
@@ -75,13 +100,13 @@ impl Cli {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.child {
-        Some(name) => child(&cli, name).map(|()| true),
+        Some(part) => child(&cli, part).map(|()| true),
         None if cli.list => {
             list();
             Ok(true)
         }
         None => match (&cli.to_toml, &cli.base, &cli.url) {
-            (Some(file), Some(base), Some(url)) => to_toml(file, base, url).map(|()| true),
+            (Some(file), Some(base), Some(url)) => to_toml(&cli, file, (base, url)).map(|()| true),
             _ => check(&cli),
         },
     };
@@ -95,6 +120,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints what parts there are.
 fn list() {
     for part in PARTS {
         println!("{:<14} {:>4} s  {}", part.name, part.limit_s, part.about);
@@ -102,10 +128,11 @@ fn list() {
 }
 
 /// Prints a document as a validation file.
-fn to_toml(file: &Path, base: &str, url: &str) -> anyhow::Result<()> {
+fn to_toml(cli: &Cli, file: &Path, (base, url): (&str, &str)) -> anyhow::Result<()> {
     let publication = Publication {
         base: base.to_owned(),
         url: url.to_owned(),
+        allow_quick: cli.allow_quick,
     };
     print!("{}", validation_file(&Document::read(file)?, &publication)?);
     Ok(())
@@ -113,10 +140,10 @@ fn to_toml(file: &Path, base: &str, url: &str) -> anyhow::Result<()> {
 
 /// Runs the parts; returns whether all is well.
 fn check(cli: &Cli) -> anyhow::Result<bool> {
-    let parts = chosen(&cli.part)?;
-    if let Some(folder) = cli.cubins.as_ref().filter(|folder| !folder.is_dir()) {
-        bail!("{} is no folder of cubins", folder.display());
-    }
+    let parts = match cli.part.is_empty() {
+        true => PARTS.iter().collect(),
+        false => cli.part.clone(),
+    };
     // Only to say at once that there is none.
     drop(Api::open(&cli.library)?);
     let settings = Settings {
@@ -125,39 +152,28 @@ fn check(cli: &Cli) -> anyhow::Result<bool> {
         cubins: cli.cubins(),
         deadline: Instant::now() + Duration::from_secs(cli.seconds),
     };
-    let mut reports = Vec::new();
-    for part in parts {
+    // A part that is still to come stands there as one that was not begun.
+    let to_come = parts.iter().map(|part| Report::not_begun(part.name));
+    let mut document = Document::new(cli.scale.name(), to_come.collect());
+    // At once, so that a path that cannot be written to ends the run before minutes are spent.
+    leave(cli, &document)?;
+    for (at, part) in parts.into_iter().enumerate() {
         eprintln!("{}: {}", part.name, part.about);
         let report = runner::run(part, &settings, &mut |finding| say_finding(part, finding))?;
         say_part(&report);
-        reports.push(report);
-        if let Some(path) = &cli.out {
-            Document::new(cli.scale.name(), reports.clone()).write(path)?;
-        }
+        document.set(at, report);
+        leave(cli, &document)?;
     }
-    let document = Document::new(cli.scale.name(), reports);
     println!("{}", serde_json::to_string(&document)?);
     Ok(document.passed)
 }
 
-/// Returns the parts of these names, or all.
-fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Part>> {
-    if names.is_empty() {
-        return Ok(PARTS.iter().collect());
-    }
-    let known = || {
-        PARTS
-            .iter()
-            .map(|part| part.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let found = names.iter().map(|name| {
-        by_name(name).with_context(|| format!("there is no part {name:?}; there are {}", known()))
-    });
-    found.collect()
+/// Writes the document where the user wants it.
+fn leave(cli: &Cli, document: &Document) -> anyhow::Result<()> {
+    cli.out.as_ref().map_or(Ok(()), |path| document.write(path))
 }
 
+/// Prints a finding; a check that failed is told on stderr, too.
 fn say_finding(part: &Part, finding: &Finding) {
     println!("{}", json!({"part": part.name, "finding": finding}));
     if let Finding::Check {
@@ -170,6 +186,7 @@ fn say_finding(part: &Part, finding: &Finding) {
     }
 }
 
+/// Prints how a part has ended.
 fn say_part(report: &Report) {
     let (name, seconds) = (&report.part, report.seconds);
     let failed = report.failed_checks().count();
@@ -189,10 +206,7 @@ fn say_part(report: &Report) {
 }
 
 /// Runs a part in this process and says its findings on stdout.
-fn child(cli: &Cli, name: &str) -> anyhow::Result<()> {
-    let Some(part) = by_name(name) else {
-        bail!("there is no part {name:?}");
-    };
+fn child(cli: &Cli, part: &Part) -> anyhow::Result<()> {
     let say = |line: &Line| match serde_json::to_string(line) {
         Ok(text) => println!("{text}"),
         Err(error) => eprintln!("a finding cannot be told: {error}"),

@@ -78,10 +78,16 @@ fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
     assert_eq!(&written, document);
 
     let url = "https://example.org/run";
-    let converted = run(
-        &service.socket(),
-        &["--to-toml", file, "--base", "h200", "--url", url],
+    let mut arguments = vec!["--to-toml", file, "--base", "h200", "--url", url];
+    let refused = run(&service.socket(), &arguments);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("--allow-quick") && refused.stdout.is_empty(),
+        "{said}"
     );
+    arguments.push("--allow-quick");
+    let converted = run(&service.socket(), &arguments);
     let said = String::from_utf8_lossy(&converted.stderr).into_owned();
     assert!(converted.status.success(), "{said}");
     let text = String::from_utf8(converted.stdout).expect("text");
@@ -134,7 +140,7 @@ fn a_run_whose_time_is_over_says_which_parts_are_missing() {
 }
 
 #[test]
-fn a_missing_library_and_an_unknown_part_are_told_with_what_there_is() {
+fn what_cannot_be_done_is_told_before_anything_runs() {
     let nobody = Path::new("/nonexistent");
     let ran = run(nobody, &["--library", "/nonexistent/libcuda.so.1"]);
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
@@ -146,10 +152,27 @@ fn a_missing_library_and_an_unknown_part_are_told_with_what_there_is() {
     ] {
         assert!(said.contains(part), "{part} is not in {said:?}");
     }
-    let ran = run(nobody, &["--part", "turbo"]);
+    for (arguments, parts) in [
+        (&["--part", "turbo"][..], ["'turbo'", "workloads"]),
+        (
+            &["--cubins", "/nonexistent/cubins"],
+            ["/nonexistent/cubins", "no folder"],
+        ),
+        (
+            &["--seconds", "18446744073709551615"],
+            ["18446744073709551615", "86400"],
+        ),
+    ] {
+        let ran = run(nobody, arguments);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(2), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part} is not in {said:?}");
+        }
+    }
+    let out = ["--out", "/nonexistent/document.json"];
+    let ran = run(nobody, &out);
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(
-        said.contains("\"turbo\"") && said.contains("workloads"),
-        "{said}"
-    );
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains(out[1]) && ran.stdout.is_empty(), "{said}");
 }
