@@ -5,7 +5,7 @@
 //! the grid with sub-boxes (`whole`, `slice`); [`Formed::host`] is the host's half of a `gate` or of workers, and
 //! [`Formed::drive`] executes it.
 
-use crate::cuda::{CudaError, Module, Session, Shape};
+use crate::cuda::{CudaError, Function, Module, Session, Shape};
 use crate::kernels::portable;
 use anyhow::{Context, bail};
 use gridmux_ptx::boxes::{Grid, SubBox, next_box};
@@ -134,12 +134,6 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Returns the address of the buffer of that number.
-    #[must_use]
-    pub fn address(&self, buffer: usize) -> u64 {
-        self.addresses[buffer]
-    }
-
     /// Returns what stands in the buffers that the kernel writes.
     ///
     /// # Errors
@@ -185,11 +179,11 @@ impl<'a> Stage<'a> {
             .cuda
             .load(&text)
             .with_context(|| format!("form {form}"))?;
-        let function = self.cuda.function(loaded, self.work.entry)?;
+        let function = self.cuda.function(&loaded, self.work.entry)?;
         let shared_bytes = self.work.dynamic_shared_bytes + kernel.extra_shared_bytes;
-        self.cuda.allow_shared(function, shared_bytes)?;
+        self.cuda.allow_shared(&function, shared_bytes)?;
         let threads = self.work.block.iter().product();
-        let per_sm = self.cuda.blocks_per_sm(function, threads, shared_bytes)?;
+        let per_sm = self.cuda.blocks_per_sm(&function, threads, shared_bytes)?;
         Ok(Ok(Formed {
             stage: self,
             kernel,
@@ -235,8 +229,8 @@ pub struct Formed<'a> {
     /// What the rewrite says of it.
     pub kernel: KernelForm,
     module: Module,
-    /// The driver's handle of it.
-    pub function: u64,
+    /// The kernel as the driver has it.
+    pub function: Function,
     /// Dynamic shared memory of a block, the form's own included.
     pub shared_bytes: u32,
     /// Blocks that an SM holds.
@@ -286,7 +280,7 @@ impl Formed<'_> {
         };
         self.stage
             .cuda
-            .launch(self.function, shape, self.stream(number), &params)
+            .launch(&self.function, shape, self.stream(number), &params)
     }
 
     fn stream(&self, number: u32) -> u64 {
@@ -448,7 +442,7 @@ impl Formed<'_> {
         self.end(on)
     }
 
-    /// Gives an instance's memory back.
+    /// Gives an instance's memory back; a fault that is recorded there is an error.
     fn end(&self, mut on: On<'_>) -> anyhow::Result<()> {
         let fault = recorded_fault(&mut on)?;
         self.stage.cuda.free(on.counters)?;
@@ -486,12 +480,6 @@ impl<'a> On<'a> {
         self.formed.stage.cuda
     }
 
-    /// Returns how many launches are in flight.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.flying.len()
-    }
-
     /// Tells the instance which launches have ended.
     ///
     /// # Errors
@@ -501,6 +489,17 @@ impl<'a> On<'a> {
             instance.launch_ended(self, number)?;
         }
         Ok(())
+    }
+
+    /// Waits until nothing of a stopped instance is on the device, and lets it see what it has left to do.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn drain(&mut self, instance: &mut Instance) -> Result<(), CudaError> {
+        while !instance.is_idle() {
+            self.hear(instance)?;
+        }
+        instance.step(self)
     }
 
     /// Takes the number of a launch that has ended, if there is one.

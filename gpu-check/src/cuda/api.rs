@@ -65,11 +65,9 @@ functions! {
     cuInit(flags: u32);
     cuDriverGetVersion(version: *mut i32);
     cuGetErrorName(code: u32, name: *mut *const c_char);
-    cuDeviceGetCount(count: *mut i32);
     cuDeviceGet(device: *mut i32, ordinal: i32);
     cuDeviceGetName(name: *mut c_char, bytes: i32, device: i32);
     cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32);
-    cuDeviceTotalMem_v2(bytes: *mut usize, device: i32);
     cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32);
     cuCtxSetCurrent(context: u64);
     cuCtxSynchronize();

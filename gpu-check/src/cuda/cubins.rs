@@ -76,19 +76,18 @@ fn name_of(ptx: &str) -> String {
 
 /// Returns whether a file is a 64-bit ELF file that holds all sections and segments that its header speaks of.
 fn is_whole(file: &[u8]) -> bool {
-    let number = |at: usize, bytes: usize| -> Option<u64> {
-        let field = file.get(at..at + bytes)?;
-        Some(
-            field
-                .iter()
-                .rev()
-                .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-        )
+    let short = |at: usize| -> Option<u64> {
+        let field = file.get(at..)?.first_chunk()?;
+        Some(u16::from_le_bytes(*field).into())
+    };
+    let long = |at: usize| -> Option<u64> {
+        let field = file.get(at..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*field))
     };
     // Offset of a table, size of an entry, entries (ELF-64 Object File Format, figure 2).
     let holds = |[table, size, entries]: [usize; 3]| -> Option<bool> {
-        let bytes = number(size, 2)? * number(entries, 2)?;
-        Some(number(table, 8)?.checked_add(bytes)? <= file.len() as u64)
+        let bytes = short(size)? * short(entries)?;
+        Some(long(table)?.checked_add(bytes)? <= file.len() as u64)
     };
     let tables = [[0x20, 0x36, 0x38], [0x28, 0x3a, 0x3c]];
     let is_elf = file.starts_with(b"\x7fELF\x02");

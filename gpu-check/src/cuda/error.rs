@@ -19,6 +19,20 @@ pub enum CudaError {
         /// The error's name.
         name: String,
     },
+    /// A launch has other arguments than its kernel takes; the driver was not asked.
+    #[error("a launch with arguments of {given:?} bytes, and the kernel takes {due:?}")]
+    Arguments {
+        /// Bytes of each of the kernel's parameters.
+        due: Vec<usize>,
+        /// Bytes of each argument.
+        given: Vec<usize>,
+    },
+    /// An argument is larger than a launch takes; the driver was not asked.
+    #[error("a launch with an argument of {bytes} bytes, which is too large")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
 }
 
 /// `CUDA_ERROR_NOT_PERMITTED`.
@@ -29,12 +43,12 @@ const NOT_SUPPORTED: u32 = 801;
 const NOT_READY: u32 = 600;
 
 impl CudaError {
-    /// Returns the driver's code; 0 for a function that is missing.
+    /// Returns the driver's code; 0 where the driver was not asked.
     #[must_use]
     pub fn code(&self) -> u32 {
         match self {
-            Self::Missing { .. } => 0,
             Self::Refused { code, .. } => *code,
+            Self::Missing { .. } | Self::Arguments { .. } | Self::TooLarge { .. } => 0,
         }
     }
 
@@ -44,6 +58,7 @@ impl CudaError {
         match self {
             Self::Missing { .. } => true,
             Self::Refused { code, .. } => matches!(*code, NOT_PERMITTED | NOT_SUPPORTED),
+            Self::Arguments { .. } | Self::TooLarge { .. } => false,
         }
     }
 

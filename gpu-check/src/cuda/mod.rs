@@ -7,9 +7,11 @@
 pub mod api;
 mod cubins;
 mod error;
+mod kernel;
 pub mod session;
 
 pub use api::Api;
 pub use cubins::Cubins;
 pub use error::CudaError;
-pub use session::{Module, Session, Shape};
+pub use kernel::{Function, Module, Shape};
+pub use session::Session;

@@ -1,13 +1,19 @@
 //! A context with what parts need of it: modules, memory, streams, events, launches.
 //!
-//! Rules: nothing is given back, because a part's process ends soon; streams do not wait for the legacy default
-//! stream, and whatever is to be in order is on one stream or waited for.
+//! Rules: what a part does not give back itself, the end of its process does, and that comes soon; streams do not wait
+//! for the legacy default stream, and whatever is to be in order is on one stream or waited for.
 
-use super::{Api, Cubins, CudaError};
+use super::{Api, Cubins, CudaError, Function, Module, Shape};
 use crate::kernels::{PROBE, portable};
 use std::cell::OnceCell;
-use std::ffi::{CString, OsStr, c_void};
+use std::ffi::{OsStr, c_void};
 
+/// `CU_DEVICE_ATTRIBUTE_WARP_SIZE`.
+pub const WARP_SIZE: i32 = 10;
+/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+pub const MULTIPROCESSORS: i32 = 16;
+/// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
+pub const MOST_SHARED: i32 = 97;
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -20,33 +26,6 @@ const MOST_DYNAMIC_SHARED: i32 = 8;
 const PLAIN_SHARED: u32 = 48 << 10;
 
 type Result<T> = std::result::Result<T, CudaError>;
-
-/// A loaded module.
-#[derive(Debug, Clone, Copy)]
-pub struct Module(pub u64);
-
-/// The dimensions of a launch.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// Blocks in x, y and z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block in bytes.
-    pub shared_bytes: u32,
-}
-
-impl Shape {
-    /// Returns the shape of a one-dimensional grid: its blocks, and the threads of each.
-    #[must_use]
-    pub const fn row(blocks: u32, threads: u32) -> Self {
-        Self {
-            grid: [blocks, 1, 1],
-            block: [threads, 1, 1],
-            shared_bytes: 0,
-        }
-    }
-}
 
 /// A device with a context that is current in this thread.
 #[derive(Debug)]
@@ -91,14 +70,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Does work in threads that have this session's context, one for each item, and waits for all of them.
+    /// Does work in threads, one for each item, and waits for all of them. The work is told whether its thread has this
+    /// session's context, so that threads that wait for each other can do so before one of them gives up.
     ///
     /// # Errors
     /// The first one of a thread.
     pub fn in_threads<T: Send>(
         &self,
         items: impl IntoIterator<Item = T>,
-        work: impl Fn(&Api, T) -> Result<()> + Sync,
+        work: impl Fn(&Api, Result<()>, T) -> Result<()> + Sync,
     ) -> Result<()> {
         let (api, context, work) = (&self.api, self.context, &work);
         std::thread::scope(|scope| {
@@ -107,8 +87,8 @@ impl Session {
                 .map(|item| {
                     scope.spawn(move || {
                         // SAFETY: a handle is a number that the driver looks up.
-                        unsafe { api.cuCtxSetCurrent(context)? };
-                        work(api, item)
+                        let is_current = unsafe { api.cuCtxSetCurrent(context) };
+                        work(api, is_current, item)
                     })
                 })
                 .collect();
@@ -139,9 +119,15 @@ impl Session {
     /// # Errors
     /// The driver's.
     pub fn sms(&self) -> Result<u32> {
-        /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
-        const MULTIPROCESSORS: i32 = 16;
         self.attribute(MULTIPROCESSORS).map(i32::unsigned_abs)
+    }
+
+    /// Returns the dynamic shared memory in bytes that a block may have at most, where a kernel asks for it.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn most_shared(&self) -> Result<u32> {
+        self.attribute(MOST_SHARED).map(i32::unsigned_abs)
     }
 
     /// Returns how many numbers SMs may have, from 0 on (`%nsmid`): at least as many as there are SMs.
@@ -153,9 +139,9 @@ impl Session {
             return Ok(*places);
         }
         let module = self.load(&portable(PROBE))?;
-        let function = self.function(module, "specials")?;
+        let function = self.function(&module, "specials")?;
         let out = self.zeroed(256)?;
-        self.launch_words(function, Shape::row(1, 1), self.control, &[out])?;
+        self.launch_words(&function, Shape::row(1, 1), self.control, &[out])?;
         let places = self.words(out, 1)?[0];
         self.free(out)?;
         self.unload(module)?;
@@ -175,12 +161,12 @@ impl Session {
             log.as_mut_ptr().cast::<c_void>(),
             std::ptr::without_provenance_mut(log.len()),
         ];
-        let mut module = 0;
+        let mut handle = 0;
         // SAFETY: the image is a text that ends with a zero, or a cubin that is as long as its header says; the log is
         // as long as the second option says, and lives across the call.
         let loaded = unsafe {
             self.api.cuModuleLoadDataEx(
-                &mut module,
+                &mut handle,
                 image.as_ptr().cast(),
                 2,
                 options.as_mut_ptr(),
@@ -195,7 +181,7 @@ impl Session {
                 false => anyhow::Error::from(error).context(said),
             }
         })?;
-        Ok(Module(module))
+        Ok(Module::new(handle, ptx))
     }
 
     /// Unloads a module.
@@ -204,34 +190,27 @@ impl Session {
     /// The driver's.
     pub fn unload(&self, module: Module) -> Result<()> {
         // SAFETY: a handle is a number that the driver looks up.
-        unsafe { self.api.cuModuleUnload(module.0) }
+        unsafe { self.api.cuModuleUnload(module.handle()) }
     }
 
     /// Returns a kernel of a module.
     ///
     /// # Errors
-    /// The driver's.
-    pub fn function(&self, module: Module, name: &str) -> Result<u64> {
-        let name = CString::new(name).unwrap_or_default();
-        let mut function = 0;
-        // SAFETY: the name ends with a zero, and the place lives across the call.
-        unsafe {
-            self.api
-                .cuModuleGetFunction(&mut function, module.0, name.as_ptr())?
-        };
-        Ok(function)
+    /// The driver's; or the module's text has no such kernel.
+    pub fn function(&self, module: &Module, name: &str) -> anyhow::Result<Function> {
+        Function::of(&self.api, module, name)
     }
 
     /// Returns an attribute of a kernel (`CUfunction_attribute`).
     ///
     /// # Errors
     /// The driver's.
-    pub fn function_attribute(&self, function: u64, attribute: i32) -> Result<i32> {
+    pub fn function_attribute(&self, function: &Function, attribute: i32) -> Result<i32> {
         let mut value = 0;
         // SAFETY: the place lives across the call.
         unsafe {
             self.api
-                .cuFuncGetAttribute(&mut value, attribute, function)?
+                .cuFuncGetAttribute(&mut value, attribute, function.handle())?
         };
         Ok(value)
     }
@@ -240,7 +219,7 @@ impl Session {
     ///
     /// # Errors
     /// The driver's.
-    pub fn allow_shared(&self, function: u64, bytes: u32) -> Result<()> {
+    pub fn allow_shared(&self, function: &Function, bytes: u32) -> Result<()> {
         if bytes <= PLAIN_SHARED {
             return Ok(());
         }
@@ -248,7 +227,7 @@ impl Session {
         // SAFETY: a handle is a number that the driver looks up.
         unsafe {
             self.api
-                .cuFuncSetAttribute(function, MOST_DYNAMIC_SHARED, bytes)
+                .cuFuncSetAttribute(function.handle(), MOST_DYNAMIC_SHARED, bytes)
         }
     }
 
@@ -256,14 +235,19 @@ impl Session {
     ///
     /// # Errors
     /// The driver's.
-    pub fn blocks_per_sm(&self, function: u64, threads: u32, shared_bytes: u32) -> Result<u32> {
+    pub fn blocks_per_sm(
+        &self,
+        function: &Function,
+        threads: u32,
+        shared_bytes: u32,
+    ) -> Result<u32> {
         let mut blocks = 0;
         let threads = i32::try_from(threads).unwrap_or(i32::MAX);
         // SAFETY: the place lives across the call.
         unsafe {
             self.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &mut blocks,
-                function,
+                function.handle(),
                 threads,
                 shared_bytes as usize,
             )?;
@@ -352,14 +336,8 @@ impl Session {
     pub fn words(&self, address: u64, count: usize) -> Result<Vec<u64>> {
         let mut bytes = vec![0; 8 * count];
         self.read(address, &mut bytes)?;
-        let words = bytes.chunks_exact(8);
-        Ok(words
-            .map(|word| {
-                word.iter()
-                    .rev()
-                    .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-            })
-            .collect())
+        let (words, _) = bytes.as_chunks();
+        Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
     /// Makes a stream of a priority: 0 is the lowest, negative numbers are higher.
@@ -453,74 +431,33 @@ impl Session {
         Ok(f64::from(milliseconds) * 1e3)
     }
 
-    /// Launches a kernel; each parameter is its bytes, at most 64 of them.
+    /// Launches a kernel; each argument is its bytes, at most 64 of them.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's; or the arguments are not those that the kernel takes.
     pub fn launch(
         &self,
-        function: u64,
+        function: &Function,
         shape: Shape,
         stream: u64,
-        params: &[Vec<u8>],
+        arguments: &[Vec<u8>],
     ) -> Result<()> {
-        let mut places: Vec<[u64; 8]> = params.iter().map(|bytes| place(bytes)).collect();
-        let mut pointers: Vec<*mut c_void> = places
-            .iter_mut()
-            .map(|place| place.as_mut_ptr().cast())
-            .collect();
-        let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
-        // SAFETY: there is a pointer for each parameter of the kernel, to at least as many bytes as it has; the driver
-        // copies them during the call.
-        unsafe {
-            self.api.cuLaunchKernel(
-                function,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                shape.shared_bytes,
-                stream,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        }
+        function.launch(&self.api, shape, stream, arguments)
     }
 
     /// Launches a kernel whose parameters are all 64-bit words.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's; or the words are not what the kernel takes.
     pub fn launch_words(
         &self,
-        function: u64,
+        function: &Function,
         shape: Shape,
         stream: u64,
         words: &[u64],
     ) -> Result<()> {
-        let params: Vec<Vec<u8>> = words
-            .iter()
-            .map(|word| word.to_le_bytes().to_vec())
-            .collect();
-        self.launch(function, shape, stream, &params)
+        function.launch_words(&self.api, shape, stream, words)
     }
-}
-
-/// Returns a parameter where the driver reads it from: aligned, with room behind it.
-fn place(bytes: &[u8]) -> [u64; 8] {
-    let mut padded = [0_u8; 64];
-    let count = bytes.len().min(64);
-    padded[..count].copy_from_slice(&bytes[..count]);
-    let mut place = [0; 8];
-    for (word, bytes) in place.iter_mut().zip(padded.chunks_exact(8)) {
-        *word = bytes
-            .iter()
-            .rev()
-            .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    }
-    place
 }
 
 /// Returns a number of bytes as the API takes it; the machines of CUDA have 64-bit addresses.

@@ -2,7 +2,7 @@
 //! successor's start, in which order they start, and when a second kernel's blocks come.
 
 use super::Part;
-use crate::cuda::{Session, Shape};
+use crate::cuda::{Function, Session, Shape};
 use crate::kernels::{PROBE, portable};
 use crate::lab::Lab;
 use std::collections::BTreeMap;
@@ -25,21 +25,22 @@ struct Note {
 /// The kernels of this part, and a stream.
 struct Room<'a> {
     cuda: &'a Session,
-    spin: u64,
-    ticks: u64,
+    spin: Function,
+    ticks: Function,
     stream: u64,
     /// SMs of the device.
     sms: u32,
 }
 
 impl Room<'_> {
-    /// Launches blocks that each spin for a time; what they note comes to `out`.
+    /// Launches blocks that each spin for a time, and note what they see in `out`.
     fn spin(&self, shape: Shape, stream: u64, ns: u64, out: u64) -> anyhow::Result<()> {
         Ok(self
             .cuda
-            .launch_words(self.spin, shape, stream, &[out, ns, ns])?)
+            .launch_words(&self.spin, shape, stream, &[out, ns, ns])?)
     }
 
+    /// Returns what blocks have noted.
     fn notes(&self, out: u64, blocks: u32) -> anyhow::Result<Vec<Note>> {
         let words = self.cuda.words(out, 3 * blocks as usize)?;
         let note = |words: &[u64]| Note {
@@ -52,10 +53,8 @@ impl Room<'_> {
 
     /// Returns a shape of which an SM holds one block at a time, where shared memory decides.
     fn lone(&self, blocks: u32, threads: u32) -> anyhow::Result<Shape> {
-        /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
-        const MOST_SHARED: i32 = 97;
-        let shared_bytes = self.cuda.attribute(MOST_SHARED)?.unsigned_abs();
-        self.cuda.allow_shared(self.spin, shared_bytes)?;
+        let shared_bytes = self.cuda.most_shared()?;
+        self.cuda.allow_shared(&self.spin, shared_bytes)?;
         Ok(Shape {
             shared_bytes,
             ..Shape::row(blocks, threads)
@@ -68,8 +67,8 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let module = cuda.load(&portable(PROBE))?;
     let room = Room {
         cuda,
-        spin: cuda.function(module, "spin")?,
-        ticks: cuda.function(module, "ticks")?,
+        spin: cuda.function(&module, "spin")?,
+        ticks: cuda.function(&module, "ticks")?,
         stream: cuda.stream(0)?,
         sms: cuda.sms()?,
     };
@@ -79,27 +78,33 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     second_kernel(lab, &room)
 }
 
+/// Returns a time as a figure.
 #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a short run")]
 fn float(ns: u64) -> f64 {
     ns as f64
 }
 
-/// Steps of `%globaltimer`.
+/// Tells the steps of `%globaltimer`.
 fn timer(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
-    const VALUES: u64 = 1000;
-    let out = lab.cuda.zeroed(VALUES * 8)?;
+    const VALUES: usize = 1000;
+    let out = lab.cuda.zeroed(VALUES as u64 * 8)?;
     let count = lab.scale.choose(2000, 1 << 20);
     lab.cuda.launch_words(
-        room.ticks,
+        &room.ticks,
         Shape::row(1, 1),
         room.stream,
-        &[out, count, VALUES],
+        &[out, count, VALUES as u64],
     )?;
     lab.cuda.wait(room.stream)?;
-    let values: Vec<u64> = lab.cuda.words(out, 1000)?;
+    let values = lab.cuda.words(out, VALUES)?;
     let values: Vec<u64> = values.into_iter().take_while(|value| *value != 0).collect();
     let goes_back = values.windows(2).any(|pair| pair[1] < pair[0]);
-    lab.check("the global timer never goes back", !goes_back, "");
+    // A timer that stands still has one value.
+    lab.check(
+        "the global timer goes on and never back",
+        values.len() > 1 && !goes_back,
+        format!("{} values", values.len()),
+    );
     let steps = values
         .windows(2)
         .map(|pair| float(pair[1].saturating_sub(pair[0])));
@@ -107,7 +112,7 @@ fn timer(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Blocks that do next to nothing, over the whole device.
+/// Tells how fast blocks start that do next to nothing, over the whole device.
 fn rate(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     let blocks = lab.scale.choose(2_000, 1_000_000);
     let out = lab.cuda.zeroed(u64::from(blocks) * 24)?;
@@ -131,7 +136,7 @@ fn rate(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One block at a time on each SM: what lies between them, and where and in which order they start.
+/// Tells, of one block at a time on each SM, what lies between them, and where and in which order they start.
 fn turnover(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     const NS: u64 = 5_000;
     let blocks = room.sms * lab.scale.choose(8, 200);
@@ -191,7 +196,7 @@ fn turnover(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A kernel that fills the device, and one behind it on another stream.
+/// Tells when the blocks of a kernel come whose predecessor, on another stream, fills the device.
 fn second_kernel(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     const NS: u64 = 20_000;
     let first = room.sms * lab.scale.choose(4, 20);

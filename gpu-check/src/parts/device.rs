@@ -1,6 +1,7 @@
 //! What the driver says of itself and of the device.
 
 use super::Part;
+use crate::cuda::session::{MOST_SHARED, MULTIPROCESSORS, WARP_SIZE};
 use crate::cuda::{Session, Shape};
 use crate::kernels::{PROBE, portable};
 use crate::lab::Lab;
@@ -14,7 +15,7 @@ pub(super) const PART: Part = Part {
 
 /// Attributes of a device (`CUdevice_attribute`), by the names that documents give them.
 const ATTRIBUTES: &[(&str, i32)] = &[
-    ("sms", 16),
+    ("sms", MULTIPROCESSORS),
     ("compute_major", 75),
     ("compute_minor", 76),
     ("clock_khz", 13),
@@ -25,7 +26,7 @@ const ATTRIBUTES: &[(&str, i32)] = &[
     ("blocks_per_sm", 106),
     ("registers_per_sm", 82),
     ("shared_bytes_per_sm", 81),
-    ("shared_bytes_per_block", 97),
+    ("shared_bytes_per_block", MOST_SHARED),
     ("shared_bytes_reserved", 111),
     ("copy_engines", 40),
     ("concurrent_kernels", 31),
@@ -76,14 +77,14 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
 fn specials(lab: &mut Lab<'_>, cuda: &Session) -> anyhow::Result<()> {
     const ASKED: u32 = 1000;
     let module = cuda.load(&portable(PROBE))?;
-    let function = cuda.function(module, "specials")?;
+    let function = cuda.function(&module, "specials")?;
     let out = cuda.zeroed(256)?;
     let stream = cuda.stream(0)?;
     let shape = Shape {
         shared_bytes: ASKED,
         ..Shape::row(1, 1)
     };
-    cuda.launch_words(function, shape, stream, &[out])?;
+    cuda.launch_words(&function, shape, stream, &[out])?;
     cuda.wait(stream)?;
     let words = cuda.words(out, 4)?;
     let sms = u64::from(cuda.sms()?);
@@ -94,7 +95,12 @@ fn specials(lab: &mut Lab<'_>, cuda: &Session) -> anyhow::Result<()> {
         words[0] >= sms,
         format!("{} for {sms}", words[0]),
     );
-    lab.check("a warp has 32 lanes", words[1] == 32, words[1]);
+    let (warp, compiled) = (cuda.attribute(WARP_SIZE)?, words[1]);
+    lab.check(
+        "a warp has 32 lanes",
+        warp == 32 && compiled == 32,
+        format!("{warp}, and WARP_SZ is {compiled}"),
+    );
     let dynamic = words[2];
     lab.check(
         "%dynamic_smem_size is what the launch asked for",

@@ -24,6 +24,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     bare(lab)
 }
 
+/// Checks what a fenced kernel that traps leaves behind.
 fn fenced(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let args = [
         Arg::U64(BLOCKS.1.into()),
@@ -74,14 +75,15 @@ fn fenced(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Tells what a trap does to the context.
 fn bare(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let cuda = lab.cuda;
     let module = cuda.load(&portable(PROBE))?;
-    let function = cuda.function(module, "trap_behind")?;
+    let function = cuda.function(&module, "trap_behind")?;
     let out = cuda.zeroed(256)?;
     let stream = cuda.stream(0)?;
     cuda.launch_words(
-        function,
+        &function,
         Shape::row(BLOCKS.0, 32),
         stream,
         &[BLOCKS.1.into(), out],

@@ -1,7 +1,7 @@
 //! Launches: what one costs, how many get out from one thread, from two and as a graph, how many kernels run at once.
 
 use super::Part;
-use crate::cuda::{Api, CudaError, Session, Shape};
+use crate::cuda::{Api, CudaError, Function, Session, Shape};
 use crate::kernels::{EMPTY, PROBE, portable};
 use crate::lab::Lab;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,22 +20,23 @@ const WALL: &str = "us (wall)";
 
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let module = lab.cuda.load(&portable(EMPTY))?;
-    let empty = lab.cuda.function(module, "empty")?;
-    latency(lab, empty)?;
+    let empty = lab.cuda.function(&module, "empty")?;
+    latency(lab, &empty)?;
     for streams in [1, 8, 32] {
-        rate(lab, empty, streams)?;
+        rate(lab, &empty, streams)?;
     }
-    from_threads(lab, empty)?;
+    from_threads(lab, &empty)?;
     at_once(lab)?;
-    as_graph(lab, empty)
+    as_graph(lab, &empty)
 }
 
+/// Makes streams.
 fn streams(cuda: &Session, count: u32) -> anyhow::Result<Vec<u64>> {
     (0..count).map(|_| Ok(cuda.stream(0)?)).collect()
 }
 
-/// From the call to the end of a kernel that does nothing, on a device that is idle.
-fn latency(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
+/// Tells the times from the call to the end of a kernel that does nothing, on a device that is idle.
+fn latency(lab: &mut Lab<'_>, empty: &Function) -> anyhow::Result<()> {
     let stream = lab.cuda.stream(0)?;
     let mut called = Vec::new();
     let mut ended = Vec::new();
@@ -52,8 +53,8 @@ fn latency(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Launches as fast as one thread can make them, dealt to streams.
-fn rate(lab: &mut Lab<'_>, empty: u64, count: u32) -> anyhow::Result<()> {
+/// Makes launches as fast as one thread can, dealt to streams.
+fn rate(lab: &mut Lab<'_>, empty: &Function, count: u32) -> anyhow::Result<()> {
     let streams = streams(lab.cuda, count)?;
     let launches = lab.scale.choose(64, 4096);
     let start = Instant::now();
@@ -79,18 +80,20 @@ fn rate(lab: &mut Lab<'_>, empty: u64, count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Launches as fast as two threads can make them, each on eight streams of its own. Time counts from when both have
-/// made a launch, and calls take until the later one has made its last.
-fn from_threads(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
+/// Makes launches as fast as two threads can, each on eight streams of its own. Time counts from when both have made a
+/// launch, and calls take until the later one has made its last.
+fn from_threads(lab: &mut Lab<'_>, empty: &Function) -> anyhow::Result<()> {
     const THREADS: u32 = 2;
     const EACH: u32 = 8;
     let streams = streams(lab.cuda, THREADS * EACH)?;
     let launches = lab.scale.choose(64, 4096);
     let (ready, start) = (Barrier::new(THREADS as usize), OnceLock::new());
     let made_ns = AtomicU64::new(0);
-    lab.cuda
-        .in_threads(streams.chunks(EACH as usize), |api, own: &[u64]| {
-            let first = launch_empty(api, empty, own[0]);
+    lab.cuda.in_threads(
+        streams.chunks(EACH as usize),
+        |api, is_current, own: &[u64]| {
+            let first = is_current.and_then(|()| launch_empty(api, empty, own[0]));
+            // Whatever came of it, because the other thread waits.
             ready.wait();
             first?;
             let start = *start.get_or_init(Instant::now);
@@ -99,7 +102,8 @@ fn from_threads(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
             // Relaxed: it is read when the threads have been joined.
             made_ns.fetch_max(took, Ordering::Relaxed);
             Ok(())
-        })?;
+        },
+    )?;
     lab.cuda.wait_for_all()?;
     let ended = start.get().map_or(Duration::ZERO, Instant::elapsed);
     let made = Duration::from_nanos(made_ns.into_inner());
@@ -111,15 +115,13 @@ fn from_threads(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Launches a kernel without parameters, one block of a warp.
-fn launch_empty(api: &Api, empty: u64, stream: u64) -> Result<(), CudaError> {
-    let none = std::ptr::null_mut();
-    // SAFETY: handles are numbers that the driver looks up, and the kernel has no parameters.
-    unsafe { api.cuLaunchKernel(empty, 1, 1, 1, 32, 1, 1, 0, stream, none, none) }
+/// Launches [`EMPTY`]'s kernel, one block of a warp.
+fn launch_empty(api: &Api, empty: &Function, stream: u64) -> Result<(), CudaError> {
+    empty.launch_words(api, Shape::row(1, 32), stream, &[])
 }
 
-/// Launches that were captured as a graph, one behind the other.
-fn as_graph(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
+/// Makes launches that were captured as a graph, one behind the other.
+fn as_graph(lab: &mut Lab<'_>, empty: &Function) -> anyhow::Result<()> {
     let stream = lab.cuda.stream(0)?;
     let nodes = lab.scale.choose(64_u32, 1000);
     let captured = captured(&lab.cuda.api, (empty, stream), nodes);
@@ -143,7 +145,7 @@ fn as_graph(lab: &mut Lab<'_>, empty: u64) -> anyhow::Result<()> {
 }
 
 /// Captures `nodes` launches on a stream as a graph, and instantiates it.
-fn captured(api: &Api, (empty, stream): (u64, u64), nodes: u32) -> Result<u64, CudaError> {
+fn captured(api: &Api, (empty, stream): (&Function, u64), nodes: u32) -> Result<u64, CudaError> {
     /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
     const THREAD_LOCAL: u32 = 1;
     let (mut graph, mut executable) = (0, 0);
@@ -160,19 +162,19 @@ fn captured(api: &Api, (empty, stream): (u64, u64), nodes: u32) -> Result<u64, C
     Ok(executable)
 }
 
-/// Kernels of one block on as many streams as nobody has queues for: how many overlap.
+/// Tells how many kernels of one block overlap, on as many streams as nobody has queues for.
 fn at_once(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     const STREAMS: u32 = 160;
     let cuda = lab.cuda;
     let module = cuda.load(&portable(PROBE))?;
-    let spin = cuda.function(module, "spin")?;
+    let spin = cuda.function(&module, "spin")?;
     let count = lab.scale.choose(8, STREAMS);
     // Longer than all of these launches take.
     let ns = lab.scale.choose(20_000, 20_000_000);
     let out = cuda.zeroed(u64::from(count) * 24)?;
     let streams = streams(cuda, count)?;
     for (n, stream) in (0..).zip(&streams) {
-        cuda.launch_words(spin, Shape::row(1, 32), *stream, &[out + 24 * n, ns, ns])?;
+        cuda.launch_words(&spin, Shape::row(1, 32), *stream, &[out + 24 * n, ns, ns])?;
     }
     cuda.wait_for_all()?;
     let words = cuda.words(out, 3 * count as usize)?;

@@ -1,5 +1,7 @@
 //! How long a stop takes: from the host's decision until nothing of a kernel is on the device, by the time that a block
 //! takes, for gates and for workers that take their tickets in each of the three ways.
+//!
+//! Rule: a stop behind which no blocks were left to run stopped nothing, and has no time.
 
 use super::Part;
 use crate::formed::{Stage, Work};
@@ -28,6 +30,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Times stops of all forms with blocks that take so long.
 fn one(lab: &mut Lab<'_>, block_us: u64) -> anyhow::Result<()> {
     // A block of the model is one warp, because each warp that spins costs it time.
     let threads = lab.scale.choose(32, 256);
@@ -70,7 +73,7 @@ fn one(lab: &mut Lab<'_>, block_us: u64) -> anyhow::Result<()> {
                 continue;
             }
         };
-        let (mut took, mut lost) = (Vec::new(), 0);
+        let (mut took, mut lost, mut late) = (Vec::new(), 0, 0);
         for _ in 0..lab.scale.choose(2, 9) {
             stage.reset()?;
             let manner = Manner { chunk: 1, taking };
@@ -85,7 +88,12 @@ fn one(lab: &mut Lab<'_>, block_us: u64) -> anyhow::Result<()> {
             while !instance.is_idle() {
                 on.hear(&mut instance)?;
             }
-            took.push(start.elapsed().as_secs_f64() * 1e6);
+            let time = start.elapsed().as_secs_f64() * 1e6;
+            on.drain(&mut instance)?;
+            match instance.has_ended() {
+                true => late += 1,
+                false => took.push(time),
+            }
             instance.resume(&mut on)?;
             formed.finish(instance, on, &mut |_, _| Ok(()))?;
             lost += missing(&stage)?;
@@ -94,6 +102,11 @@ fn one(lab: &mut Lab<'_>, block_us: u64) -> anyhow::Result<()> {
             format!("{name}: every block ran"),
             lost == 0,
             format!("{lost} did not"),
+        );
+        lab.figure(
+            format!("{name}: stops that came too late, left out"),
+            f64::from(late),
+            "stops",
         );
         lab.spread(&name, took, "us (wall)");
         formed.unload()?;

@@ -38,7 +38,7 @@ fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
         };
         let name = format!("{}/{form}", case.workload);
         for (what, attribute, unit) in ATTRIBUTES {
-            let value = lab.cuda.function_attribute(formed.function, attribute)?;
+            let value = lab.cuda.function_attribute(&formed.function, attribute)?;
             lab.figure(format!("{name}: {what}"), f64::from(value), unit);
         }
         lab.figure(
@@ -47,7 +47,8 @@ fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
             "blocks/SM",
         );
         if let Some(offset) = formed.kernel.control_offset {
-            parameter(lab, &name, formed.function, (case.args.len(), offset))?;
+            let handle = formed.function.handle();
+            parameter(lab, &name, handle, (case.args.len(), offset))?;
         }
         formed.unload()?;
     }

@@ -70,13 +70,13 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     );
     let cuda = lab.cuda;
     let module = cuda.load(&portable(PROBE))?;
-    let poke = cuda.function(module, "poke")?;
+    let poke = cuda.function(&module, "poke")?;
     let stream = cuda.stream(0)?;
     let mut random = Prng::new(4);
     for n in 0..lab.scale.choose(64, 1000) {
         // As the fence makes of any address: the lower half, aligned to the access, under the reservation's upper.
         let address = base + (random.next_u64() & 0xffff_fffc);
-        cuda.launch_words(poke, Shape::row(1, 1), stream, &[address, n])?;
+        cuda.launch_words(&poke, Shape::row(1, 1), stream, &[address, n])?;
     }
     let ended = cuda.wait(stream);
     let said = ended
@@ -88,7 +88,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the reservation; returns its first address.
+/// Makes the reservation, and returns its first address.
 fn make(api: &Api, device: i32) -> Result<u64, CudaError> {
     let properties = Properties {
         kind: OF_DEVICE,

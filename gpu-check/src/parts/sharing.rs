@@ -1,7 +1,7 @@
 //! How two kernels share the memory's bandwidth: readers and writers of one block on each SM, alone and together.
 
 use super::Part;
-use crate::cuda::Shape;
+use crate::cuda::{Function, Shape};
 use crate::kernels::{PROBE, portable};
 use crate::lab::Lab;
 
@@ -19,8 +19,8 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let cuda = lab.cuda;
     let module = cuda.load(&portable(PROBE))?;
     let kernels = [
-        ("reader", cuda.function(module, "pull")?),
-        ("writer", cuda.function(module, "push")?),
+        ("reader", cuda.function(&module, "pull")?),
+        ("writer", cuda.function(&module, "push")?),
     ];
     let bytes: u64 = lab.scale.choose(1 << 20, 2 << 30);
     let turns = lab.scale.choose(1, 4);
@@ -32,7 +32,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
         [cuda.event(true)?, cuda.event(true)?],
     ];
     let shape = Shape::row(cuda.sms()?, THREADS);
-    let submit = |n: usize, function: u64| -> anyhow::Result<()> {
+    let submit = |n: usize, function: &Function| -> anyhow::Result<()> {
         cuda.record(events[n][0], streams[n])?;
         cuda.launch_words(
             function,
@@ -46,7 +46,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     #[allow(clippy::cast_precision_loss, reason = "some gigabytes")]
     let gigabytes = |us: f64| (bytes * turns) as f64 / us / 1e3;
     let mut alone = Vec::new();
-    for (name, function) in kernels {
+    for (name, function) in &kernels {
         submit(0, function)?;
         cuda.wait_for_all()?;
         submit(0, function)?;
@@ -55,8 +55,8 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
         lab.figure(format!("a {name} alone"), gigabytes(took(0)?), "GB/s");
     }
     for (one, other) in [(0, 0), (0, 1), (1, 1)] {
-        submit(0, kernels[one].1)?;
-        submit(1, kernels[other].1)?;
+        submit(0, &kernels[one].1)?;
+        submit(1, &kernels[other].1)?;
         cuda.wait_for_all()?;
         let pair = format!("a {} beside a {}", kernels[one].0, kernels[other].0);
         let slowdowns = [took(0)? / alone[one], took(1)? / alone[other]];

@@ -1,6 +1,7 @@
 //! Gates and workers whose caps are rewritten, and which are stopped and go on, while they run.
 //!
-//! Rule: what is done to an instance is drawn from a seed; when that happens is the device's time.
+//! Rules: what is done to an instance is drawn from a seed; when that happens is the device's time. So whether a stop
+//! comes before an instance's end is luck, but some of a whole run must.
 
 use super::Part;
 use super::workloads::judge;
@@ -22,13 +23,20 @@ pub(super) const PART: Part = Part {
 /// Workloads of a quick run: with and without shared memory, barriers, atomics, and rows of blocks.
 const QUICK: [&str; 5] = ["vecadd", "matmul", "histogram", "stencil3d", "reduction"];
 
+/// How often instances were stopped.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stops {
+    all: u32,
+    /// Those that were waited for, and behind which blocks were left to run.
+    midway: u32,
+}
+
 /// What is done to an instance while it runs.
 struct Disturbance {
     random: Prng,
     /// How many more times something is done to it.
     left: u32,
-    /// Stops so far.
-    stops: u32,
+    stops: Stops,
     /// Caps that bind nobody.
     caps: Vec<u32>,
 }
@@ -38,7 +46,7 @@ impl Disturbance {
         Self {
             random: Prng::new(seed),
             left,
-            stops: 0,
+            stops: Stops::default(),
             caps: vec![formed.per_sm; formed.caps() as usize],
         }
     }
@@ -53,11 +61,12 @@ impl Disturbance {
             }
             _ => match self.random.next_u64() % 4 {
                 0 if !instance.is_stopped() => {
-                    self.stops += 1;
+                    self.stops.all += 1;
                     instance.stop(on)?;
-                    // Half of the stops are waited for, so that nothing of it is on the device.
-                    while self.stops.is_multiple_of(2) && !instance.is_idle() {
-                        on.hear(instance)?;
+                    // The first stop and every other one is waited for, so that nothing of it is on the device.
+                    if !self.stops.all.is_multiple_of(2) {
+                        on.drain(instance)?;
+                        self.stops.midway += u32::from(!instance.has_ended());
                     }
                 }
                 0 | 1 => instance.resume(on)?,
@@ -79,15 +88,23 @@ impl Disturbance {
 
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let size = lab.scale.choose(Size::Tiny, Size::Small);
+    let mut midway = 0;
     for workload in workloads() {
         if lab.scale.choose(QUICK.contains(&workload.name), true) {
-            one(lab, &workload.case(size, 21))?;
+            midway += one(lab, &workload.case(size, 21))?;
         }
     }
+    lab.check(
+        "instances were stopped before their end",
+        midway > 0,
+        format!("{midway} stops with blocks left to run"),
+    );
     Ok(())
 }
 
-fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
+/// Disturbs one workload in each of its forms; returns how many stops left blocks to run.
+fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<u32> {
+    let mut midway = 0;
     let stage = Stage::new(lab.cuda, case)?;
     let rounds = lab.scale.choose(1, 4);
     let strikes = lab.scale.choose(8, 40);
@@ -109,7 +126,8 @@ fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
                 let Some(host) = host else { continue };
                 let mut disturbance = Disturbance::new(round, strikes, &formed);
                 formed.drive(host, &mut |instance, on| disturbance.strike(instance, on))?;
-                stops += disturbance.stops;
+                stops += disturbance.stops.all;
+                midway += disturbance.stops.midway;
                 let how = format!("{form}, tickets {taking:?}, round {round}").to_lowercase();
                 judge(lab, case, &how, &stage.outputs()?, None);
             }
@@ -118,5 +136,6 @@ fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
         }
         formed.unload()?;
     }
-    Ok(stage.clear()?)
+    stage.clear()?;
+    Ok(midway)
 }

@@ -1,11 +1,11 @@
 //! How the host tells a running kernel something: which ways reach it, how soon, and what they cost the host.
 //!
-//! One thread watches a word until it has a value. Times are wall time, from the host's call until the watching kernel
-//! is seen to have ended; `nothing to wait for` is the same for a kernel whose word has the value from the start, so
-//! what lies above it is the way's own.
+//! One thread watches a word until it has a value. Times are wall time, from the host's call until the watching kernel,
+//! which runs by then, is seen to have ended. `nothing to wait for` is the time of a kernel whose word has the value
+//! from the start: it counts the launch, which the ways' times do not, so it is no part of these.
 
 use super::Part;
-use crate::cuda::{CudaError, Session, Shape};
+use crate::cuda::{CudaError, Function, Session, Shape};
 use crate::kernels::{PROBE, portable};
 use crate::lab::Lab;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,17 +32,19 @@ const BIG: usize = 8 << 20;
 /// What all ways share.
 struct Room<'a> {
     cuda: &'a Session,
-    watch: u64,
-    poke: u64,
+    watch: Function,
+    poke: Function,
     word: u64,
     out: u64,
     kernels: u64,
     /// The stream of writes, of the highest priority.
     writes: u64,
     copies: u64,
-    /// Pinned memory that holds [`VALUE`], and a big part of it.
+    /// [`BIG`] bytes of pinned memory; the first word is [`VALUE`].
     pinned: *mut u32,
+    /// Device memory that large copies go to.
     big: u64,
+    /// How often the kernel looks before it gives up.
     most: u64,
 }
 
@@ -71,7 +73,7 @@ const WAYS: [(&str, Way); 5] = [
     ("kernel", |room, word| {
         let words = [word, u64::from(VALUE)];
         room.cuda
-            .launch_words(room.poke, Shape::row(1, 1), room.writes, &words)
+            .launch_words(&room.poke, Shape::row(1, 1), room.writes, &words)
     }),
 ];
 
@@ -87,8 +89,8 @@ impl<'a> Room<'a> {
         unsafe { pinned.write(VALUE) };
         Ok(Self {
             cuda,
-            watch: cuda.function(module, "watch")?,
-            poke: cuda.function(module, "poke")?,
+            watch: cuda.function(&module, "watch")?,
+            poke: cuda.function(&module, "poke")?,
             word: cuda.zeroed(256)?,
             out: cuda.zeroed(256)?,
             kernels: cuda.stream(0)?,
@@ -100,6 +102,7 @@ impl<'a> Room<'a> {
         })
     }
 
+    /// Copies a word from the host.
     fn copy(&self, word: u64, from: *const u32) -> Result<(), CudaError> {
         // SAFETY: what is copied lives as long as the program.
         unsafe {
@@ -114,7 +117,7 @@ impl<'a> Room<'a> {
         self.cuda.fill(self.out, 0, 24)?;
         let words = [word, u64::from(VALUE), self.most, self.out];
         self.cuda
-            .launch_words(self.watch, Shape::row(1, 1), self.kernels, &words)?;
+            .launch_words(&self.watch, Shape::row(1, 1), self.kernels, &words)?;
         while self.cuda.words(self.out, 1)?[0] == 0 {}
         Ok(())
     }
@@ -153,7 +156,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     mapped(lab, &room)
 }
 
-/// The time in which a kernel is seen to have ended that waits for nothing.
+/// Tells in which time a kernel that waits for nothing is launched and seen to have ended.
 fn floor(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     let mut took = Vec::new();
     lab.cuda.write(room.word, &VALUE.to_le_bytes())?;
@@ -161,7 +164,7 @@ fn floor(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
         let start = Instant::now();
         let words = [room.word, u64::from(VALUE), room.most, room.out];
         lab.cuda
-            .launch_words(room.watch, Shape::row(1, 1), room.kernels, &words)?;
+            .launch_words(&room.watch, Shape::row(1, 1), room.kernels, &words)?;
         lab.cuda.wait(room.kernels)?;
         took.push(start.elapsed().as_secs_f64() * 1e6);
     }
@@ -169,6 +172,7 @@ fn floor(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Tries one way, on an idle device or beside large copies.
 fn one(lab: &mut Lab<'_>, room: &Room<'_>, name: &str, way: Way, busy: bool) -> anyhow::Result<()> {
     let name = match busy {
         true => format!("{name}, beside large copies"),
@@ -210,7 +214,7 @@ fn judge_seen(lab: &mut Lab<'_>, name: &str, saw: bool) {
     lab.check(format!("{name}: a running kernel sees it"), saw, why);
 }
 
-/// A word in the host's memory that the device sees under an address of its own.
+/// Tries a word in the host's memory that the device sees under an address of its own.
 fn mapped(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     let name = "store to mapped host memory";
     let (mut host, mut address) = (std::ptr::null_mut(), 0);

@@ -1,6 +1,6 @@
 //! Timing of launches: the fastest of some runs, and the clock of an SM.
 
-use crate::cuda::{Session, Shape};
+use crate::cuda::{Function, Module, Session, Shape};
 use crate::kernels::{PROBE, portable};
 use crate::lab::{Lab, Scale};
 use gridmux_workloads::microbench::Loop;
@@ -18,17 +18,18 @@ pub(super) struct Bench<'a> {
     /// SMs of the device.
     pub(super) sms: u32,
     events: [u64; 2],
-    clock: u64,
+    clock: Function,
     out: u64,
 }
 
 /// A loop that is loaded.
 pub(super) struct Loaded {
-    pub(super) module: crate::cuda::Module,
-    pub(super) function: u64,
+    pub(super) module: Module,
+    pub(super) function: Function,
 }
 
 impl<'a> Bench<'a> {
+    /// Returns what a part measures with.
     pub(super) fn new(lab: &Lab<'a>) -> anyhow::Result<Self> {
         let cuda = lab.cuda;
         let module = cuda.load(&portable(PROBE))?;
@@ -38,7 +39,7 @@ impl<'a> Bench<'a> {
             stream: cuda.stream(0)?,
             sms: cuda.sms()?,
             events: [cuda.event(true)?, cuda.event(true)?],
-            clock: cuda.function(module, "clock")?,
+            clock: cuda.function(&module, "clock")?,
             out: cuda.zeroed(256)?,
         })
     }
@@ -63,7 +64,7 @@ impl<'a> Bench<'a> {
     /// Returns the device time of a launch whose parameters are words.
     pub(super) fn launch_us(
         &self,
-        function: u64,
+        function: &Function,
         shape: Shape,
         words: &[u64],
     ) -> anyhow::Result<f64> {
@@ -74,11 +75,11 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Returns the clock of an SM in MHz, while it is busy.
+    /// Returns the clock in MHz of one SM, which a block of one thread keeps busy meanwhile.
     pub(super) fn mhz(&self) -> anyhow::Result<f64> {
         let turns = self.scale.choose(20_000, 400_000);
         self.cuda.launch_words(
-            self.clock,
+            &self.clock,
             Shape::row(1, 1),
             self.stream,
             &[self.out, turns],
@@ -90,23 +91,25 @@ impl<'a> Bench<'a> {
         Ok(cycles / ns * 1e3)
     }
 
+    /// Loads a loop.
     pub(super) fn load(&self, body: &Loop) -> anyhow::Result<Loaded> {
         let module = self.cuda.load(&portable(&body.text(LOOP)))?;
-        let function = self.cuda.function(module, "bench")?;
+        let function = self.cuda.function(&module, "bench")?;
         Ok(Loaded { module, function })
     }
 
     /// Returns a shape that fills every SM, as a device that spreads blocks evenly does.
-    pub(super) fn full(&self, function: u64) -> anyhow::Result<Shape> {
+    pub(super) fn full(&self, function: &Function) -> anyhow::Result<Shape> {
         let fits = self.cuda.blocks_per_sm(function, FULL_BLOCK, 0)?;
         Ok(Shape::row(fits * self.sms, FULL_BLOCK))
     }
 
-    /// Returns the cycles that one more turn takes, once data and code are in their caches. On a GPU turns are many
-    /// times the given ones, because its clock of events has steps of half a microsecond.
+    /// Returns the cycles that one more turn takes, once data and code are in their caches: the device time by the
+    /// clock that one SM has right after the timed runs. On a GPU turns are many times the given ones,
+    /// because its clock of events has steps of half a microsecond.
     pub(super) fn cycles_per_turn(
         &self,
-        function: u64,
+        function: &Function,
         shape: Shape,
         data_bytes: u64,
         (short, long): (u64, u64),
@@ -123,11 +126,15 @@ impl<'a> Bench<'a> {
         Ok((second - first) / turns * self.mhz()?)
     }
 
-    /// Returns the least dynamic shared memory with which an SM holds at most `blocks` blocks.
-    pub(super) fn spoiler(&self, function: u64, threads: u32, blocks: u32) -> anyhow::Result<u32> {
-        /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
-        const MOST_SHARED: i32 = 97;
-        let most = self.cuda.attribute(MOST_SHARED)?.unsigned_abs();
+    /// Returns dynamic shared memory with which an SM holds at most `blocks` blocks, at most 256 bytes more than the
+    /// least.
+    pub(super) fn spoiler(
+        &self,
+        function: &Function,
+        threads: u32,
+        blocks: u32,
+    ) -> anyhow::Result<u32> {
+        let most = self.cuda.most_shared()?;
         self.cuda.allow_shared(function, most)?;
         let (mut too_few, mut enough) = (0, most);
         if self.cuda.blocks_per_sm(function, threads, 0)? <= blocks {
@@ -145,6 +152,7 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Returns a count as a figure.
 #[allow(clippy::cast_precision_loss, reason = "counts far below 2^53")]
 pub(super) fn float(count: u64) -> f64 {
     count as f64

@@ -16,6 +16,7 @@ const TURNS: (u64, u64) = (4, 12);
 /// Instructions of a quick run.
 const QUICK: [Op; 2] = [Op::FmaF32, Op::MmaF32K16];
 
+/// Measures instructions, shared memory, the L1, atomic operations and barriers.
 pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     for op in lab.scale.choose(&QUICK[..], Op::ALL) {
         chain(lab, bench, *op)?;
@@ -29,15 +30,17 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
 /// Returns the cycles of a turn of a loop.
 fn cycles(bench: &Bench<'_>, body: &Loop, shape: Shape, bytes: u64) -> anyhow::Result<f64> {
     let loaded = bench.load(body)?;
-    let cycles = bench.cycles_per_turn(loaded.function, shape, bytes, TURNS)?;
+    let cycles = bench.cycles_per_turn(&loaded.function, shape, bytes, TURNS)?;
     bench.cuda.unload(loaded.module)?;
     Ok(cycles)
 }
 
+/// Returns whether an instruction is one of matrix units.
 fn is_matrix(op: Op) -> bool {
     op.name().contains("mma")
 }
 
+/// Measures the latency of an instruction.
 fn chain(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()> {
     let class = if is_matrix(op) { "matrix" } else { "latency" };
     let cycles = cycles(bench, &loops::chain(op), Shape::row(1, 32), 0)?;
@@ -46,6 +49,7 @@ fn chain(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Measures the rate of an instruction.
 fn throughput(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()> {
     let class = if is_matrix(op) {
         "matrix"
@@ -53,8 +57,8 @@ fn throughput(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()
         "throughput"
     };
     let loaded = bench.load(&loops::throughput(op))?;
-    let shape = bench.full(loaded.function)?;
-    let cycles = bench.cycles_per_turn(loaded.function, shape, 0, TURNS)?;
+    let shape = bench.full(&loaded.function)?;
+    let cycles = bench.cycles_per_turn(&loaded.function, shape, 0, TURNS)?;
     bench.cuda.unload(loaded.module)?;
     let warps = f64::from(shape.grid[0] * shape.block[0] / 32);
     let run = Run::new(class, "throughput").with("op", op.name());
@@ -66,6 +70,7 @@ fn throughput(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()
     Ok(())
 }
 
+/// Measures latency and rate of shared memory.
 fn shared(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     for indexed in [false, true] {
         let cycles = cycles(bench, &loops::shared_chase(indexed), Shape::row(1, 1), 0)?;
@@ -73,8 +78,8 @@ fn shared(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
         run.report(lab, cycles / f64::from(LINKS), "cycles");
     }
     let loaded = bench.load(&loops::shared_read())?;
-    let shape = bench.full(loaded.function)?;
-    let cycles = bench.cycles_per_turn(loaded.function, shape, 0, TURNS)?;
+    let shape = bench.full(&loaded.function)?;
+    let cycles = bench.cycles_per_turn(&loaded.function, shape, 0, TURNS)?;
     bench.cuda.unload(loaded.module)?;
     let bytes = f64::from(LINKS * 4) * f64::from(shape.grid[0] * shape.block[0]);
     Run::new("throughput", "shared-read").report(
@@ -85,6 +90,7 @@ fn shared(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Measures rates of the L1, by footprint and by stride.
 fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     for footprint_kb in lab.scale.choose(&[16][..], &[16, 64, 128, 192, 220, 256]) {
         let (read, steps) = loops::l1_read(*footprint_kb);
@@ -103,7 +109,7 @@ fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
             .scale
             .choose(&[1][..], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15])
         {
-            let bytes = u64::from(64 * stride * size + 64 * size);
+            let bytes = 64 * (u64::from(*stride) + 1) * u64::from(size);
             let cycles = cycles(
                 bench,
                 &loops::l1_stride(size, *stride),
@@ -119,6 +125,7 @@ fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Measures atomic operations and barriers.
 fn synchronisation(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     const CLASS: &str = "synchronisation";
     let chase = cycles(bench, &loops::atomic_chase(), Shape::row(1, 1), 4096)?;

@@ -18,6 +18,7 @@ const HOPS: u64 = 8;
 /// Bytes that a block of a sweep reads.
 const PART: u64 = 64 * 1024 * 8;
 
+/// Measures latencies by footprint, then bandwidths.
 pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     let footprints: &[u64] = &[
         16, 48, 96, 128, 176, 224, 512, 1024, 4096, 8192, 16_384, 24_576, 38_912, 49_152, 76_800,
@@ -39,7 +40,7 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the order of a ring through all of `count` lines (Sattolo's shuffle), and what stands in the lines.
+/// Returns the bytes of `count` lines at `base` that are a ring through all of them (Sattolo's shuffle).
 fn ring(base: u64, count: u64) -> Vec<u8> {
     let mut next: Vec<u64> = (0..count).collect();
     let mut random = Prng::new(count);
@@ -54,14 +55,15 @@ fn ring(base: u64, count: u64) -> Vec<u8> {
     lines
 }
 
+/// Measures the latency of one lane in a footprint.
 fn chase(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Result<()> {
     let module = bench.cuda.load(&portable(CHASE))?;
-    let function = bench.cuda.function(module, "chase")?;
+    let function = bench.cuda.function(&module, "chase")?;
     let bytes = footprint_kb * 1024;
     let lines = bytes / LINE;
     let (data, out) = (bench.cuda.alloc(bytes)?, bench.cuda.alloc(256)?);
     bench.cuda.write(data, &ring(data, lines))?;
-    let run = |hops: u64| bench.launch_us(function, Shape::row(1, 1), &[data, hops / HOPS, out]);
+    let run = |hops: u64| bench.launch_us(&function, Shape::row(1, 1), &[data, hops / HOPS, out]);
     // Whole laps of a small ring; of a large one as many hops as take some milliseconds.
     let lap = match lab.scale.choose(lines, lines.clamp(16_384, 1 << 20)) {
         hops if hops < lines => hops,
@@ -77,6 +79,7 @@ fn chase(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Res
     Ok(bench.cuda.unload(module)?)
 }
 
+/// Measures a bandwidth with so many blocks on each SM.
 fn stream(
     lab: &mut Lab<'_>,
     bench: &Bench<'_>,
@@ -89,8 +92,8 @@ fn stream(
         _ => "occupancy-loads",
     };
     let module = bench.cuda.load(&portable(STREAM))?;
-    let function = bench.cuda.function(module, op)?;
-    let shared_bytes = bench.spoiler(function, block, per_sm)?;
+    let function = bench.cuda.function(&module, op)?;
+    let shared_bytes = bench.spoiler(&function, block, per_sm)?;
     let wave = u64::from(bench.sms * per_sm * block);
     // Some waves of lone warps; else more than any L2 holds.
     let short = match lab.scale {
@@ -115,7 +118,7 @@ fn stream(
             )
         };
         let words = [words[0], words[1], words[2], words[3], elements];
-        bench.launch_us(function, shape, &words)
+        bench.launch_us(&function, shape, &words)
     };
     run(short)?;
     let took = run(long)? - run(short)?;
@@ -132,14 +135,15 @@ fn stream(
     Ok(bench.cuda.unload(module)?)
 }
 
+/// Measures the bandwidth of blocks that all read the same footprint.
 fn sweep(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Result<()> {
     let module = bench.cuda.load(&portable(SWEEP))?;
-    let function = bench.cuda.function(module, "sweep")?;
+    let function = bench.cuda.function(&module, "sweep")?;
     let parts = (footprint_kb * 1024 / PART).max(1);
     let (data, out) = (bench.cuda.zeroed(parts * PART)?, bench.cuda.alloc(256)?);
-    let wave = bench.sms * bench.cuda.blocks_per_sm(function, 1024, 0)?;
+    let wave = bench.sms * bench.cuda.blocks_per_sm(&function, 1024, 0)?;
     let run =
-        |blocks: u32| bench.launch_us(function, Shape::row(blocks, 1024), &[data, parts, out]);
+        |blocks: u32| bench.launch_us(&function, Shape::row(blocks, 1024), &[data, parts, out]);
     let short = wave * lab.scale.choose(1, 20);
     run(short)?;
     let took = run(3 * short)? - run(short)?;

@@ -2,7 +2,8 @@
 //! that a file can be made of them.
 //!
 //! Rules: a time is the difference of two runs of different lengths, the fastest of some of each, so that launch and
-//! first touch cancel; cycles are that time by the clock at which an SM ran right before ([`bench::Bench::mhz`]).
+//! first touch cancel, except `empty-launch` and `read-after-write`; cycles are that time by the clock that one SM has
+//! right after ([`bench::Bench::mhz`]).
 
 mod bench;
 mod launches;

@@ -20,6 +20,7 @@ const STEPS: [(&str, u64, u32); 6] = [
     ("vectors", 128, 256),
 ];
 
+/// Measures every step.
 pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     let cuda = bench.cuda;
     let module = cuda.load(&portable(SGEMM))?;
@@ -30,14 +31,14 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     let b = cuda.zeroed(depths.1 * PITCH * 4)?;
     let c = cuda.zeroed(rows * PITCH * 4)?;
     for (step, tile, threads) in STEPS {
-        let function = cuda.function(module, step)?;
+        let function = cuda.function(&module, step)?;
         let across = |length: u64| u32::try_from(length / tile).unwrap_or(u32::MAX);
         let shape = Shape {
             grid: [across(rows), across(columns), 1],
             block: [threads, 1, 1],
             shared_bytes: 0,
         };
-        let run = |depth: u64| bench.launch_us(function, shape, &[a, b, c, depth, PITCH]);
+        let run = |depth: u64| bench.launch_us(&function, shape, &[a, b, c, depth, PITCH]);
         run(depths.0)?;
         let took = run(depths.1)? - run(depths.0)?;
         let flops = float(2 * rows * columns * (depths.1 - depths.0));
