@@ -1,7 +1,7 @@
 //! `cargo xtask gpu-check`: builds the program that asks a GPU everything that gridmux assumes of one, and runs it.
 //!
-//! Rules: what is built runs on any Linux with NVIDIA's driver and a C library that is not newer than [`NEWEST_GLIBC`];
-//! a build that needs a newer one is an error. Cubins are of the texts that a run over our own library loads.
+//! Rules: what is built runs on any Linux with NVIDIA's driver and glibc of [`NEWEST_GLIBC`] or newer; a build that
+//! needs a newer one than that is an error. Cubins are of the texts that a run over our own library loads.
 
 use crate::tasks::ptx::Compiler;
 use crate::{process, repo, setup};
@@ -80,8 +80,16 @@ fn make_cubins(program: &Path, architecture: &str) -> Result<PathBuf> {
         fs::remove_dir_all(&folder)?;
     }
     let mut keeping = Command::new(repo::target().join("release/gridmux"));
-    // A service of its own, on a modelled GPU.
-    keeping.args(["run", "--device", "model:h200", "--"]);
+    // A service of its own, on a modelled GPU. Checks of SMs and times fail where the model has neither.
+    keeping.args([
+        "run",
+        "--device",
+        "model:h200",
+        "--timed",
+        "--sms",
+        "4",
+        "--",
+    ]);
     keeping
         .arg(program)
         .args(["--scale", "quick", "--keep-ptx"]);
