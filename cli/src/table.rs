@@ -4,7 +4,7 @@
 //! column; a cell is one line, whatever somebody put into a name.
 
 use crate::output::harmless;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 
 /// Columns of text that every terminal has.
 pub(crate) const TERMINAL: u16 = 80;
@@ -13,6 +13,16 @@ pub(crate) const TERMINAL: u16 = 80;
 pub(crate) fn of(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
+    text(table, rows, TERMINAL)
+}
+
+/// Returns a table as text whose first column is never broken, so that its names can be searched for.
+pub(crate) fn with_names(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
+    if let Some(names) = table.column_mut(0) {
+        names.set_constraint(ColumnConstraint::ContentWidth);
+    }
     text(table, rows, TERMINAL)
 }
 

@@ -360,7 +360,7 @@ pub struct L1 {
     pub latency: u32,
     /// Outstanding line requests.
     pub mshrs: u32,
-    /// Loads that may wait for one outstanding request.
+    /// Loads that may wait for one outstanding request; when as many do, the load/store unit waits for its answer.
     pub merges: u32,
     /// Cycles that one look-up holds the load/store unit.
     pub line_interval: u32,

@@ -37,12 +37,24 @@ pub(crate) fn dress(
     let origin = origin(kernel, pc);
     let [x, y, _] = block.env.ntid.map(|n| n.max(1));
     let thread = warp.index * WARP_LANES + lane;
-    let in_memory = matches!(
-        raw.kind,
-        FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. }
-    );
-    let address = raw.address.filter(|_| in_memory);
+    let space = match raw.kind {
+        FaultKind::OutOfBounds { space, .. } | FaultKind::Misaligned { space, .. } => Some(space),
+        _ => None,
+    };
+    let is_global = matches!(space, Some(FaultSpace::Global | FaultSpace::Constant));
+    let address = raw.address.filter(|_| is_global);
     let nearest = address.map(|address| domain.nearest(address));
+    let own_memory = match space {
+        Some(FaultSpace::Shared) => Some(format!(
+            "the block has {} bytes of shared memory",
+            block.env.shared_bytes
+        )),
+        Some(FaultSpace::Local) => Some(format!(
+            "the thread has {} bytes of local memory",
+            block.env.local_bytes
+        )),
+        _ => None,
+    };
     Box::new(Fault {
         kernel: kernel.name.clone(),
         block: block.env.ctaid,
@@ -59,7 +71,7 @@ pub(crate) fn dress(
         nearest,
         lies_in: None,
         partition: None,
-        note: warp.said().map(Into::into),
+        note: warp.said().map(Into::into).or(own_memory.map(Into::into)),
         kind: raw.kind,
     })
 }

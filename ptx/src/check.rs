@@ -12,15 +12,15 @@ use crate::syntax::module::{Lines, Module};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One file.
+/// One file, with what `K` holds of each kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FileReport {
+pub struct FileReport<K = KernelReport> {
     /// Its name as given.
     pub file: String,
     /// Why it is no valid module, or `None`.
     pub error: Option<ErrorReport>,
     /// Its kernels in source order; empty when there is an error.
-    pub kernels: Vec<KernelReport>,
+    pub kernels: Vec<K>,
 }
 
 /// Where a module is wrong.

@@ -58,8 +58,8 @@ fn nonsense_is_refused_with_its_key() {
         ("count = 132", "count = 0", "sm.count"),
         ("banks = 32", "banks = 7", "shared.banks"),
         (
-            "setup = 4, turn = 2",
-            "setup = 4, turn = 2147483648",
+            "setup = 0, turn = 1",
+            "setup = 0, turn = 2147483648",
             "shared.atomic.turn",
         ),
         ("200704, 233472]", "200704]", "l1.carve_outs"),

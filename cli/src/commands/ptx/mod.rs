@@ -1,6 +1,7 @@
 //! `gridmux ptx`: what can be done with PTX modules, and doing it.
 
 mod break_lines;
+mod model;
 
 use crate::failure::Failure;
 use crate::files;
@@ -51,6 +52,24 @@ pub(crate) struct Rewrite {
     file: PathBuf,
 }
 
+/// What is known of a kernel.
+#[derive(Debug, Serialize)]
+struct Checked {
+    #[serde(flatten)]
+    kernel: KernelReport,
+    /// Why the SM model refuses it, or `None`.
+    model_refuses: Option<String>,
+}
+
+/// Returns what is known of a module's kernels.
+fn checked(module: &Module) -> Result<Vec<Checked>, ParseError> {
+    let of = |kernel: KernelReport| Checked {
+        model_refuses: model::refusal(module, &kernel.name),
+        kernel,
+    };
+    Ok(check(module)?.into_iter().map(of).collect())
+}
+
 impl Ptx {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         match self {
@@ -67,7 +86,7 @@ impl Check {
             let file = path.display().to_string();
             let found = match files::bytes(path, files::MOST_PTX) {
                 Ok(bytes) => Module::parse(bytes)
-                    .and_then(|module| check(&module))
+                    .and_then(|module| checked(&module))
                     .map_err(Problem::Ptx),
                 Err(error) => Err(Problem::Unreadable(error)),
             };
@@ -116,7 +135,7 @@ impl Problem {
 
 fn show_file(
     file: &str,
-    found: &Result<Vec<KernelReport>, Problem>,
+    found: &Result<Vec<Checked>, Problem>,
     out: &Output,
 ) -> Result<(), Failure> {
     match found {
@@ -135,10 +154,11 @@ fn show_file(
     }
 }
 
-fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
+fn kernels_text(file: &str, kernels: &[Checked]) -> String {
     let mut text = format!("{file}: {}\n", counted(kernels.len() as u64, "kernel"));
     // Writing to a string cannot fail.
-    for kernel in kernels {
+    for checked in kernels {
+        let kernel = &checked.kernel;
         let (r, m) = (&kernel.resources, &kernel.mix);
         let dynamic = if r.dynamic_shared { " + dynamic" } else { "" };
         let shown = names::shown(&kernel.name);
@@ -182,13 +202,14 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
             let text = format!("line {}: `{}`", unknown.line, unknown.opcode);
             ("unknown", text)
         });
-        let refused = match kernel.unknown.first() {
-            Some(unknown) => format!(", but the SM model refuses `{}`", unknown.opcode),
-            None => String::new(),
+        let model = match &checked.model_refuses {
+            Some(reason) => format!("no: {reason}"),
+            None => "yes".to_owned(),
         };
+        let model = std::iter::once(("model", model));
         let forms = kernel.forms.iter().map(|(form, report)| {
             let verdict = match (&report.reason, report.line) {
-                _ if report.ok => format!("yes{refused}"),
+                _ if report.ok => "yes".to_owned(),
                 (Some(reason), Some(line)) => format!("no: line {line}: {reason}"),
                 (reason, _) => {
                     let reason = reason.as_deref();
@@ -197,7 +218,7 @@ fn kernels_text(file: &str, kernels: &[KernelReport]) -> String {
             };
             (form.name(), verdict)
         });
-        let rows = rows.into_iter().chain(unknown).chain(forms);
+        let rows = rows.into_iter().chain(unknown).chain(model).chain(forms);
         text.push_str(&indented_fields(4, rows));
         text.push('\n');
     }

@@ -83,10 +83,10 @@ impl FromStr for Argument {
             .split_once('=')
             .ok_or_else(|| format!("{text:?} is not KIND=VALUE"))?;
         let bytes = match kind {
-            "u32" => unsigned(value)?
+            "u32" => unsigned(value)
                 .and_then(|v| u32::try_from(v).ok())
                 .map(|v| v.to_le_bytes().to_vec()),
-            "u64" => unsigned(value)?.map(|v| v.to_le_bytes().to_vec()),
+            "u64" => unsigned(value).map(|v| v.to_le_bytes().to_vec()),
             "s32" => value.parse::<i32>().ok().map(|v| v.to_le_bytes().to_vec()),
             "s64" => value.parse::<i64>().ok().map(|v| v.to_le_bytes().to_vec()),
             "f32" => value.parse::<f32>().ok().map(|v| v.to_le_bytes().to_vec()),
@@ -117,11 +117,11 @@ impl FromStr for Argument {
 }
 
 /// Parses a decimal number, or a hexadecimal one after `0x`.
-fn unsigned(text: &str) -> Result<Option<u64>, String> {
-    Ok(match text.strip_prefix("0x") {
+fn unsigned(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
-    })
+    }
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {
@@ -144,7 +144,7 @@ fn out(value: &str) -> Result<Argument, String> {
     let (bytes, file) = value
         .split_once(':')
         .ok_or_else(|| format!("{value:?} is not BYTES:FILE"))?;
-    let bytes = unsigned(bytes)?.filter(|bytes| *bytes > 0);
+    let bytes = unsigned(bytes).filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or_else(|| format!("{value:?} has no number of bytes of at least 1"))?;
     if bytes > MOST_DATA {
         return Err(format!(

@@ -61,11 +61,12 @@ impl Row {
     }
 }
 
-const HEADINGS: [&str; 9] = [
+const HEADINGS: [&str; 10] = [
     "gpu",
     "form",
     "cycles",
-    "latency",
+    "us",
+    "launch us",
     "ipc/sm",
     "occ %",
     "l1 %",
@@ -78,9 +79,12 @@ fn cells(report: &Report) -> Vec<String> {
     let rates = report.rates.as_ref();
     let rate = |name: &str| rates.and_then(|rates| rates.get(name)).copied();
     let percent = |name: &str| rate(name).map(|rate| format!("{:.1}", 100.0 * rate));
+    #[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
+    let us = |ns: Option<u64>| ns.map(|ns| format!("{:.1}", ns as f64 / 1000.0));
     let figures = [
         cycles(report.kernel_cycles),
-        cycles(report.launch_latency_cycles),
+        us(report.kernel_ns),
+        us(report.launch_latency_ns),
         rate("ipc_per_sm").map(|ipc| format!("{ipc:.3}")),
         percent("occupancy"),
         percent("l1_hit_rate"),

@@ -111,6 +111,8 @@ impl Show {
             ]
         };
         let headings = ["key", "value", "unit", "source"];
-        out.show(&lines, || table::of(&headings, lines.iter().map(cells)))
+        out.show(&lines, || {
+            table::with_names(&headings, lines.iter().map(cells))
+        })
     }
 }

@@ -7,8 +7,8 @@ use super::comparison::{Row, show};
 use super::launch::{self, Way};
 use super::lines::hottest;
 use super::loading::{
-    BUDGET, Changes, Room, check_block, check_names, check_targets, extent, fetch, gpu, grid,
-    is_file, lay_out, memory_bytes, place_all,
+    BUDGET, Changes, Room, check_block, check_buffers, check_names, check_targets, extent, fetch,
+    gpu, grid, is_file, lay_out, memory_bytes, place_all,
 };
 use super::ptx_file::{PtxFile, with_shown_name};
 use super::report::Report;
@@ -121,7 +121,11 @@ fn looks_for_barrier(source: &[u8]) -> bool {
 impl Kernel {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check(out)?;
-        let configs = self.gpus.iter().map(|name| gpu(name, &self.changes));
+        let changes = self.changes.combinations();
+        let configs = self.gpus.iter().flat_map(|name| {
+            let each = changes.iter();
+            each.map(move |changes| gpu(name, changes))
+        });
         let configs = configs.collect::<Result<Vec<GpuConfig>, Failure>>()?;
         check_names(&self.gpus, &configs)?;
         self.check_block(&configs)?;
@@ -159,7 +163,9 @@ impl Kernel {
             )));
         }
         self.check_cooperative()?;
-        let is_one = self.gpus.len() == 1 && self.forms.len() == 1;
+        check_buffers(&self.args)?;
+        let gpus = self.gpus.len() * self.changes.combinations().len();
+        let is_one = gpus == 1 && self.forms.len() == 1;
         if let Some(file) = changed_input(&self.args).filter(|_| !is_one) {
             return Err(Failure::usage(format!(
                 "{} is read and written, so that runs after the first would begin with its results; give out= another \

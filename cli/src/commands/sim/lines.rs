@@ -68,9 +68,10 @@ pub(super) fn text(lines: &[Line]) -> String {
             (None, Some(number)) => number.to_string(),
             (_, None) => "-".to_owned(),
         };
+        let text = line.ptx.split_whitespace().collect::<Vec<_>>().join(" ");
         let ptx = match &line.function {
-            Some(function) => format!("{} (in {function})", line.ptx),
-            None => line.ptx.split_whitespace().collect::<Vec<_>>().join(" "),
+            Some(function) => format!("{text} (in {function})"),
+            None => text,
         };
         vec![
             line.stall_cycles.to_string(),

@@ -89,12 +89,74 @@ pub(super) fn memory_bytes(args: &[Argument]) -> u64 {
     buffers.fold(SPARE_BYTES, u64::saturating_add)
 }
 
+/// Most bytes of all buffers of a kernel together; the program holds each of them twice for a while.
+const MOST_BUFFERS: u64 = 4 << 30;
+
+/// Checks that the buffers of a kernel's arguments do not take more memory than a machine may have.
+///
+/// # Errors
+/// Wrong usage.
+pub(super) fn check_buffers(args: &[Argument]) -> Result<(), Failure> {
+    let buffers = args.iter().map(Argument::buffer_bytes);
+    let bytes = buffers.fold(0, u64::saturating_add);
+    match bytes > MOST_BUFFERS {
+        true => Err(Failure::usage(format!(
+            "the buffers of all --arg have {bytes} bytes together, and may have {MOST_BUFFERS} (4 GiB)"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Changes of a GPU's description.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub(super) struct Changes {
-    /// Change a key of the GPU's description, as sm.scheduler=lrr; may be repeated (`gridmux sim gpu show` lists them)
+    /// Change a key of the GPU's description, as sm.scheduler=lrr; may be repeated (`gridmux sim gpu show` lists them);
+    /// several values, as sm.count=8,16, make a table of runs of `sim kernel`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     changes: Vec<String>,
+}
+
+impl Changes {
+    /// Returns the changes for each combination of their values, where a key has several: `KEY=A,B`.
+    pub(super) fn combinations(&self) -> Vec<Self> {
+        let mut all = vec![Self::default()];
+        for change in &self.changes {
+            let (key, values) = change.split_once('=').unwrap_or((change, ""));
+            let values = alternatives(values);
+            let with = |before: &Self, value: &str| {
+                let mut changes = before.changes.clone();
+                changes.push(match values.len() {
+                    1 => change.clone(),
+                    _ => format!("{key}={value}"),
+                });
+                Self { changes }
+            };
+            all = (all.iter())
+                .flat_map(|before| values.iter().map(|value| with(before, value)))
+                .collect();
+        }
+        all
+    }
+}
+
+/// Splits values at the commas that stand in no array, table or text of TOML.
+fn alternatives(values: &str) -> Vec<&str> {
+    let (mut depth, mut quoted) = (0_i32, false);
+    let mut parts = values.split(|c| {
+        match c {
+            '"' => quoted = !quoted,
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0 && !quoted
+    });
+    let parts: Vec<&str> = parts.by_ref().collect();
+    match parts.contains(&"") {
+        // A comma too many is an error of the value.
+        true => vec![values],
+        false => parts,
+    }
 }
 
 /// Returns a built-in GPU, or the one that a file describes, with what was changed of it. A file that gives no name is
@@ -333,7 +395,35 @@ pub(super) fn extent(text: &str) -> Result<[u32; 3], String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{extent, grid};
+    use super::{Changes, extent, grid};
+
+    #[test]
+    fn several_values_of_keys_make_each_combination() {
+        let combinations = |changes: &[&str]| {
+            let changes = changes.iter().map(|change| (*change).to_owned()).collect();
+            let all = Changes { changes }.combinations();
+            let all = all.iter().map(|changes| changes.changes.join(" "));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(combinations(&[]), [""]);
+        assert_eq!(
+            combinations(&[
+                "sm.count=4,8",
+                "l1.carve_outs=[0, 1]",
+                "sm.scheduler=lrr,gto"
+            ]),
+            [
+                "sm.count=4 l1.carve_outs=[0, 1] sm.scheduler=lrr",
+                "sm.count=4 l1.carve_outs=[0, 1] sm.scheduler=gto",
+                "sm.count=8 l1.carve_outs=[0, 1] sm.scheduler=lrr",
+                "sm.count=8 l1.carve_outs=[0, 1] sm.scheduler=gto",
+            ]
+        );
+        assert_eq!(
+            combinations(&["sm.count=4,", "nonsense"]),
+            ["sm.count=4, nonsense"]
+        );
+    }
 
     #[test]
     fn missing_axes_are_one() {
