@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "ARCH", conflicts_with_all = ["build", "import", "arguments"])]
     cubins: Option<String>,
     /// Print the document in this file, which a run has left, as a file of hw-model/validation; --base and --url behind
-    /// `--` say what the document does not know
+    /// `--` say what the document does not know, and --allow-quick takes that of a quick run
     #[arg(long, value_name = "FILE", conflicts_with = "build")]
     import: Option<PathBuf>,
     /// Arguments of the program, behind `--`
