@@ -85,7 +85,10 @@ fn nearest_text(nearest: Option<&str>) -> String {
 fn known_text(table: &str, known: &[&str]) -> String {
     match (table, known) {
         (_, []) => format!("'{table}' is a value and no table"),
-        ("", _) => format!("it has: base, {}", known.join(", ")),
+        ("", _) => format!(
+            "it has: {}; a file may begin with base, and have estimates",
+            known.join(", ")
+        ),
         _ => format!("[{table}] has: {}", known.join(", ")),
     }
 }
