@@ -96,7 +96,10 @@ fn an_opcode_that_does_not_exist_is_named_with_its_line() {
         assert!(shown.lines().any(|shown| words(shown) == line), "{shown}");
     }
     assert!(shown.contains("1 unknown"), "{shown}");
-    assert!(words(&shown).contains(&format!("model no: {refused}")), "{shown}");
+    assert!(
+        words(&shown).contains(&format!("model no: {refused}")),
+        "{shown}"
+    );
     // What is said of the model is so.
     let ran = gridmux([
         "-j", "sim", "kernel", file, "--entry", "k", "--grid", "1", "--block", "1",

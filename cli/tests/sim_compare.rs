@@ -28,6 +28,30 @@ fn write(folder: &Path) -> String {
 }
 
 #[test]
+fn several_values_of_a_key_are_rows() {
+    let file = workload_ptx("vecadd");
+    let sweep = [
+        "-j",
+        "--gpu",
+        "h200",
+        "--set",
+        "launch.block_cycles=0,375",
+        "--set",
+        "l1.carve_outs=[0, 233472]",
+    ];
+    let rows = sim_vecadd(&file, "vecadd", &sweep).succeeded().json();
+    let cycles = |row: usize| rows[row]["kernel_cycles"].as_u64().unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 2);
+    assert!(cycles(0) + 300 < cycles(1), "{rows}");
+    assert!(
+        rows[1]["gpu"]
+            .as_str()
+            .unwrap()
+            .contains("launch.block_cycles=375")
+    );
+}
+
+#[test]
 fn each_gpu_in_each_form_is_a_row() {
     let file = workload_ptx("vecadd");
     let gpus = ["--gpu", "h200", "--gpu", "gtx480"];

@@ -161,8 +161,8 @@ counters! {
     stall_resource_cycles: "scheduler cycles",
     /// Scheduler cycles without an issue because all warps that are left wait at barriers.
     stall_barrier_cycles: "scheduler cycles",
-    /// Scheduler cycles without an issue while a warp waits behind a branch, a fence or a sleep, for its code or for the
-    /// start of its block (`launch.block_cycles`), and none for a result of short latency.
+    /// Scheduler cycles without an issue while a warp waits behind a branch, a fence or a sleep, for its code or for
+    /// the start of its block (`launch.block_cycles`), and none for a result of short latency.
     stall_control_cycles: "scheduler cycles",
     /// Scheduler cycles without an issue because the scheduler has no warp while its SM has a block.
     stall_empty_cycles: "scheduler cycles",

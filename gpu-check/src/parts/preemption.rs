@@ -4,12 +4,12 @@
 //! Rule: a stop behind which no blocks were left to run stopped nothing, and has no time.
 
 use super::Part;
-use crate::formed::{Stage, Work};
+use crate::formed::{Formed, Stage, Work};
 use crate::kernels::PROBE;
 use crate::lab::Lab;
 use gridmux_ptx::control::Taking;
 use gridmux_ptx::forms::{Form, Shape};
-use gridmux_ptx::protocol::Manner;
+use gridmux_ptx::protocol::{Host, Manner};
 use gridmux_workloads::{Arg, Role};
 use std::time::{Duration, Instant};
 
@@ -73,31 +73,16 @@ fn one(lab: &mut Lab<'_>, block_us: u64) -> anyhow::Result<()> {
                 continue;
             }
         };
-        let (mut took, mut lost, mut late) = (Vec::new(), 0, 0);
+        let mut stops = Stops::default();
         for _ in 0..lab.scale.choose(2, 9) {
             stage.reset()?;
             let manner = Manner { chunk: 1, taking };
-            let Some(host) = formed.host(blocks, manner)? else {
-                continue;
-            };
-            let (mut instance, mut on) = formed.begin(host)?;
-            instance.step(&mut on)?;
-            std::thread::sleep(Duration::from_micros(block_us * 3 / 2));
-            let start = Instant::now();
-            instance.stop(&mut on)?;
-            while !instance.is_idle() {
-                on.hear(&mut instance)?;
+            if let Some(host) = formed.host(blocks, manner)? {
+                stops.add(&formed, host, block_us)?;
+                stops.lost += missing(&stage)?;
             }
-            let time = start.elapsed().as_secs_f64() * 1e6;
-            on.drain(&mut instance)?;
-            match instance.has_ended() {
-                true => late += 1,
-                false => took.push(time),
-            }
-            instance.resume(&mut on)?;
-            formed.finish(instance, on, &mut |_, _| Ok(()))?;
-            lost += missing(&stage)?;
         }
+        let Stops { took, late, lost } = stops;
         lab.check(
             format!("{name}: every block ran"),
             lost == 0,
@@ -112,6 +97,40 @@ fn one(lab: &mut Lab<'_>, block_us: u64) -> anyhow::Result<()> {
         formed.unload()?;
     }
     Ok(stage.clear()?)
+}
+
+/// What stops of a form have shown.
+#[derive(Default)]
+struct Stops {
+    /// Wall time of each, in microseconds.
+    took: Vec<f64>,
+    /// Stops behind which no blocks were left to run.
+    late: u32,
+    /// Blocks that never ran.
+    lost: usize,
+}
+
+impl Stops {
+    /// Begins an instance, stops it after one and a half blocks' time, and lets it run to its end.
+    fn add(&mut self, formed: &Formed<'_>, host: Host, block_us: u64) -> anyhow::Result<()> {
+        let (mut instance, mut on) = formed.begin(host)?;
+        instance.step(&mut on)?;
+        std::thread::sleep(Duration::from_micros(block_us * 3 / 2));
+        let start = Instant::now();
+        instance.stop(&mut on)?;
+        while !instance.is_idle() {
+            on.hear(&mut instance)?;
+        }
+        let time = start.elapsed().as_secs_f64() * 1e6;
+        on.drain(&mut instance)?;
+        match instance.has_ended() {
+            true => self.late += 1,
+            false => self.took.push(time),
+        }
+        instance.resume(&mut on)?;
+        formed.finish(instance, on, &mut |_, _| Ok(()))?;
+        Ok(())
+    }
 }
 
 /// Returns how many blocks have noted no end.

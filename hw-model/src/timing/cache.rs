@@ -1,7 +1,7 @@
 //! A sectored, set-associative cache: which sectors of which lines are there, and from when on.
 //!
-//! L1 and L2 share it. Rules: the least recently used line of a set goes first, lines that wait for a fill only when they
-//! are stale; a tag is the line number itself, or in L2 that of a copy, so any mapping of lines to sets is sound.
+//! L1 and L2 share it. Rules: the least recently used line of a set goes first, lines that wait for a fill only when
+//! they are stale; a tag is the line number itself, or in L2 that of a copy, so any mapping of lines to sets is sound.
 
 use std::ops::Range;
 

@@ -119,8 +119,8 @@ impl Lines {
         self.length += 1;
     }
 
-    /// Counts, for each line, how often its most common address occurs, and in how many turns a slice of L2 does it: one
-    /// for each sector, or for each [`MERGED_LANES`] lanes with the most common address of a sector.
+    /// Counts, for each line, how often its most common address occurs, and in how many turns a slice of L2 does it:
+    /// for each sector one for each [`MERGED_LANES`] lanes with its most common address.
     pub(crate) fn count_turns(&mut self, access: &Access) {
         for item in &mut self.items[..self.length] {
             let mut most = [0_usize; SECTORS];

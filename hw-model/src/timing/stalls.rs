@@ -2,8 +2,8 @@
 //!
 //! Of several reasons the one that would end first counts: a busy unit, then a short result, a branch, memory, a
 //! barrier. Cycles are charged to the kernel of the first warp that waits for that reason.
-//! Rule: while its SM has a block, a cycle of a scheduler is either an issue or a stall of one cause, in epochs in which
-//! something happens on the SM; the counters leave the others out.
+//! Rule: while its SM has a block, a cycle of a scheduler is either an issue or a stall of one cause, in epochs in
+//! which something happens on the SM; the counters leave the others out.
 
 use super::sm::Sm;
 

@@ -71,7 +71,7 @@ const HEADINGS: [&str; 10] = [
     "occ %",
     "l1 %",
     "l2 %",
-    "dram gb/s",
+    "gb/s",
 ];
 
 fn cells(report: &Report) -> Vec<String> {

@@ -1,0 +1,64 @@
+//! The block scheduler of `plan` mode holds which SMs a plan gives to whom.
+
+mod support;
+
+use gridmux_hw_model::GpuConfig;
+use gridmux_policy::ids::{RowId, SmId};
+use gridmux_policy::plan::{Cell, Plan, Preemption, QuotaRule};
+use gridmux_policy::sm_set::SmSet;
+use support::plan::{GroupOf, Row, Stage, all, plan_of, row};
+
+const A: RowId = RowId(1);
+const B: RowId = RowId(2);
+
+/// Returns a plan for four SMs: A has the first three, so many blocks on each, and B the last one.
+fn apart(config: &GpuConfig, blocks: [u16; 2]) -> Plan {
+    let groups = [SmSet::range(0, 3), SmSet::range(3, 4)].map(|sms| GroupOf {
+        sms,
+        ..all(config, Preemption::Drain)
+    });
+    let caps = |id, caps: [u16; 2]| Row {
+        cells: caps.map(Cell::capped).to_vec(),
+        ..row(id, 0, 0)
+    };
+    let rows = [caps(A, [blocks[0], 0]), caps(B, [0, blocks[1]])];
+    plan_of(config, &groups, &rows, &[], QuotaRule::default())
+}
+
+#[test]
+fn kernels_stay_on_the_sms_of_their_groups() {
+    let mut stage = Stage::new(4, |config| apart(config, [2, 5]));
+    stage.launch_each(20, [A, B]);
+    stage.pass(6000);
+    let held = |row| stage.placed().iter().filter(|e| e.row == row).count();
+    assert_eq!(
+        [held(A), held(B)],
+        [6, 5],
+        "as many as the caps let in at first"
+    );
+    stage.finish();
+    for event in &stage.events {
+        assert_eq!(event.sm == SmId(3), event.row == B, "{event:?}");
+    }
+}
+
+#[test]
+fn a_launch_that_arrives_while_blocks_of_another_start_without_pause_finds_its_sms() {
+    // Blocks start so rarely that room waits for them all the time.
+    let mut config = GpuConfig::builtin("h200")
+        .expect("built in")
+        .scaled_to_sms(4);
+    config.launch.block_interval_cycles = 100.0;
+    let mut stage = Stage::on(config, |config| apart(config, [8, 8]));
+    stage.launch_each(200, [A, B]);
+    stage.finish();
+    let at = |row| {
+        let placed = stage.placed().into_iter();
+        placed.filter(move |e| e.row == row).map(|e| e.at)
+    };
+    let (first_of_b, last_of_a) = (at(B).min(), at(A).max());
+    assert!(
+        first_of_b < last_of_a,
+        "B had its SM only from {first_of_b:?} on, when A had started its last block in {last_of_a:?}"
+    );
+}
