@@ -6,7 +6,7 @@ use gridmux_hw_model::GpuConfig;
 use gridmux_policy::ids::{RowId, SmId};
 use gridmux_policy::plan::{Cell, Plan, Preemption, QuotaRule};
 use gridmux_policy::sm_set::SmSet;
-use support::plan::{GroupOf, Row, Stage, all, plan_of, row};
+use support::plan::{Busy, GroupOf, Row, Stage, all, plan_of, row};
 
 const A: RowId = RowId(1);
 const B: RowId = RowId(2);
@@ -44,13 +44,23 @@ fn kernels_stay_on_the_sms_of_their_groups() {
 
 #[test]
 fn a_launch_that_arrives_while_blocks_of_another_start_without_pause_finds_its_sms() {
-    // Blocks start so rarely that room waits for them all the time.
+    // A's blocks end sooner than they can start, so that some of its room is free all the time, and several of them
+    // start between two looks at what is on the SMs.
     let mut config = GpuConfig::builtin("h200")
         .expect("built in")
         .scaled_to_sms(4);
-    config.launch.block_interval_cycles = 100.0;
+    config.launch.block_interval_cycles = 20.0;
+    config.launch.block_cycles = 1;
     let mut stage = Stage::on(config, |config| apart(config, [8, 8]));
-    stage.launch_each(200, [A, B]);
+    for (tag, row, blocks) in [(1, A, 1000), (2, B, 8)] {
+        stage.launch(Busy {
+            tag,
+            row,
+            blocks,
+            rounds: 1,
+            ..Busy::default()
+        });
+    }
     stage.finish();
     let at = |row| {
         let placed = stage.placed().into_iter();
