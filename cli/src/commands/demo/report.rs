@@ -263,7 +263,7 @@ impl TenantReport {
     }
 }
 
-/// Returns a time in three digits or so.
+/// Returns a time in three digits.
 #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
 fn time(ns: Option<u64>) -> String {
     let Some(ns) = ns else {
@@ -273,6 +273,7 @@ fn time(ns: Option<u64>) -> String {
     match ns {
         ..100_000.0 => format!("{:.1}us", ns / 1e3),
         100_000.0..1_000_000.0 => format!("{:.0}us", ns / 1e3),
-        _ => format!("{:.2}ms", ns / 1e6),
+        1_000_000.0..10_000_000.0 => format!("{:.2}ms", ns / 1e6),
+        _ => format!("{:.1}ms", ns / 1e6),
     }
 }
