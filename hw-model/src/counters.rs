@@ -106,11 +106,11 @@ counters! {
     l1_hit_sectors: "sectors",
     /// Sectors that missed in L1.
     l1_miss_sectors: "sectors",
-    /// Sectors that hit in L2.
+    /// Sectors that hit in L2; stores that have not come to it when the last block ends are in neither of both.
     l2_hit_sectors: "sectors",
     /// Sectors that missed in L2.
     l2_miss_sectors: "sectors",
-    /// Bytes read from DRAM.
+    /// Bytes read from DRAM, without those of a burst (`dram.burst_bytes`) that nobody asked for.
     dram_read_bytes: "bytes",
     /// Bytes written to DRAM.
     dram_write_bytes: "bytes",

@@ -5,8 +5,7 @@ mod support;
 
 use gridmux_hw_model::{BlockChange, FaultKind, GpuConfig, PlanNote, PlanOptions, Report};
 use gridmux_policy::ids::{RowId, SmId};
-use gridmux_policy::plan::{Cell, DispatchOrder, Plan, Preemption, QuotaRule};
-use gridmux_policy::sm_set::SmSet;
+use gridmux_policy::plan::{DispatchOrder, Plan, Preemption, QuotaRule};
 use gridmux_policy::units::Cycles;
 use gridmux_sync::publish::Publisher;
 use gridmux_workloads::{Prng, Size, by_name};

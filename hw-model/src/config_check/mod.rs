@@ -303,8 +303,8 @@ impl GpuConfig {
             require(
                 key,
                 value,
-                value.is_finite() && value >= 0.0,
-                "it must be a number and not negative",
+                (0.0..=1e12).contains(&value),
+                "it must lie between 0 and 1000000000000",
             )
         })
     }

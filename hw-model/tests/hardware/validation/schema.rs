@@ -350,17 +350,17 @@ impl Run {
                 block,
                 blocks_per_sm,
                 ..
-            } => between("block", block.into(), 1024)
-                .or_else(|| between("blocks_per_sm", blocks_per_sm.into(), 32)),
-            Self::Atomics { lanes, .. } => between("lanes", lanes.into(), 32),
-            Self::Barrier { warps } => between("warps", warps.into(), 32),
+            } => between("block", block, 1024)
+                .or_else(|| between("blocks_per_sm", blocks_per_sm, 32)),
+            Self::Atomics { lanes, .. } => between("lanes", lanes, 32),
+            Self::Barrier { warps } => between("warps", warps, 32),
             Self::Launches {
                 elements,
                 block,
                 queues,
                 ..
             } => positive("elements", elements)
-                .or_else(|| between("block", block.into(), 1024))
+                .or_else(|| between("block", block, 1024))
                 .or_else(|| between("queues", queues.into(), 32)),
             Self::ReadAfterWrite { write_mb, read_mb } => {
                 positive("write_mb", write_mb).or_else(|| positive("read_mb", read_mb))
