@@ -20,8 +20,12 @@
 //! `ordinary_functions` is Black-Scholes as a program has it that does not ask for the approximate functions by name;
 //! `N_values_a_row` is the sparse product with another matrix.
 //!
-//! What lies behind each difference above 15 %, found when runs began with an empty L2 (rows `cold`) and not looked at
-//! again since:
+//! With L2 warm on both sides the model takes about half of GPGPU-Sim's cycles for `vecadd` and `reduction` on the V100
+//! and two thirds for `black_scholes`, while from an empty L2 (rows `cold`) it takes 0.83 to 0.93 of these same cycles.
+//! So in GPGPU-Sim these kernels seem to gain little from what its copies left in L2. Why is not known; its cycles with
+//! that option off would say whether its L2 is slower, or not as warm as its option says.
+//!
+//! What lies behind each other difference above 15 %, found from an empty L2:
 //! - `gtx480/vecadd` and `gtx480/reduction`: bandwidth. GPGPU-Sim's L2 asks DRAM for one sector at a time, and each
 //!   takes a burst of twice its length, so that it reaches half of the card's 177.4 GB/s at most. The model's
 //!   description has the card's bandwidth, and sectors that lie in one burst share it. Row
