@@ -173,7 +173,7 @@ fn leave(cli: &Cli, document: &Document) -> anyhow::Result<()> {
     cli.out.as_ref().map_or(Ok(()), |path| document.write(path))
 }
 
-/// Prints a finding; a check that failed is told on stderr, too.
+/// Prints a finding, and a failed check to stderr as well.
 fn say_finding(part: &Part, finding: &Finding) {
     println!("{}", json!({"part": part.name, "finding": finding}));
     if let Finding::Check {

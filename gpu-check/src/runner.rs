@@ -137,7 +137,7 @@ impl Process {
         let mut stderr = child.stderr.take().context("stderr is piped")?;
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What was read before an error is told, too.
+            // Reports what was read before an error as well.
             let _ = stderr.read_to_end(&mut bytes);
             let _ = all.send(String::from_utf8_lossy(&bytes).into_owned());
         });

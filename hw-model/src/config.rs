@@ -240,7 +240,7 @@ pub struct Pipelines {
     pub int: Pipeline,
     /// Integer multiplication.
     pub int_mul: Pipeline,
-    /// The single-precision units multiply integers, whoever does other operations on these.
+    /// Whether integer multiplications run in the single-precision units; other integer operations do not move.
     #[serde(default)]
     pub products_in_fp32: bool,
     /// Integer division sequences.

@@ -70,8 +70,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Does work in threads, one for each item, and waits for all of them. The work is told whether its thread has this
-    /// session's context, so that threads that wait for each other can do so before one of them gives up.
+    /// Runs the work in one thread for each item, and waits for all threads. The work gets the result of setting this
+    /// session's context in its thread, so that a failure cannot keep other threads waiting at a barrier.
     ///
     /// # Errors
     /// The first one of a thread.

@@ -1,8 +1,8 @@
 //! What must hold of the keys of caches, interconnect and DRAM.
 
 use super::{
-    agree, at_least_one, bandwidth, cache_geometry, clock, has_whole_sets, latency, require,
-    up_to_1024, up_to_4096, ways,
+    CLOCK, INTERVAL, LATENCY, agree, at_least_one, bandwidth, cache_geometry, has_whole_sets,
+    require, up_to, ways,
 };
 use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES};
 use crate::description::ConfigError;
@@ -10,7 +10,7 @@ use crate::timing::dram::Channel;
 
 impl GpuConfig {
     pub(super) fn validate_caches(&self) -> Result<(), ConfigError> {
-        latency("shared.latency", self.shared.latency)?;
+        up_to(LATENCY, "shared.latency", self.shared.latency)?;
         require(
             "shared.banks",
             self.shared.banks,
@@ -37,7 +37,7 @@ impl GpuConfig {
                 "it must be at most 4096",
             )?;
         }
-        latency("l1.latency", self.l1.latency)?;
+        up_to(LATENCY, "l1.latency", self.l1.latency)?;
         at_least_one("l1.mshrs", self.l1.mshrs)?;
         at_least_one("l1.merges", self.l1.merges)?;
         let small = [
@@ -50,12 +50,12 @@ impl GpuConfig {
                 &self.texture,
             ),
         ];
-        for ([ways, bytes, latency_key], cache) in small {
+        for ([ways, bytes, latency], cache) in small {
             cache_geometry((ways, cache.ways), (bytes, cache.bytes))?;
-            latency(latency_key, cache.latency)?;
+            up_to(LATENCY, latency, cache.latency)?;
         }
         self.validate_fetch()?;
-        up_to_4096("l1.line_interval", self.l1.line_interval)?;
+        up_to(INTERVAL, "l1.line_interval", self.l1.line_interval)?;
         cache_geometry(("l1.ways", self.l1.ways), ("l1.bytes", self.l1.bytes))?;
         self.validate_l1()?;
         self.validate_l2()
@@ -93,7 +93,7 @@ impl GpuConfig {
     }
 
     fn validate_l2(&self) -> Result<(), ConfigError> {
-        latency("interconnect.latency", self.interconnect.latency)?;
+        up_to(LATENCY, "interconnect.latency", self.interconnect.latency)?;
         at_least_one(
             "interconnect.request_bytes_per_cycle",
             self.interconnect.request_bytes_per_cycle,
@@ -102,8 +102,8 @@ impl GpuConfig {
             "interconnect.reply_bytes_per_cycle",
             self.interconnect.reply_bytes_per_cycle,
         )?;
-        up_to_1024("l2.slices", self.l2.slices)?;
-        up_to_1024("l2.banks", self.l2.banks)?;
+        up_to(1024, "l2.slices", self.l2.slices)?;
+        up_to(1024, "l2.banks", self.l2.banks)?;
         require(
             "l2.interleave_bytes",
             self.l2.interleave_bytes,
@@ -111,7 +111,7 @@ impl GpuConfig {
                 && (LINE_BYTES..=1 << 20).contains(&self.l2.interleave_bytes),
             "it must be a power of two from 128 to 1048576",
         )?;
-        up_to_1024("dram.channels", self.dram.channels)?;
+        up_to(1024, "dram.channels", self.dram.channels)?;
         agree(
             ("l2.slices", self.l2.slices),
             ("dram.channels", self.dram.channels),
@@ -125,8 +125,8 @@ impl GpuConfig {
             self.l2.bytes <= 1 << 30,
             "it must be at most 1073741824 (1 GiB)",
         )?;
-        latency("l2.latency", self.l2.latency)?;
-        latency("dram.latency", self.dram.latency)?;
+        up_to(LATENCY, "l2.latency", self.l2.latency)?;
+        up_to(LATENCY, "dram.latency", self.dram.latency)?;
         agree(
             ("l2.bytes", self.l2.bytes),
             ("l2.slices", self.l2.slices),
@@ -134,7 +134,7 @@ impl GpuConfig {
             "each slice must hold whole sets of 128-byte lines, l2.ways in a set",
         )?;
         at_least_one("l2.bytes_per_cycle", self.l2.bytes_per_cycle)?;
-        up_to_4096("l2.atomic_interval", self.l2.atomic_interval)?;
+        up_to(INTERVAL, "l2.atomic_interval", self.l2.atomic_interval)?;
         at_least_one("l2.queue", self.l2.queue)?;
         agree(
             ("l2.latency", self.l2.latency),
@@ -165,7 +165,7 @@ impl GpuConfig {
             (1..=1024).contains(&dram.queue),
             "it must lie between 1 and 1024",
         )?;
-        clock("dram.command_mhz", dram.command_mhz)?;
+        up_to(CLOCK, "dram.command_mhz", dram.command_mhz)?;
         let t = &dram.timing;
         let timing = [
             ("dram.timing.ccd", t.ccd),

@@ -11,8 +11,15 @@ mod tests;
 use crate::config::{GpuConfig, LINE_BYTES, MAX_WARPS_PER_SM, Pipeline, WARP_LANES};
 use crate::description::ConfigError;
 use crate::timing::issue::MAX_UNITS;
+use std::borrow::Cow;
 use std::fmt::Display;
 
+/// Longest latency, in core cycles.
+const LATENCY: u32 = 1_000_000;
+/// Longest time for which one operation holds a unit, in core cycles.
+const INTERVAL: u32 = 4096;
+/// Fastest clock, in megahertz.
+const CLOCK: u32 = 100_000;
 /// Most characters of a description's name.
 const MOST_NAME: usize = 4096;
 
@@ -43,7 +50,7 @@ impl GpuConfig {
 
     fn validate_sm(&self) -> Result<(), ConfigError> {
         let sm = &self.sm;
-        clock("clock.core_mhz", self.clock.core_mhz)?;
+        up_to(CLOCK, "clock.core_mhz", self.clock.core_mhz)?;
         at_least_one("sm.count", u32::from(sm.count))?;
         require(
             "sm.count",
@@ -95,19 +102,14 @@ impl GpuConfig {
             usize::from(sm.collectors) <= MAX_UNITS,
             "it must lie between 0 (never short) and 8",
         )?;
-        up_to_4096("sm.collector_cycles", sm.collector_cycles)?;
-        require(
-            "sm.registers",
-            sm.registers,
-            (1..=1 << 24).contains(&sm.registers),
-            "it must lie between 1 and 16777216",
-        )?;
+        up_to(INTERVAL, "sm.collector_cycles", sm.collector_cycles)?;
+        up_to(1 << 24, "sm.registers", sm.registers)?;
         at_least_one("sm.max_registers_per_thread", sm.max_registers_per_thread)?;
-        up_to_65536("sm.register_unit", sm.register_unit)?;
-        up_to_65536("sm.shared_unit_bytes", sm.shared_unit_bytes)?;
+        up_to(65536, "sm.register_unit", sm.register_unit)?;
+        up_to(65536, "sm.shared_unit_bytes", sm.shared_unit_bytes)?;
         if let Some(barrier) = sm.barrier {
-            latency("sm.barrier.latency", barrier.latency)?;
-            up_to_4096("sm.barrier.interval", barrier.interval)?;
+            up_to(LATENCY, "sm.barrier.latency", barrier.latency)?;
+            up_to(INTERVAL, "sm.barrier.interval", barrier.interval)?;
         }
         self.validate_room()
     }
@@ -245,8 +247,8 @@ impl GpuConfig {
         let Some(fetch) = &self.fetch else {
             return Ok(());
         };
-        up_to_4096("fetch.instructions", fetch.instructions)?;
-        latency("fetch.latency", fetch.latency)?;
+        up_to(4096, "fetch.instructions", fetch.instructions)?;
+        up_to(LATENCY, "fetch.latency", fetch.latency)?;
         require(
             "fetch.instruction_bytes",
             fetch.instruction_bytes,
@@ -314,7 +316,7 @@ fn require(
     key: &'static str,
     value: impl Display,
     holds: bool,
-    reason: &'static str,
+    reason: impl Into<Cow<'static, str>>,
 ) -> Result<(), ConfigError> {
     if holds {
         return Ok(());
@@ -322,7 +324,7 @@ fn require(
     Err(ConfigError::Value {
         key,
         value: value.to_string(),
-        reason,
+        reason: reason.into(),
     })
 }
 
@@ -349,31 +351,15 @@ fn at_least_one(key: &'static str, value: u32) -> Result<(), ConfigError> {
     require(key, value, value >= 1, "it must be at least 1")
 }
 
-fn up_to_1024(key: &'static str, value: u32) -> Result<(), ConfigError> {
-    let holds = (1..=1024).contains(&value);
-    require(key, value, holds, "it must lie between 1 and 1024")
-}
-
-fn up_to_4096(key: &'static str, value: u32) -> Result<(), ConfigError> {
-    let holds = (1..=4096).contains(&value);
-    require(key, value, holds, "it must lie between 1 and 4096")
-}
-
-fn up_to_65536(key: &'static str, value: u32) -> Result<(), ConfigError> {
-    let holds = (1..=65536).contains(&value);
-    require(key, value, holds, "it must lie between 1 and 65536")
-}
-
-/// Checks a latency in core cycles.
-fn latency(key: &'static str, cycles: u32) -> Result<(), ConfigError> {
-    let holds = (1..=1_000_000).contains(&cycles);
-    require(key, cycles, holds, "it must lie between 1 and 1000000")
-}
-
-/// Checks a clock in megahertz.
-fn clock(key: &'static str, mhz: u32) -> Result<(), ConfigError> {
-    let holds = (1..=100_000).contains(&mhz);
-    require(key, mhz, holds, "it must lie between 1 and 100000")
+/// Checks that a value lies between 1 and `most`.
+fn up_to(most: u32, key: &'static str, value: u32) -> Result<(), ConfigError> {
+    let holds = (1..=most).contains(&value);
+    require(
+        key,
+        value,
+        holds,
+        format!("it must lie between 1 and {most}"),
+    )
 }
 
 fn bandwidth(key: &'static str, value: f64) -> Result<(), ConfigError> {

@@ -1,6 +1,7 @@
 //! Why a description is refused.
 
 use super::keys;
+use std::borrow::Cow;
 
 /// Why a GPU description was refused.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum ConfigError {
         /// The value given.
         value: String,
         /// What it must be.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// Two parts of a description contradict each other.
     #[error("{key} = {value} and {other} = {other_value} contradict each other: {reason}")]

@@ -32,8 +32,10 @@ impl LineAccess {
     }
 }
 
-/// Lanes whose operations on one address a slice of L2 does in one turn. source: GPGPU-Sim's pull request 33: 163840
-/// threads that add to one address make 10240 operations of L2 on a V100.
+/// Lanes whose operations on one address a slice of L2 does in one turn.
+///
+/// Source: <https://github.com/accel-sim/gpgpu-sim_distribution/pull/33>: 163840 threads that add to one address make
+/// 10240 operations of L2 on a QV100.
 const MERGED_LANES: usize = 16;
 
 /// Most lines of one warp instruction: each lane has up to [`MOST_LOCAL_WORDS`] words of local memory, which lie in a
@@ -115,8 +117,11 @@ impl Lines {
                 return;
             }
         }
-        self.items[self.length] = LineAccess::new(line, sectors);
-        self.length += 1;
+        debug_assert!(self.length < MOST_LINES, "an access has no more lines");
+        if let Some(place) = self.items.get_mut(self.length) {
+            *place = LineAccess::new(line, sectors);
+            self.length += 1;
+        }
     }
 
     /// Counts, for each line, how often its most common address occurs, and in how many turns a slice of L2 does it:

@@ -63,8 +63,9 @@ struct Checked {
 
 /// Returns what is known of a module's kernels.
 fn checked(module: &Module) -> Result<Vec<Checked>, ParseError> {
+    let (program, _) = module.decode_each()?;
     let of = |kernel: KernelReport| Checked {
-        model_refuses: model::refusal(module, &kernel.name),
+        model_refuses: model::refusal((&program, module.source()), &kernel.name),
         kernel,
     };
     Ok(check(module)?.into_iter().map(of).collect())

@@ -85,8 +85,13 @@ pub(super) struct Wanted {
 
 /// Returns the memory that a kernel with these arguments needs at most, in bytes.
 pub(super) fn memory_bytes(args: &[Argument]) -> u64 {
+    buffer_bytes(args).saturating_add(SPARE_BYTES)
+}
+
+/// Returns the bytes of the buffers of all arguments.
+fn buffer_bytes(args: &[Argument]) -> u64 {
     let buffers = args.iter().map(Argument::buffer_bytes);
-    buffers.fold(SPARE_BYTES, u64::saturating_add)
+    buffers.fold(0, u64::saturating_add)
 }
 
 /// Most bytes of all buffers of a kernel together; the program holds each of them twice for a while.
@@ -97,8 +102,7 @@ const MOST_BUFFERS: u64 = 4 << 30;
 /// # Errors
 /// Wrong usage.
 pub(super) fn check_buffers(args: &[Argument]) -> Result<(), Failure> {
-    let buffers = args.iter().map(Argument::buffer_bytes);
-    let bytes = buffers.fold(0, u64::saturating_add);
+    let bytes = buffer_bytes(args);
     match bytes > MOST_BUFFERS {
         true => Err(Failure::usage(format!(
             "the buffers of all --arg have {bytes} bytes together, and may have {MOST_BUFFERS} (4 GiB)"
@@ -142,7 +146,7 @@ impl Changes {
 /// Splits values at the commas that stand in no array, table or text of TOML.
 fn alternatives(values: &str) -> Vec<&str> {
     let (mut depth, mut quoted) = (0_i32, false);
-    let mut parts = values.split(|c| {
+    let parts = values.split(|c| {
         match c {
             '"' => quoted = !quoted,
             '[' | '{' => depth += 1,
@@ -151,7 +155,7 @@ fn alternatives(values: &str) -> Vec<&str> {
         }
         c == ',' && depth == 0 && !quoted
     });
-    let parts: Vec<&str> = parts.by_ref().collect();
+    let parts: Vec<&str> = parts.collect();
     match parts.contains(&"") {
         // A comma too many is an error of the value.
         true => vec![values],

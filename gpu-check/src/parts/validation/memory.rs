@@ -79,7 +79,7 @@ fn chase(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Res
     Ok(bench.cuda.unload(module)?)
 }
 
-/// Measures a bandwidth with so many blocks on each SM.
+/// Measures a bandwidth with a given number of blocks on each SM.
 fn stream(
     lab: &mut Lab<'_>,
     bench: &Bench<'_>,
