@@ -11,7 +11,7 @@ use support::plan::{Busy, GroupOf, Row, Stage, all, plan_of, row};
 const A: RowId = RowId(1);
 const B: RowId = RowId(2);
 
-/// Returns a plan for four SMs: A may hold `blocks[0]` blocks on each of the first three, B `blocks[1]` on the last one.
+/// Returns a plan for four SMs: A may hold `blocks[0]` blocks on each of the first three, B `blocks[1]` on the last.
 fn apart(config: &GpuConfig, blocks: [u16; 2]) -> Plan {
     let groups = [SmSet::range(0, 3), SmSet::range(3, 4)].map(|sms| GroupOf {
         sms,
