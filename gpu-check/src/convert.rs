@@ -110,7 +110,10 @@ pub fn validation_file(
     }
     let name = fact(document, "name", "text", Value::as_str)?.to_owned();
     let number = |name| fact(document, name, "whole number", Value::as_u64);
-    let driver = number("driver_version")?;
+    let cuda = number("driver_version")?;
+    let text = |name| document.fact("device", name).and_then(Value::as_str);
+    let date = text("date").map_or_else(String::new, |date| format!(", {date}"));
+    let driver = text("kernel_driver").map_or_else(String::new, |version| format!(" {version}"));
     let set = BTreeMap::from([
         ("sm.count", number("sms")?),
         ("clock.core_mhz", number("clock_khz")? / 1000),
@@ -125,7 +128,11 @@ pub fn validation_file(
     }
     let file = File {
         source: Source {
-            title: format!("gridmux gpu-check on {name}, driver for CUDA {}.{}", driver / 1000, driver % 1000 / 10),
+            title: format!(
+                "gridmux gpu-check on {name}{date}, driver{driver} for CUDA {}.{}",
+                cuda / 1000,
+                cuda % 1000 / 10
+            ),
             url: publication.url.clone(),
             note: "Times are by the driver's events, but for launches, which are by the wall clock; cycles are those \
                    times by the clock that one SM had right after. What the card sets is what the driver says."
@@ -214,6 +221,8 @@ mod tests {
             ("driver_version", json!(12080)),
             ("sms", json!(132)),
             ("clock_khz", json!(1_980_000)),
+            ("date", json!("2026-11-27")),
+            ("kernel_driver", json!("580.1")),
         ];
         let facts = facts.map(|(name, due)| Finding::Fact {
             name: name.to_owned(),
@@ -243,6 +252,8 @@ mod tests {
         let parts = vec![device("", &Value::Null), figures(json!(16))];
         let text = convert(&Document::new("full", parts.clone()), false).unwrap();
         let file: toml::Table = text.parse().unwrap();
+        let title = "gridmux gpu-check on a card, 2026-11-27, driver 580.1 for CUDA 12.8";
+        assert_eq!(file["source"]["title"].as_str(), Some(title));
         assert_eq!(file["card"]["set"]["sm.count"].as_integer(), Some(132));
         assert_eq!(
             file["figure"][0]["run"]["footprint_kb"].as_integer(),

@@ -9,7 +9,7 @@ use crate::cuda::{CudaError, Function, Module, Session, Shape};
 use crate::kernels::portable;
 use anyhow::{Context, bail};
 use gridmux_ptx::boxes::{Grid, SubBox, next_box};
-use gridmux_ptx::control::{COUNTERS_BYTES, Control, Taking};
+use gridmux_ptx::control::{self, COUNTERS_BYTES, Control, Taking};
 use gridmux_ptx::forms::fence::FenceMode;
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
 use gridmux_ptx::protocol::instance::recorded_fault;
@@ -370,9 +370,9 @@ impl Formed<'_> {
                 }
                 Some(host) => {
                     let (mut instance, mut on) = self.begin(self.dealt(host))?;
-                    cuda.record(start, self.stream(0))?;
+                    // What the host writes first is no part of the kernel's time.
+                    on.timed = Some((start, end));
                     instance.step(&mut on)?;
-                    cuda.record(end, self.stream(0))?;
                     self.finish(instance, on, &mut |_, _| Ok(()))?;
                 }
             }
@@ -465,6 +465,8 @@ pub struct On<'a> {
     counters: u64,
     /// Numbers of launches in flight, each with the event behind it.
     flying: Vec<(u32, u64)>,
+    /// Events to be recorded before and behind the next launch.
+    timed: Option<(u64, u64)>,
 }
 
 impl<'a> On<'a> {
@@ -473,6 +475,7 @@ impl<'a> On<'a> {
             formed,
             counters,
             flying: Vec::new(),
+            timed: None,
         }
     }
 
@@ -525,16 +528,34 @@ impl Device for On<'_> {
         self.cuda().write(at, &write.value.to_le_bytes())
     }
 
+    fn write_all(&mut self, writes: &[Write]) -> Result<(), CudaError> {
+        // Caps of neighbouring SMs are one copy.
+        let apart = control::place_offset(1) - control::place_offset(0);
+        for run in writes.chunk_by(|one, next| next.at == one.at + apart) {
+            let words: Vec<u32> = run.iter().map(|write| write.value).collect();
+            let at = self.counters + u64::from(run[0].at);
+            self.cuda().write_apart(at, apart as usize, &words)?;
+        }
+        Ok(())
+    }
+
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), CudaError> {
         self.cuda().read(self.counters + at, into)
     }
 
     fn launch(&mut self, launch: &InstanceLaunch) -> Result<(), CudaError> {
+        let stream = self.formed.stream(launch.number);
+        let timed = self.timed.take();
+        if let Some((start, _)) = timed {
+            self.cuda().record(start, stream)?;
+        }
         self.formed
             .submit(launch.number, launch.grid, launch.control)?;
+        if let Some((_, end)) = timed {
+            self.cuda().record(end, stream)?;
+        }
         let event = self.cuda().event(false)?;
-        self.cuda()
-            .record(event, self.formed.stream(launch.number))?;
+        self.cuda().record(event, stream)?;
         self.flying.push((launch.number, event));
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::dispatch::samples::LatencyView;
 use crate::settings::Settings;
 use gridmux_policy::{Class, Profile, ProfileKey};
 use nix::cmsg_space;
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
     sendmsg, setsockopt, socketpair, sockopt,
@@ -335,7 +336,14 @@ impl Link {
     pub fn try_receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut iov = [IoSliceMut::new(&mut self.buffer)];
         let flags = MsgFlags::MSG_DONTWAIT;
-        let received = recvmsg::<()>(self.socket.as_raw_fd(), &mut iov, None, flags)?;
+        let received = match recvmsg::<()>(self.socket.as_raw_fd(), &mut iov, None, flags) {
+            // A peer that closed its end without having read everything: Linux says so once, ahead of the messages that
+            // the peer sent before.
+            Err(Errno::ECONNRESET) => {
+                recvmsg::<()>(self.socket.as_raw_fd(), &mut iov, None, flags)?
+            }
+            received => received?,
+        };
         if received.flags.contains(MsgFlags::MSG_TRUNC) {
             return Err(io::Error::other("a message is longer than any may be"));
         }
@@ -355,4 +363,21 @@ pub fn is_broken(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Link, ToHost, ToSupervisor};
+
+    #[test]
+    fn what_a_peer_said_is_heard_though_it_closed_with_unread_messages() {
+        let (mut supervisor, host) = Link::pair().unwrap();
+        supervisor.send(&ToHost::Profiles(Vec::new()), &[]).unwrap();
+        let why = "no device".to_owned();
+        host.send(&ToSupervisor::Failed(why.clone()), &[]).unwrap();
+        drop(host);
+        let heard = supervisor.try_receive::<ToSupervisor>().unwrap();
+        assert!(matches!(heard, Some(ToSupervisor::Failed(said)) if said == why));
+        assert!(supervisor.try_receive::<ToSupervisor>().unwrap().is_none());
+    }
 }

@@ -29,10 +29,12 @@ pub mod microbench;
 mod params;
 mod prng;
 mod verify;
+mod version;
 mod workload;
 
 pub use case::{Arg, Case, Role};
 pub use params::{BadParams, Params, Size, UnknownSize};
 pub use prng::Prng;
 pub use verify::Mismatch;
+pub use version::portable;
 pub use workload::{Class, Limits, Workload, by_name, workloads};

@@ -3,7 +3,8 @@
 //! Rules: what a part does not give back itself, the end of its process does, and that comes soon; streams do not wait
 //! for the legacy default stream, and whatever is to be in order is on one stream or waited for.
 
-use super::{Api, Cubins, CudaError, Function, Module, Shape};
+use super::copy::{DEVICE, HOST};
+use super::{Api, Copy2D, Cubins, CudaError, Function, Module, Shape};
 use crate::kernels::{PROBE, portable};
 use std::cell::OnceCell;
 use std::ffi::{OsStr, c_void};
@@ -312,6 +313,27 @@ impl Session {
             self.api
                 .cuMemcpyHtoDAsync_v2(address, from, bytes.len(), self.control)?
         };
+        self.wait(self.control)
+    }
+
+    /// Writes words that lie `apart` bytes from each other in device memory by one copy, and waits until that is done.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn write_apart(&self, address: u64, apart: usize, words: &[u32]) -> Result<()> {
+        let copy = Copy2D {
+            from_kind: HOST,
+            from_host: words.as_ptr().cast(),
+            from_pitch: size_of::<u32>(),
+            to_kind: DEVICE,
+            to_device: address,
+            to_pitch: apart,
+            width: size_of::<u32>(),
+            height: words.len(),
+            ..Copy2D::default()
+        };
+        // SAFETY: the words live until the stream has been waited for.
+        unsafe { self.api.cuMemcpy2DAsync_v2(&copy, self.control)? };
         self.wait(self.control)
     }
 

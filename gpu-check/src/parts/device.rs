@@ -5,6 +5,8 @@ use crate::cuda::session::{MOST_SHARED, MULTIPROCESSORS, WARP_SIZE};
 use crate::cuda::{Session, Shape};
 use crate::kernels::{PROBE, portable};
 use crate::lab::Lab;
+use chrono::{DateTime, Utc};
+use std::time::SystemTime;
 
 pub(super) const PART: Part = Part {
     name: "device",
@@ -58,6 +60,11 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
         .collect();
     lab.fact("name", String::from_utf8_lossy(&name).into_owned());
     lab.fact("driver_version", version);
+    if let Some(version) = kernel_driver() {
+        lab.fact("kernel_driver", version);
+    }
+    let now = DateTime::<Utc>::from(SystemTime::now());
+    lab.fact("date", now.format("%Y-%m-%d").to_string());
     lab.fact("memory_bytes", bytes);
     lab.fact("memory_free_bytes", free);
     for (name, attribute) in ATTRIBUTES {
@@ -71,6 +78,16 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     lab.fact("highest_stream_priority", highest);
     lab.fact("functions_missing", cuda.api.missing());
     specials(lab, cuda)
+}
+
+/// Returns the version of NVIDIA's kernel module; `None` where there is none, as over gridmux's own library.
+fn kernel_driver() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let is_version = |word: &&str| {
+        word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.')
+    };
+    let version = text.lines().next()?.split_whitespace().find(is_version);
+    version.map(str::to_owned)
 }
 
 /// Holds special registers against what the driver says.

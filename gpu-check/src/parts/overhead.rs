@@ -27,7 +27,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
 }
 
 fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
-    let runs = lab.scale.choose(1, 5);
+    let runs = lab.scale.choose(1, 20);
     let stage = Stage::new(lab.cuda, case)?;
     let mut original = None;
     for form in Form::ALL {

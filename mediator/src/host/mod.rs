@@ -113,7 +113,12 @@ fn prepare(
         }
         "cuda" => {
             confine(Role::CudaHost)?;
+            let close = |is_closed| {
+                sandbox::close_to_others(is_closed).map_err(|error| error.to_string())
+            };
+            close(false)?;
             let open = device::cuda::open(name, &waker).map_err(|error| error.to_string())?;
+            close(true)?;
             say_up(config, &open.control);
             ControlThread::start(
                 (config, settings),

@@ -120,6 +120,8 @@ const CUDA: &[i64] = &[
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getscheduler,
     libc::SYS_sched_getparam,
+    libc::SYS_sched_get_priority_max,
+    libc::SYS_sched_get_priority_min,
     libc::SYS_uname,
     libc::SYS_sysinfo,
     libc::SYS_getuid,
@@ -143,6 +145,12 @@ const CUDA_OLD: &[i64] = &[
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const CUDA_OLD: &[i64] = &[];
+
+/// Landlock lets nothing be removed.
+#[cfg(target_arch = "x86_64")]
+const UNLINK: &[i64] = &[libc::SYS_unlink, libc::SYS_unlinkat];
+#[cfg(not(target_arch = "x86_64"))]
+const UNLINK: &[i64] = &[libc::SYS_unlinkat];
 
 /// What the fork server does to its children and for them: it makes, limits, awaits and confines them.
 const FORK_SERVER: &[i64] = &[
@@ -281,12 +289,24 @@ fn allowed(role: Role) -> Result<Calls, SandboxError> {
         calls.allow(CUDA);
         calls.allow(CUDA_OLD);
         calls.allow_where(libc::SYS_prlimit64, 0, ALL, 0)?;
+        calls.allow_where(libc::SYS_prctl, 0, ALL, libc::PR_SET_DUMPABLE)?;
+        allow_driver_socket(&mut calls)?;
     } else {
         // No memory is ever code that was data before.
         calls.allow_where(libc::SYS_mmap, 2, libc::PROT_EXEC, 0)?;
         calls.allow_where(libc::SYS_mprotect, 2, libc::PROT_EXEC, 0)?;
     }
     Ok(calls)
+}
+
+/// Allows the socket that NVIDIA's driver opens when it starts, and without which it does not: one on which it listens
+/// under an abstract name of its own. It removes the file of that name first, which is none.
+fn allow_driver_socket(calls: &mut Calls) -> Result<(), SandboxError> {
+    let kind = (1, 0xf, libc::SOCK_SEQPACKET);
+    calls.allow_if(libc::SYS_socket, &[(0, ALL, libc::AF_UNIX), kind])?;
+    calls.allow(&[libc::SYS_bind, libc::SYS_listen]);
+    calls.allow(UNLINK);
+    Ok(())
 }
 
 fn allow_threads(calls: &mut Calls) -> Result<(), SandboxError> {

@@ -28,6 +28,8 @@ const OWN_USER: &str = "gridmux";
 const OTHER_USER: &str = "nobody";
 /// What rights the newest version of landlock that is asked for knows; an older kernel enforces what it knows.
 const LANDLOCK: ABI = ABI::V6;
+/// Where the names of this process's threads are.
+const OWN_THREADS: &str = "/proc/self/task";
 /// Where NVIDIA's driver has its libraries and reads facts about the system.
 const CUDA_READS: [&str; 7] = ["/usr", "/lib", "/lib64", "/etc", "/opt", "/proc", "/sys"];
 
@@ -83,7 +85,17 @@ pub fn drop_privileges(name: Option<&str>) -> Result<(), SandboxError> {
     prctl::set_no_new_privs().map_err(system("no_new_privs"))?;
     // Neither a core file nor another process of the same user shows tenants' bytes.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(system("RLIMIT_CORE"))?;
-    prctl::set_dumpable(false).map_err(system("PR_SET_DUMPABLE"))
+    close_to_others(true)
+}
+
+/// Decides whether other processes of the same user may look into this one. NVIDIA's driver names its threads by files
+/// of `/proc/self/task`, which are root's while nobody may, and gives up where it cannot; so a host on a GPU is open
+/// while the driver starts, before it has seen a byte of a tenant.
+///
+/// # Errors
+/// The system call's.
+pub fn close_to_others(is_closed: bool) -> Result<(), SandboxError> {
+    prctl::set_dumpable(!is_closed).map_err(system("PR_SET_DUMPABLE"))
 }
 
 /// Finds the user to become.
@@ -171,6 +183,8 @@ fn forbid_files(role: Role) -> Result<RulesetStatus, RulesetError> {
             let all = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
             ruleset = permit(ruleset, entry.path(), all)?;
         }
+        let name = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+        ruleset = permit(ruleset, PathBuf::from(OWN_THREADS), name | read)?;
     }
     Ok(ruleset.restrict_self()?.ruleset)
 }

@@ -32,6 +32,14 @@ pub trait Device {
     /// The device's.
     fn write(&mut self, write: Write) -> Result<(), Self::Error>;
 
+    /// Writes several words, in any order.
+    ///
+    /// # Errors
+    /// The device's.
+    fn write_all(&mut self, writes: &[Write]) -> Result<(), Self::Error> {
+        writes.iter().try_for_each(|write| self.write(*write))
+    }
+
     /// Reads memory, behind every write that was made.
     ///
     /// # Errors
@@ -222,7 +230,7 @@ impl Instance {
             Host::Gate(gate) => gate.stop().into_iter().collect(),
             Host::Workers(workers, _) => workers.stop(),
         };
-        writes.into_iter().try_for_each(|write| device.write(write))
+        device.write_all(&writes)
     }
 
     /// Goes on after [`Instance::stop`], at any time.
@@ -239,10 +247,7 @@ impl Instance {
                 let closing = gate.resumed(recorded_fault(device)?.is_some());
                 closing.map_or(Ok(()), |write| device.write(write))
             }
-            Host::Workers(workers, _) => {
-                let writes = workers.resume();
-                writes.into_iter().try_for_each(|write| device.write(write))
-            }
+            Host::Workers(workers, _) => device.write_all(&workers.resume()),
         }
     }
 
@@ -257,8 +262,7 @@ impl Instance {
         let Host::Workers(workers, _) = &mut self.host else {
             return Ok(());
         };
-        let writes = workers.set_caps(caps);
-        writes.into_iter().try_for_each(|write| device.write(write))
+        device.write_all(&workers.set_caps(caps))
     }
 
     /// Nothing of it is on the device.

@@ -20,15 +20,19 @@ fn again(setup: &str, link: &str, times: u32, shared_bytes: u32) -> Loop {
 /// Returns a chain of [`LINKS`] dependent instructions.
 #[must_use]
 pub fn chain(op: Op) -> Loop {
-    let link = format!("{}\n    ", op.text(0));
-    again("", &link, LINKS, NO_ARRAY)
+    in_turn(op, 1)
 }
 
 /// Returns [`LINKS`] instructions of [`CHAINS`] chains in turn.
 #[must_use]
 pub fn throughput(op: Op) -> Loop {
+    in_turn(op, CHAINS)
+}
+
+/// Returns [`LINKS`] instructions of `chains` chains in turn.
+fn in_turn(op: Op, chains: usize) -> Loop {
     let body = (0..LINKS as usize)
-        .map(|n| format!("{}\n    ", op.text(n % CHAINS)))
+        .map(|n| format!("{}\n    ", op.text(n, chains)))
         .collect();
     Loop {
         setup: String::new(),
@@ -42,12 +46,12 @@ pub fn throughput(op: Op) -> Loop {
 #[must_use]
 pub fn shared_chase(indexed: bool) -> Loop {
     let (setup, link) = if indexed {
-        let next = "mad.lo.u32 %r93, %r92, 8, %r20;\n    ld.shared.u32 %r92, [%r93];\n    ";
-        ("mov.u32 %r92, 0; st.shared.u32 [%r20], %r92;", next)
+        let next = "mad.lo.u32 %r93, %r40, 8, %r20;\n    ld.shared.u32 %r40, [%r93];\n    ";
+        ("st.shared.u32 [%r5], %r40;", next)
     } else {
         (
-            "st.shared.u32 [%r20], %r20;",
-            "ld.shared.u32 %r20, [%r20];\n    ",
+            "st.shared.u32 [%r5], %r20; mov.u32 %r40, %r20;",
+            "ld.shared.u32 %r40, [%r40];\n    ",
         )
     };
     again(setup, link, LINKS, NO_ARRAY)
@@ -60,7 +64,7 @@ pub fn shared_read() -> Loop {
     let body = (0..LINKS)
         .map(|n| {
             format!(
-                "ld.shared.u32 %r{}, [%r20+{}];\n    ",
+                "ld.volatile.shared.u32 %r{}, [%r20+{}];\n    ",
                 40 + n % 16,
                 n % 16 * 128
             )
@@ -83,7 +87,7 @@ pub fn l1_read(footprint_kb: u64) -> (Loop, u64) {
     let half = footprint_kb * 512;
     let row = u64::from(L1_READ_THREADS * 4);
     let steps = half / row;
-    let body = (0..steps)
+    let body: String = (0..steps)
         .map(|n| {
             let at = n * row;
             let (a, b) = (40 + n % 8 * 2, 41 + n % 8 * 2);
@@ -96,7 +100,8 @@ pub fn l1_read(footprint_kb: u64) -> (Loop, u64) {
         .collect();
     let read = Loop {
         setup: "mul.wide.u32 %rd5, %r3, 4; add.s64 %rd3, %rd1, %rd5;".to_owned(),
-        body,
+        // The addresses of every turn are the same, which a compiler does not know.
+        body: format!("add.s64 %rd3, %rd3, %rd7;\n    {body}"),
         shared_bytes: NO_ARRAY,
     };
     (read, steps)
@@ -128,7 +133,7 @@ pub fn l1_stride(element_bytes: u32, stride: u32) -> Loop {
     }
     let step = stride * element_bytes;
     let setup = format!(
-        "and.b32 %r92, %r3, 63; mul.wide.u32 %rd5, %r92, {step}; add.s64 %rd3, %rd1, %rd5; mov.u64 %rd6, 0;"
+        "and.b32 %r92, %r3, 63; mul.wide.u32 %rd5, %r92, {step}; add.s64 %rd3, %rd1, %rd5; mov.u64 %rd6, %rd7;"
     );
     Loop {
         setup,

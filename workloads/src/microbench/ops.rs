@@ -1,6 +1,8 @@
 //! Instructions that chains and rates are measured of.
 //!
-//! Rule: an instruction's destination is also a source, so that a chain of it is one of dependent instructions.
+//! Rules: an instruction's destination is also a source, so that a chain of it is one of dependent instructions. No value
+//! is known to a compiler, and integers are combined with those of the neighbouring chain, because a compiler makes one
+//! instruction of many that combine a value with the same one.
 //!
 //! Wide: an instruction stands in one string.
 
@@ -39,7 +41,8 @@ macro_rules! ops {
                 }
             }
 
-            /// Returns its PTX, in which `#` is the chain's number, `#a` to `#h` the parts of its accumulator.
+            /// Returns its PTX, in which `#` is the chain's number, `#a` to `#h` the parts of its accumulator, and `@`
+            /// the number of a neighbouring chain.
             const fn template(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
@@ -50,19 +53,19 @@ macro_rules! ops {
 }
 
 ops! {
-    AddU32 "add.u32" 0 "add.u32 %r3#, %r3#, %r2;",
-    AndB32 "and.b32" 0 "and.b32 %r3#, %r3#, %r2;",
-    MulLoU32 "mul.lo.u32" 0 "mul.lo.u32 %r3#, %r3#, %r2;",
+    AddU32 "add.u32" 0 "add.u32 %r3#, %r3#, %r3@;",
+    AndB32 "and.b32" 0 "and.b32 %r3#, %r3#, %r3@;",
+    MulLoU32 "mul.lo.u32" 0 "mul.lo.u32 %r3#, %r3#, %r3@;",
     MadLoU32 "mad.lo.u32" 0 "mad.lo.u32 %r3#, %r3#, %r2, %r2;",
-    MinS32 "min.s32" 0 "min.s32 %r3#, %r3#, %r2;",
+    MinS32 "min.s32" 0 "min.s32 %r3#, %r3#, %r3@;",
     DivS32 "div.s32" 0 "div.s32 %r3#, %r3#, %r2;",
     RemS32 "rem.s32" 0 "rem.s32 %r3#, %r3#, %r2;",
     PopcB32 "popc.b32" 0 "popc.b32 %r3#, %r3#;",
     ClzB32 "clz.b32" 0 "clz.b32 %r3#, %r3#;",
     BrevB32 "brev.b32" 0 "brev.b32 %r3#, %r3#;",
-    AddU64 "add.u64" 0 "add.u64 %rd1#, %rd1#, %rd4;",
-    MulLoU64 "mul.lo.u64" 0 "mul.lo.u64 %rd1#, %rd1#, %rd4;",
-    ShflIdx "shfl.sync.idx.b32" 0 "shfl.sync.idx.b32 %r3#, %r3#, 0, 31, -1;",
+    AddU64 "add.u64" 0 "add.u64 %rd1#, %rd1#, %rd1@;",
+    MulLoU64 "mul.lo.u64" 0 "mul.lo.u64 %rd1#, %rd1#, %rd1@;",
+    ShflIdx "shfl.sync.idx.b32" 0 "shfl.sync.idx.b32 %r3#, %r3#, %r3#, 31, -1;",
     AddF32 "add.f32" 32 "add.f32 %f3#, %f3#, %f2;",
     MulF32 "mul.f32" 32 "mul.f32 %f3#, %f3#, %f2;",
     FmaF32 "fma.rn.f32" 64 "fma.rn.f32 %f3#, %f3#, %f2, %f2;",
@@ -110,10 +113,15 @@ ops! {
 pub const CHAINS: usize = 4;
 
 impl Op {
-    /// Returns the instruction of the nth chain.
+    /// Returns the nth instruction of `chains` chains in turn.
     #[must_use]
-    pub fn text(self, chain: usize) -> String {
-        let mut text = self.template().to_owned();
+    pub fn text(self, n: usize, chains: usize) -> String {
+        let (chain, neighbour) = match self.template().contains('@') {
+            // One chain of these goes to and fro between two registers.
+            true => (n % chains.max(2), (n + 1) % chains.max(2)),
+            false => (n % chains, 0),
+        };
+        let mut text = self.template().replace('@', &neighbour.to_string());
         let wide = text.contains("%d#");
         for (part, letter) in "abcdefgh".chars().enumerate() {
             // Accumulators lie where no other register of the loop does.
@@ -127,7 +135,8 @@ impl Op {
         text.replace('#', &chain.to_string())
     }
 
-    /// Returns the instructions that give every register that it reads a value.
+    /// Returns the instructions that give every register that it reads a value, by the zero in `%r6`; integers
+    /// differ from lane to lane, because a compiler leaves out shuffles of equal ones.
     #[must_use]
     pub fn setup() -> String {
         let mut text = String::new();
@@ -136,15 +145,15 @@ impl Op {
             text += "\n    ";
         };
         for n in 0..CHAINS {
-            line(format!("mov.u32 %r3{n}, 7;"));
-            line(format!("mov.f32 %f3{n}, 0f3F800000;"));
-            line(format!("mov.u64 %rd1{n}, 7;"));
+            line(format!("add.u32 %r3{n}, %r3, 7;"));
+            line(format!("mov.f32 %f3{n}, %f1;"));
+            line(format!("cvt.u64.u32 %rd1{n}, %r3{n};"));
         }
-        (10..18).for_each(|n| line(format!("mov.f64 %d{n}, 0d3FF0000000000000;")));
-        (21..29).for_each(|n| line(format!("mov.u32 %r{n}, 0;")));
+        (10..18).for_each(|n| line(format!("mov.f64 %d{n}, %d1;")));
+        (21..29).for_each(|n| line(format!("mov.u32 %r{n}, %r6;")));
         for n in 40..40 + 8 * CHAINS {
-            line(format!("mov.u32 %r{n}, 0;"));
-            line(format!("mov.f32 %f{n}, 0f00000000;"));
+            line(format!("mov.u32 %r{n}, %r6;"));
+            line(format!("mov.b32 %f{n}, %r6;"));
         }
         text
     }
@@ -161,7 +170,8 @@ impl Op {
         for n in 0..CHAINS {
             add(String::new(), &format!("%r3{n}"));
             add(format!("cvt.rzi.u32.f32 %r91, %f3{n};\n    "), "%r91");
-            add(format!("cvt.u32.u64 %r91, %rd1{n};\n    "), "%r91");
+            add(format!("mov.b64 {{%r91, %r92}}, %rd1{n};\n    "), "%r91");
+            add(String::new(), "%r92");
         }
         for n in 10..18 {
             add(format!("cvt.rzi.u32.f64 %r91, %d{n};\n    "), "%r91");

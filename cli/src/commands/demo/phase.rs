@@ -117,9 +117,13 @@ impl Phase<'_> {
     pub(super) fn config(&self, folder: &Path, instance: &str, roles: &[Role]) -> String {
         let mut text = format!(
             "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {:?}\n\
-             [limits]\nclock_hold_ms = {CLOCK_HOLD_MS}\n[device]\nclock = \"lockstep\"\nkind = {:?}\n",
+             [limits]\nclock_hold_ms = {CLOCK_HOLD_MS}\n[device]\nkind = {:?}\n",
             self.policy, self.device
         );
+        // A GPU has its own clock.
+        if self.device.starts_with("model:") {
+            text += "clock = \"lockstep\"\n";
+        }
         if let Some(sms) = self.sms {
             let _ = writeln!(text, "sms = {sms}");
         }

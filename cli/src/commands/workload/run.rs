@@ -88,7 +88,8 @@ impl Run {
         mut directions: Directions<'_>,
         out: &Output,
     ) -> Result<(), Failure> {
-        let kernel = gpu.module(case.ptx.as_bytes())?.kernel(case.entry)?;
+        let text = gridmux_workloads::portable(case.ptx);
+        let kernel = gpu.module(text.as_bytes())?.kernel(case.entry)?;
         let streams =
             usize::from(self.streams).min(usize::try_from(self.launches).unwrap_or(usize::MAX));
         let mut lanes = Vec::with_capacity(streams);

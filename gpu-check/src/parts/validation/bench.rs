@@ -77,12 +77,12 @@ impl<'a> Bench<'a> {
 
     /// Returns the clock in MHz of one SM, which a block of one thread keeps busy meanwhile.
     pub(super) fn mhz(&self) -> anyhow::Result<f64> {
-        let turns = self.scale.choose(20_000, 400_000);
+        let cycles = self.scale.choose(20_000, 2_000_000);
         self.cuda.launch_words(
             &self.clock,
             Shape::row(1, 1),
             self.stream,
-            &[self.out, turns],
+            &[self.out, cycles],
         )?;
         self.cuda.wait(self.stream)?;
         let words = self.cuda.words(self.out, 2)?;

@@ -172,7 +172,8 @@ impl DeviceControl for CudaControl {
             .and_then(|functions| Ok((functions, find_globals(&loaded, module)?)));
         match found {
             Ok((functions, globals)) => self.with(|state| {
-                let (id, kernels) = state.adopt(domain, loaded, functions, module)?;
+                let (id, kernels) =
+                    state.adopt(domain, loaded, (functions, &globals), module)?;
                 Ok(LoadedModule {
                     id,
                     // The driver does not tell what it keeps: the text and code of about its size.

@@ -145,7 +145,10 @@ impl CudaDevice {
             params,
         };
         let blocks = Some(blocks_of(launch, kernel, shape));
-        let keep = Keep::Module(Arc::clone(&kernel.module));
+        let keep = Keep {
+            modules: [Some(Arc::clone(&kernel.module)), None],
+            buffer: None,
+        };
         flights.begin(launch.tag, launch.domain, blocks, &work, keep);
     }
 
@@ -161,9 +164,9 @@ impl CudaDevice {
 
     fn device_copy(&mut self, copy: &DeviceCopyCommand) {
         match find_device_copy(self.tables.read(), copy) {
-            Ok(work) => self
+            Ok((work, keep)) => self
                 .flights
-                .begin(copy.tag, copy.domain, None, &work, Keep::Nothing),
+                .begin(copy.tag, copy.domain, None, &work, keep),
             Err((status, text)) => self.flights.refuse(copy.tag, status, text),
         }
     }
@@ -179,17 +182,21 @@ impl CudaDevice {
             width,
         } = *memset;
         let all = bytes.saturating_add(rest_bytes);
-        if !self.tables.read().holds(domain, address, all) {
+        let Some(place) = self.tables.read().find(domain, address, all) else {
             let text = outside("a fill", address, all);
             return self.flights.refuse(tag, CompletionStatus::BadAddress, text);
-        }
+        };
+        let keep = Keep {
+            modules: [place.module(), None],
+            buffer: None,
+        };
         let work = Work::Fill {
             address,
             bytes,
             value,
             width,
         };
-        self.flights.begin(tag, domain, None, &work, Keep::Nothing);
+        self.flights.begin(tag, domain, None, &work, keep);
     }
 
     fn publish_flying(&self) {
@@ -277,10 +284,11 @@ fn find_copy(
 ) -> Result<(Work<'static>, Keep), (CompletionStatus, String)> {
     let CopyCommand { address, bytes, .. } = *copy;
     let all = bytes.saturating_add(copy.rest_bytes);
-    if !tables.holds(copy.domain, address, all) {
+    let place = tables.find(copy.domain, address, all);
+    let place = place.ok_or_else(|| {
         let text = outside("a copy", address, all);
-        return Err((CompletionStatus::BadAddress, text));
-    }
+        (CompletionStatus::BadAddress, text)
+    })?;
     let Some(buffer) = tables.buffers.get(&copy.buffer.0) else {
         let text = "the buffer was unmapped before the copy started".to_owned();
         return Err((CompletionStatus::BadIova, text));
@@ -309,30 +317,40 @@ fn find_copy(
             return Err((CompletionStatus::BadIova, text));
         }
     };
-    Ok((work, Keep::Buffer(Arc::clone(buffer))))
+    let keep = Keep {
+        modules: [place.module(), None],
+        buffer: Some(Arc::clone(buffer)),
+    };
+    Ok((work, keep))
 }
 
 /// Checks both ends of a copy on the device.
 fn find_device_copy(
     tables: &Tables,
     copy: &DeviceCopyCommand,
-) -> Result<Work<'static>, (CompletionStatus, String)> {
+) -> Result<(Work<'static>, Keep), (CompletionStatus, String)> {
     let DeviceCopyCommand {
         from, to, bytes, ..
     } = *copy;
     let all = bytes.saturating_add(copy.rest_bytes);
-    for address in [from, to] {
-        if !tables.holds(copy.domain, address, all) {
+    let module = |address| {
+        let place = tables.find(copy.domain, address, all);
+        let place = place.ok_or_else(|| {
             let text = outside("a copy", address, all);
-            return Err((CompletionStatus::BadAddress, text));
-        }
-    }
-    Ok(Work::OnDevice { from, to, bytes })
+            (CompletionStatus::BadAddress, text)
+        });
+        place.map(tables::Place::module)
+    };
+    let keep = Keep {
+        modules: [module(from)?, module(to)?],
+        buffer: None,
+    };
+    Ok((Work::OnDevice { from, to, bytes }, keep))
 }
 
 fn outside(what: &str, address: u64, bytes: u64) -> String {
     format!(
-        "{what} of {bytes} bytes at device address {address:#x} is not inside one allocation of this tenant"
+        "{what} of {bytes} bytes at device address {address:#x} is inside no allocation and no variable of this tenant"
     )
 }
 

@@ -9,10 +9,10 @@ use super::buffer::HostBuffer;
 use super::driver::CudaError;
 use super::module::{FunctionFacts, Module};
 use super::partition::{Mapper, Partition};
-use super::tables::{KernelEntry, Tables};
+use super::tables::{KernelEntry, Tables, Variable};
 use crate::device::{
     BufferId, CompiledModule, DeviceError, DeviceKernelId, DeviceModuleId, DomainId, KernelLimits,
-    LoadedKernel,
+    LoadedGlobal, LoadedKernel,
 };
 use cudarc::driver::sys::CUresult;
 use gridmux_channel::memory::TenantBuffer;
@@ -35,6 +35,8 @@ struct LoadedModule {
     id: DeviceModuleId,
     module: Arc<Module>,
     kernels: Vec<DeviceKernelId>,
+    /// Where its variables are.
+    variables: Vec<Range>,
 }
 
 /// Given up by its tenant, and not yet freed.
@@ -154,6 +156,7 @@ impl State {
         let modules = modules.into_iter().map(|own| Retired::Module(own.module));
         self.retired.extend(modules);
         self.publish_kernels(|all| all.retain(|_, entry| entry.domain != domain));
+        self.publish_variables(domain);
         if let Some(own) = self.domains.remove(&domain.0) {
             self.retired.push(Retired::Partition(own.partition));
         }
@@ -212,12 +215,13 @@ impl State {
         own.map_or(0, |own| own.allocator.used_bytes())
     }
 
-    /// Takes a loaded module over. `limits` completes what the driver said of a kernel.
+    /// Takes a loaded module over. `limits` completes what the driver said of a kernel, `globals` are what it found of
+    /// the module's variables.
     pub(super) fn adopt(
         &mut self,
         domain: DomainId,
         module: Module,
-        functions: Vec<(FunctionFacts, KernelLimits)>,
+        (functions, globals): (Vec<(FunctionFacts, KernelLimits)>, &[LoadedGlobal]),
         compiled: &CompiledModule,
     ) -> Result<(DeviceModuleId, Vec<LoadedKernel>), DeviceError> {
         let module = Arc::new(module);
@@ -260,9 +264,11 @@ impl State {
             id,
             module,
             kernels: kernels.iter().map(|kernel| kernel.limits.id).collect(),
+            variables: globals.iter().map(range_of).collect(),
         };
         self.modules.entry(domain.0).or_default().push(own);
         self.publish_kernels(|all| all.extend(entries));
+        self.publish_variables(domain);
         Ok((id, kernels))
     }
 
@@ -275,6 +281,7 @@ impl State {
                 all.remove(&id.0);
             }
         });
+        self.publish_variables(domain);
         self.retired
             .extend(gone.into_iter().map(|gone| Retired::Module(gone.module)));
     }
@@ -318,6 +325,27 @@ impl State {
         self.publish(|tables| change(Arc::make_mut(&mut tables.buffers)));
     }
 
+    fn publish_variables(&mut self, domain: DomainId) {
+        let modules = self.modules.get(&domain.0).map_or(&[][..], |all| all);
+        let mut variables: Vec<Variable> = modules
+            .iter()
+            .flat_map(|own| {
+                own.variables.iter().map(|range| Variable {
+                    range: *range,
+                    module: Arc::clone(&own.module),
+                })
+            })
+            .collect();
+        variables.sort_by_key(|variable| variable.range.start);
+        self.publish(|tables| {
+            let all = Arc::make_mut(&mut tables.variables);
+            match variables.is_empty() {
+                true => all.remove(&domain.0),
+                false => all.insert(domain.0, variables.into()),
+            };
+        });
+    }
+
     fn publish_allocations(&mut self, domain: DomainId) {
         let own = self.domains.get(&domain.0);
         let ranges: Option<Arc<[Range]>> =
@@ -329,6 +357,14 @@ impl State {
                 None => all.remove(&domain.0),
             };
         });
+    }
+}
+
+/// Returns where a variable is.
+fn range_of(global: &LoadedGlobal) -> Range {
+    Range {
+        start: global.address,
+        bytes: global.bytes,
     }
 }
 

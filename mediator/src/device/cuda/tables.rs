@@ -39,14 +39,41 @@ pub(super) struct KernelEntry {
     pub(super) module: Arc<Module>,
 }
 
-/// What an operation in flight holds.
-pub(super) enum Keep {
-    /// Nothing.
-    Nothing,
-    /// The module of its kernel.
-    Module(#[allow(dead_code, reason = "held, not read")] Arc<Module>),
-    /// The buffer it copies from or to.
-    Buffer(#[allow(dead_code, reason = "held, not read")] Arc<HostBuffer>),
+/// What an operation in flight holds, so that it stays loaded and mapped.
+#[derive(Default)]
+#[allow(dead_code, reason = "held, not read")]
+pub(super) struct Keep {
+    /// The module of its kernel, or those of the variables that it copies from and to.
+    pub(super) modules: [Option<Arc<Module>>; 2],
+    /// The buffer that it copies from or to.
+    pub(super) buffer: Option<Arc<HostBuffer>>,
+}
+
+/// A variable of a loaded module.
+#[derive(Clone)]
+pub(super) struct Variable {
+    /// Where it is.
+    pub(super) range: Range,
+    /// Keeps it loaded.
+    pub(super) module: Arc<Module>,
+}
+
+/// What a range of a tenant's device memory lies in.
+pub(super) enum Place {
+    /// An allocation.
+    Allocation,
+    /// A variable of this module.
+    Variable(Arc<Module>),
+}
+
+impl Place {
+    /// Returns the module that an operation on it must hold.
+    pub(super) fn module(self) -> Option<Arc<Module>> {
+        match self {
+            Self::Allocation => None,
+            Self::Variable(module) => Some(module),
+        }
+    }
 }
 
 /// One state of everything.
@@ -58,6 +85,8 @@ pub(super) struct Tables {
     pub(super) buffers: Arc<HashMap<u32, Arc<HostBuffer>>>,
     /// By domain number: its allocations in ascending order.
     pub(super) allocations: Arc<HashMap<u32, Arc<[Range]>>>,
+    /// By domain number: the variables of its modules in ascending order.
+    pub(super) variables: Arc<HashMap<u32, Arc<[Variable]>>>,
 }
 
 impl Stamped for Tables {
@@ -65,19 +94,29 @@ impl Stamped for Tables {
 }
 
 impl Tables {
-    /// Whether a range of device memory lies inside one allocation of a domain.
-    pub(super) fn holds(&self, domain: DomainId, address: u64, bytes: u64) -> bool {
-        let Some(ranges) = self.allocations.get(&domain.0) else {
-            return false;
-        };
-        let after = ranges.partition_point(|range| range.start <= address);
-        after > 0 && ranges[after - 1].holds(address, bytes)
+    /// Finds the allocation or the variable of a domain inside which a range of device memory lies.
+    pub(super) fn find(&self, domain: DomainId, address: u64, bytes: u64) -> Option<Place> {
+        let none: &[Range] = &[];
+        let ranges = self.allocations.get(&domain.0).map_or(none, |all| all);
+        if last_at(ranges, address, |range| range).is_some_and(|range| range.holds(address, bytes)) {
+            return Some(Place::Allocation);
+        }
+        let variables = self.variables.get(&domain.0)?;
+        let variable = last_at(variables, address, |variable| &variable.range)?;
+        let is_inside = variable.range.holds(address, bytes);
+        is_inside.then(|| Place::Variable(Arc::clone(&variable.module)))
     }
+}
+
+/// Returns the last of some things in ascending order that starts at an address or below it.
+fn last_at<T>(all: &[T], address: u64, range: impl Fn(&T) -> &Range) -> Option<&T> {
+    let after = all.partition_point(|one| range(one).start <= address);
+    after.checked_sub(1).map(|at| &all[at])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Range, Tables};
+    use super::{Module, Place, Range, Tables, Variable};
     use crate::device::DomainId;
     use std::sync::Arc;
 
@@ -98,15 +137,35 @@ mod tests {
             ..Tables::default()
         };
         let (own, other) = (DomainId(7), DomainId(8));
-        assert!(tables.holds(own, 0x1000, 0x100));
-        assert!(tables.holds(own, 0x1180, 0x80));
+        let holds = |domain, address, bytes| tables.find(domain, address, bytes).is_some();
+        assert!(holds(own, 0x1000, 0x100));
+        assert!(holds(own, 0x1180, 0x80));
         assert!(
-            !tables.holds(own, 0x10ff, 2),
+            !holds(own, 0x10ff, 2),
             "over the edge of two allocations"
         );
-        assert!(!tables.holds(own, 0x1180, 0x81));
-        assert!(!tables.holds(own, 0xfff, 1));
-        assert!(!tables.holds(own, u64::MAX, u64::MAX));
-        assert!(!tables.holds(other, 0x1000, 1));
+        assert!(!holds(own, 0x1180, 0x81));
+        assert!(!holds(own, 0xfff, 1));
+        assert!(!holds(own, u64::MAX, u64::MAX));
+        assert!(!holds(other, 0x1000, 1));
+    }
+
+    #[test]
+    fn variables_are_held_with_their_module_by_their_own_domain() {
+        let module = Arc::new(Module::none());
+        let variable = |start| Variable {
+            range: Range { start, bytes: 4 },
+            module: Arc::clone(&module),
+        };
+        let variables: Arc<[Variable]> = Arc::new([variable(0x2000), variable(0x2004)]);
+        let tables = Tables {
+            variables: Arc::new([(7, variables)].into_iter().collect()),
+            ..Tables::default()
+        };
+        let found = tables.find(DomainId(7), 0x2004, 4);
+        assert!(matches!(found, Some(Place::Variable(of)) if Arc::ptr_eq(&of, &module)));
+        for (domain, address, bytes) in [(7, 0x2000, 8), (7, 0x1fff, 1), (7, 0x2008, 1), (8, 0x2000, 4)] {
+            assert!(tables.find(DomainId(domain), address, bytes).is_none(), "{address:#x}");
+        }
     }
 }

@@ -221,6 +221,7 @@ const PTX: &str = "
 .version 7.0
 .target sm_70
 .address_size 64
+.visible .global .align 4 .u32 answer = 42;
 .visible .entry iota(.param .u64 out, .param .u32 add)
 {
     .reg .b32 %r<6>;
@@ -367,6 +368,28 @@ impl Gpu {
         );
     }
 
+    fn variables_are_copied_while_their_module_is_loaded(&mut self, module: &CompiledModule) {
+        let loaded = self.control.load(self.domain, module).unwrap();
+        let [variable] = &loaded.globals[..] else {
+            panic!("{:?}", loaded.globals);
+        };
+        let copy = CopyCommand {
+            address: variable.address,
+            bytes: 4,
+            ..self.copy_out()
+        };
+        assert!(is_done(&run(&mut self.device, &Command::Copy(copy))));
+        assert_eq!(self.buffer_bytes()[..4], 42_u32.to_le_bytes());
+        self.control.unload(self.domain, loaded.id);
+        let ended = run(&mut self.device, &Command::Copy(copy));
+        let refused = Outcome::Failed(CompletionStatus::BadAddress);
+        assert!(
+            matches!(ended[..], [Report::Ended { outcome, .. }] if outcome == refused),
+            "{ended:?}"
+        );
+        assert!(self.control.take_fault(copy.tag).is_some());
+    }
+
     fn memory_is_checked(&mut self) {
         let outside = CopyCommand {
             bytes: 4097,
@@ -415,7 +438,7 @@ impl Gpu {
             self.control.load(self.domain, &module),
             Err(DeviceError::Backend(_))
         ));
-        module.ptx = b"this is not PTX".to_vec();
+        module.ptx = b".version 8.0\n.target sm_80\n.address_size 64\nthis is not PTX".to_vec();
         let Err(DeviceError::Load(log)) = self.control.load(self.domain, &module) else {
             panic!("nonsense was loaded");
         };
@@ -432,6 +455,7 @@ fn a_real_gpu_loads_launches_and_copies() {
     let mut module = crate::compiler::compile(PTX.into()).unwrap();
     module.ptx = PTX.into();
     gpu.kernels_compute(&module);
+    gpu.variables_are_copied_while_their_module_is_loaded(&module);
     gpu.memory_is_checked();
     gpu.next_tenant_finds_zeroes();
     gpu.bad_loads_are_refused(module);

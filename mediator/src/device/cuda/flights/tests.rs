@@ -94,7 +94,7 @@ impl Bench {
             width: Width::One,
         };
         self.flights
-            .begin(tag, DomainId(domain), blocks, &work, Keep::Nothing);
+            .begin(tag, DomainId(domain), blocks, &work, Keep::default());
         tag
     }
 
@@ -346,7 +346,10 @@ fn what_an_operation_uses_is_held_until_its_end_was_seen() {
         value: 0,
         width: Width::One,
     };
-    let keep = Keep::Module(Arc::clone(&module));
+    let keep = Keep {
+        modules: [Some(Arc::clone(&module)), None],
+        buffer: None,
+    };
     bench
         .flights
         .begin(tag(0, 1), DomainId(0), Some(FITS), &work, keep);
