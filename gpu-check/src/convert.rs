@@ -18,6 +18,8 @@ pub struct Publication {
     pub base: String,
     /// Address under which the figures can be opened.
     pub url: String,
+    /// SMs of the part of the chip on which the model runs bandwidth kernels; all of them where nothing is given.
+    pub slice_sms: Option<u16>,
     /// Whether the figures of a quick run, which mean nothing, are taken, too.
     pub allow_quick: bool,
 }
@@ -40,6 +42,8 @@ struct Source {
 struct Card {
     name: String,
     base: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slice_sms: Option<u16>,
     set: BTreeMap<&'static str, u64>,
 }
 
@@ -141,6 +145,7 @@ pub fn validation_file(
         card: Card {
             name,
             base: publication.base.clone(),
+            slice_sms: publication.slice_sms,
             set,
         },
         figure: figures,
@@ -201,6 +206,7 @@ mod tests {
         let publication = Publication {
             base: "h200".to_owned(),
             url: "https://example.org".to_owned(),
+            slice_sms: Some(11),
             allow_quick,
         };
         validation_file(document, &publication)
@@ -254,6 +260,7 @@ mod tests {
         let file: toml::Table = text.parse().unwrap();
         let title = "gridmux gpu-check on a card, 2026-11-27, driver 580.1 for CUDA 12.8";
         assert_eq!(file["source"]["title"].as_str(), Some(title));
+        assert_eq!(file["card"]["slice_sms"].as_integer(), Some(11));
         assert_eq!(file["card"]["set"]["sm.count"].as_integer(), Some(132));
         assert_eq!(
             file["figure"][0]["run"]["footprint_kb"].as_integer(),

@@ -71,6 +71,9 @@ struct Cli {
     /// With --to-toml: the address under which the document can be opened
     #[arg(long, value_name = "URL", requires = "to_toml")]
     url: Option<String>,
+    /// With --to-toml: SMs of the part of the chip on which the model runs bandwidth kernels [default: all]
+    #[arg(long, value_name = "N", requires = "to_toml")]
+    slice_sms: Option<u16>,
     /// With --to-toml: take the document of a quick run, too, although its figures mean nothing
     #[arg(long, requires = "to_toml")]
     allow_quick: bool,
@@ -132,6 +135,7 @@ fn to_toml(cli: &Cli, file: &Path, (base, url): (&str, &str)) -> anyhow::Result<
     let publication = Publication {
         base: base.to_owned(),
         url: url.to_owned(),
+        slice_sms: cli.slice_sms,
         allow_quick: cli.allow_quick,
     };
     print!("{}", validation_file(&Document::read(file)?, &publication)?);

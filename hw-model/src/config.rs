@@ -182,9 +182,9 @@ pub struct Sm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Barrier {
-    /// Cycles from the last warp's arrival until the warps go on.
+    /// Cycles from the last arrival that it has counted until the warps go on.
     pub latency: u32,
-    /// Cycles for which it counts one arrival, at least, before the warps go on.
+    /// Cycles for which it counts one arrival.
     pub interval: u32,
 }
 
@@ -555,6 +555,9 @@ pub struct LaunchCosts {
     /// Cycles from a block's placement, which takes its room, to its first instruction.
     #[serde(default)]
     pub block_cycles: u32,
+    /// Cycles between the first instructions of two warps that an SM starts, of one block or of several.
+    #[serde(default)]
+    pub warp_cycles: u32,
     /// Cycles between the placements of two blocks, over the whole GPU; not a whole number everywhere.
     pub block_interval_cycles: f64,
     /// Hardware queues; stream `n` uses queue `n` modulo this number.

@@ -174,6 +174,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("launch.dependent_cycles", "cycles"),
     ("launch.front_end_cycles", "cycles"),
     ("launch.block_cycles", "cycles"),
+    ("launch.warp_cycles", "cycles"),
     ("launch.block_interval_cycles", "cycles"),
     ("launch.hardware_queues", "queues"),
     ("launch.concurrent_kernels", "kernels"),

@@ -1,6 +1,6 @@
 //! A step after which a warp does not simply go on: it waits for others, prints, ends or faults.
 //!
-//! A barrier lets all go some time after the last has come, and not before it has counted them one after the other
+//! A barrier counts those that come one after the other, and lets all go some time after it has counted the last
 //! (`sm.barrier`).
 //! Rule: whoever is let go by another warp's step is scheduled at once, in ascending order of warps.
 
@@ -23,7 +23,7 @@ impl Sm {
                 self.arbiter.at_barrier(slot);
                 resident.counters.barriers += 1;
                 if let Some(barrier) = epoch.config.sm.barrier {
-                    self.barrier_at = self.now.max(self.barrier_at + u64::from(barrier.interval));
+                    self.barrier_at = self.now.max(self.barrier_at) + u64::from(barrier.interval);
                 }
                 let meeting = resident.block.arrive(index, &arrival);
                 if !arrival.stalled {
@@ -65,7 +65,7 @@ impl Sm {
             Meeting::Wait => {}
             Meeting::Release(warps) => {
                 let latency = epoch.config.sm.barrier.map_or(0, |b| u64::from(b.latency));
-                let at = (self.now + latency).max(self.barrier_at);
+                let at = self.now.max(self.barrier_at) + latency;
                 self.resume(
                     number,
                     (warps, at),

@@ -84,7 +84,7 @@ pub(super) struct Resident {
     pub(super) counters: Counters,
 }
 
-/// A block that has its room since `at` and starts in the SM's next epoch; its warps issue `launch.block_cycles` later.
+/// A block that has its room since `at` and starts in the SM's next epoch; its warps issue from `launch.block_cycles` later on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Start {
     pub(super) resident: usize,
@@ -107,6 +107,8 @@ pub(super) struct Residency {
     pub(super) room: Room,
     /// Blocks that have room and start in the next epoch.
     pub(super) starts: Vec<Start>,
+    /// When the next warp's first instruction may issue at the earliest (`launch.warp_cycles`).
+    next_warp_at: u64,
     /// Age of the next warp that arrives.
     next_age: u64,
     /// The newest launch that had a block here.
@@ -122,6 +124,7 @@ impl Residency {
             free_warps: mask(config.warps_per_sm()),
             room: Room::new(config),
             starts: Vec::with_capacity(32),
+            next_warp_at: 0,
             next_age: 0,
             newest_launch: 0,
         }
@@ -201,7 +204,9 @@ impl Sm {
         self.carve_out(epoch);
         let number = start.resident;
         let needs = launch.needs;
-        let first_at = start.at + u64::from(epoch.config.launch.block_cycles);
+        let apart = u64::from(epoch.config.launch.warp_cycles);
+        let mut at = start.at + u64::from(epoch.config.launch.block_cycles);
+        at = at.max(self.residency.next_warp_at);
         let resident = &mut self.residency.blocks[number];
         resident.block.start(
             &launch.kernel,
@@ -214,10 +219,14 @@ impl Sm {
         resident.ran_cycles = 0;
         resident.counters = Counters::default();
         for warp in 0..needs.warps {
-            let slot = self.take_slot(number, warp, launch, first_at);
+            let slot = self.take_slot(number, warp, launch, at);
             let entry = &mut self.warps[slot as usize];
             entry.warp.start(&launch.kernel, warp, launch.threads);
             self.schedule(slot, epoch);
+            at += apart;
+        }
+        if apart != 0 {
+            self.residency.next_warp_at = at;
         }
     }
 

@@ -57,23 +57,22 @@ pub fn shared_chase(indexed: bool) -> Loop {
     again(setup, link, LINKS, NO_ARRAY)
 }
 
-/// Returns [`LINKS`] loads of shared memory without conflicts.
+/// Returns [`LINKS`] loads of shared memory without conflicts. Each result is added to something, because a compiler
+/// leaves out loads whose results nobody uses.
 #[must_use]
 pub fn shared_read() -> Loop {
     let setup = "and.b32 %r92, %r3, 31; shl.b32 %r92, %r92, 2; add.u32 %r20, %r20, %r92;";
-    let body = (0..LINKS)
-        .map(|n| {
-            format!(
-                "ld.volatile.shared.u32 %r{}, [%r20+{}];\n    ",
-                40 + n % 16,
-                n % 16 * 128
-            )
-        })
-        .collect();
+    let mut body = "add.u32 %r20, %r20, %r6;\n    ".to_owned();
+    for n in 0..LINKS {
+        let (loaded, sum, at) = (72 + n % 16, 40 + n % 4, n * 128);
+        body += &format!(
+            "ld.shared.u32 %r{loaded}, [%r20+{at}];\n    add.u32 %r{sum}, %r{sum}, %r{loaded};\n    "
+        );
+    }
     Loop {
         setup: setup.to_owned(),
         body,
-        shared_bytes: 2048,
+        shared_bytes: LINKS * 128,
     }
 }
 
@@ -146,12 +145,13 @@ pub fn l1_stride(element_bytes: u32, stride: u32) -> Loop {
 pub const ATOMIC_LINKS: u32 = 8;
 
 /// Returns [`ATOMIC_LINKS`] atomic additions, each to an address that the one before returned. What they add is 0, so
-/// the next address is the same and yet known only when it is there.
+/// the next address is the same and yet known only when it is there. The first is `at` bytes behind the data's.
 #[must_use]
-pub fn atomic_chase() -> Loop {
+pub fn atomic_chase(at: u64) -> Loop {
     let link = "atom.global.add.u32 %r92, [%rd3], 0;\n    mul.wide.u32 %rd5, %r92, 4;\n    \
                 add.s64 %rd3, %rd3, %rd5;\n    ";
-    again("mov.u64 %rd3, %rd1;", link, ATOMIC_LINKS, NO_ARRAY)
+    let setup = format!("add.s64 %rd3, %rd1, {at};");
+    again(&setup, link, ATOMIC_LINKS, NO_ARRAY)
 }
 
 /// Returns [`LINKS`] atomic additions whose result nobody uses, in shared or global memory: lanes below `lanes` add to
@@ -167,7 +167,7 @@ pub fn atomics(is_shared: bool, lanes: u32) -> Loop {
          mul.wide.u32 %rd5, %r92, 4; add.s64 %rd3, %rd1, %rd5; shl.b32 %r93, %r92, 2; \
          add.u32 %r20, %r20, %r93;"
     );
-    let link = format!("red.{name}.add.u32 [{address}], 1;\n    ");
+    let link = format!("red.{name}.add.u32 [{address}], %r2;\n    ");
     again(&setup, &link, LINKS, 256)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Rules: an instruction's destination is also a source, so that a chain of it is one of dependent instructions. No value
 //! is known to a compiler, and integers are combined with those of the neighbouring chain, because a compiler makes one
-//! instruction of many that combine a value with the same one.
+//! instruction of many that combine a value with the same one. Divisions are by 1, so that they stay where their short
+//! sequence serves.
 //!
 //! Wide: an instruction stands in one string.
 
@@ -69,7 +70,7 @@ ops! {
     AddF32 "add.f32" 32 "add.f32 %f3#, %f3#, %f2;",
     MulF32 "mul.f32" 32 "mul.f32 %f3#, %f3#, %f2;",
     FmaF32 "fma.rn.f32" 64 "fma.rn.f32 %f3#, %f3#, %f2, %f2;",
-    DivF32 "div.rn.f32" 0 "div.rn.f32 %f3#, %f3#, %f2;",
+    DivF32 "div.rn.f32" 0 "div.rn.f32 %f3#, %f3#, %f1;",
     RcpF32 "rcp.rn.f32" 0 "rcp.rn.f32 %f3#, %f3#;",
     SqrtF32 "sqrt.rn.f32" 0 "sqrt.rn.f32 %f3#, %f3#;",
     RcpApprox "rcp.approx.f32" 0 "rcp.approx.f32 %f3#, %f3#;",
@@ -82,7 +83,7 @@ ops! {
     AddF64 "add.f64" 32 "add.f64 %d1#, %d1#, %d2;",
     MulF64 "mul.f64" 32 "mul.f64 %d1#, %d1#, %d2;",
     FmaF64 "fma.rn.f64" 64 "fma.rn.f64 %d1#, %d1#, %d2, %d2;",
-    DivF64 "div.rn.f64" 0 "div.rn.f64 %d1#, %d1#, %d2;",
+    DivF64 "div.rn.f64" 0 "div.rn.f64 %d1#, %d1#, %d1;",
     SqrtF64 "sqrt.rn.f64" 0 "sqrt.rn.f64 %d1#, %d1#;",
     FmaF16x2 "fma.rn.f16x2" 128 "fma.rn.f16x2 %r3#, %r3#, %r2, %r2;",
     MmaF16K8 "mma.m16n8k8.f16.f16" 2048

@@ -60,9 +60,9 @@ impl MatrixWork {
     fn in_unit(&self, tensor: &Tensor, units: u32) -> Pipeline {
         let rate = tensor.rates.of(self.factor);
         let multiplying = (self.products * units).div_ceil(rate);
-        let interval = (tensor.setup + multiplying).max(1);
         let along_k = self.k_bits.div_ceil(tensor.pass_bits);
         let side_by_side = self.results.div_ceil(tensor.pass_results);
+        let interval = (tensor.setup * side_by_side + multiplying).max(1);
         // The last of those side by side begins when the others have begun.
         let begun = multiplying - multiplying / side_by_side;
         Pipeline {

@@ -7,17 +7,21 @@ use super::body::per_turn;
 use gridmux_hw_model::GpuConfig;
 use gridmux_workloads::microbench::loops::{self, ATOMIC_LINKS, LINKS};
 
+/// Lines of an atomic chase, and the bytes between two: some lie in the half of L2 that is further from the SM.
+const PLACES: (u32, u64) = (16, 4096);
+
 pub(super) fn atomic_chase(config: &GpuConfig) -> Amount {
-    let cycles = per_turn(
-        &loops::atomic_chase(),
-        config,
-        4096,
-        Shape::new(1, 1),
-        (4, 20),
-    );
+    let (places, apart) = PLACES;
+    let bytes = u64::from(places) * apart;
+    let cycles = (0..places)
+        .map(|place| {
+            let chase = loops::atomic_chase(u64::from(place) * apart);
+            per_turn(&chase, config, bytes, Shape::new(1, 1), (4, 12))
+        })
+        .sum();
     Amount {
         cycles,
-        events: f64::from(ATOMIC_LINKS),
+        events: f64::from(places * ATOMIC_LINKS),
         ..Amount::default()
     }
 }
