@@ -6,7 +6,6 @@
 //! [`Formed::drive`] executes it.
 
 use crate::cuda::{CudaError, Function, Module, Session, Shape};
-use crate::kernels::portable;
 use anyhow::{Context, bail};
 use gridmux_ptx::boxes::{Grid, SubBox, next_box};
 use gridmux_ptx::control::{self, COUNTERS_BYTES, Control, Taking};
@@ -14,6 +13,7 @@ use gridmux_ptx::forms::fence::FenceMode;
 use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
 use gridmux_ptx::protocol::instance::recorded_fault;
 use gridmux_ptx::protocol::{Device, Gate, Host, Instance, InstanceLaunch, Manner, Workers, Write};
+use gridmux_workloads::portable;
 use gridmux_workloads::{Arg, Case, Role};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,5 @@
 //! PTX: the program's own kernels.
 
-pub use gridmux_workloads::portable;
-
 /// Kernels that look at clocks and words while they run.
 pub const PROBE: &str = include_str!("../kernels/probe.ptx");
 

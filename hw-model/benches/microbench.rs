@@ -107,7 +107,8 @@ fn figures(gpu: &str) -> Vec<Figure> {
     }
     if let Some(barrier) = config.sm.barrier {
         let value = alu("bar.sync 0;");
-        optional.push(latency("barrier_latency", value, barrier.latency));
+        let due = barrier.interval + barrier.latency;
+        optional.push(latency("barrier_latency", value, due));
     }
     if let Some(atomic) = config.shared.atomic {
         let due = atomic.setup + 32 * atomic.turn;

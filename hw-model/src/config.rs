@@ -294,7 +294,7 @@ pub struct Tensor {
     pub pass_bits: u32,
     /// Results of one pass.
     pub pass_results: u32,
-    /// Cycles that an instruction holds its unit besides those of its products.
+    /// Cycles that an instruction holds its unit besides those of its products, for each pass side by side.
     pub setup: u32,
     /// Products a cycle and SM, by the type of the factors; 0 where the single-precision units stand in.
     pub rates: TensorRates,

@@ -407,7 +407,9 @@ fn arrival_of_a_copy(arrive: &str, expected: u32) -> [u32; 2] {
 
 #[test]
 fn an_arrival_for_copies_comes_when_they_are_there_and_holds_nobody_up() {
-    let dram = GpuConfig::builtin("h200").expect("built in").dram.latency;
+    let config = GpuConfig::builtin("h200").expect("built in");
+    // At least what a miss of the near half of L2 takes.
+    let dram = config.dram.latency - config.l2.far_cycles / 2;
     let counted =
         "cp.async.mbarrier.arrive.shared.b64 [%r12];\nmbarrier.arrive.shared.b64 %rd7, [%r12]";
     for (arrive, what) in [
@@ -422,5 +424,32 @@ fn an_arrival_for_copies_comes_when_they_are_there_and_holds_nobody_up() {
             (dram * 9 / 10..dram * 2).contains(&there),
             "{what}: {there}"
         );
+    }
+}
+
+/// Returns the cycles of a barrier in a block of `warps` warps, and those from its first warp's start to its last's.
+fn barrier_and_start(warps: u32) -> [u32; 2] {
+    let words = |body: &str| words_of(&mut Bench::named("h200"), &module("", body), 32 * warps, 0);
+    let waited = words(
+        "bar.sync 0;\nmov.u64 %rd4, %clock64;\nbar.sync 0;\nmov.u64 %rd5, %clock64;\nsub.u64 %rd5, %rd5, %rd4;\n\
+         cvt.u32.u64 %r5, %rd5;\nst.global.u32 [%rd2], %r5;",
+    );
+    let starts = words("mov.u32 %r5, %clock;\nst.global.u32 [%rd2], %r5;");
+    let (first, last) = (starts.iter().min(), starts.iter().max());
+    [waited[0], last.expect("a warp") - first.expect("a warp")]
+}
+
+#[test]
+fn a_barrier_counts_its_warps_and_an_sm_starts_them_one_by_one() {
+    let config = GpuConfig::builtin("h200").expect("built in");
+    let barrier = config.sm.barrier.expect("configured");
+    for warps in [1, 8, 32] {
+        let [waited, apart] = barrier_and_start(warps);
+        let due = barrier.latency + barrier.interval * warps;
+        println!("{warps} warps: {waited} cycles for {due}, started within {apart}");
+        // Some more for the instructions around it.
+        assert!((due..due + 12).contains(&waited), "{warps}: {waited}");
+        let due = (warps - 1) * config.launch.warp_cycles;
+        assert!((due..due + 12).contains(&apart), "{warps}: {apart}");
     }
 }

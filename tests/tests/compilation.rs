@@ -13,14 +13,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SMALL: &[u8] =
     b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n";
 
-/// A module of that many instructions, 20 bytes each.
+/// A module of that many instructions, about 20 bytes each.
 fn big(instructions: usize) -> Vec<u8> {
-    let mut text = String::with_capacity(instructions * 20 + 200);
+    module(instructions, "add.u32 %r1,%r1,1 ;\n")
+}
+
+/// A module of that many instructions, of which each is rewritten, so that it takes several times as long as [`big`].
+fn slow(instructions: usize) -> Vec<u8> {
+    module(instructions, "mov.u32 %r1,%ctaid.x;\n")
+}
+
+fn module(instructions: usize, instruction: &str) -> Vec<u8> {
+    let mut text = String::with_capacity(instructions * instruction.len() + 200);
     text +=
         ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n.reg .u32 %r1;\n";
-    for _ in 0..instructions {
-        text += "add.u32 %r1,%r1,1 ;\n";
-    }
+    text += &instruction.repeat(instructions);
     text += "ret;\n}\n";
     text.into()
 }
@@ -103,7 +110,7 @@ fn a_module_that_needs_too_much_time_fails_alone() {
         .limit("compile_cpu_seconds", 1)
         .start();
     let mut tenant = RawTenant::connect(&service.socket(), "a");
-    let text = reason(tenant.load(&big(2_000_000)));
+    let text = reason(tenant.load(&slow(2_000_000)));
     assert!(
         text.contains("more than 1 s of processor time")
             && text.contains("limits.compile_cpu_seconds"),

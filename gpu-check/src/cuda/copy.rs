@@ -7,8 +7,12 @@ pub(super) const HOST: u32 = 1;
 /// `CU_MEMORYTYPE_DEVICE`.
 pub(super) const DEVICE: u32 = 2;
 
-/// `CUDA_MEMCPY2D`, with handles and device addresses as numbers. Lengths and pitches are in bytes, `height` in rows.
-#[allow(missing_docs, reason = "the fields are those of the C structure, which documents them")]
+/// `CUDA_MEMCPY2D`, with handles and device addresses as numbers: `from_` stands for the C fields' `src`, `to_` for
+/// their `dst`. Lengths and pitches are in bytes, `height` in rows.
+#[allow(
+    missing_docs,
+    reason = "the fields are in the C structure's order, which documents them"
+)]
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Copy2D {
@@ -29,6 +33,13 @@ pub struct Copy2D {
     pub width: usize,
     pub height: usize,
 }
+
+/// As 64-bit C lays it out.
+const _: () = assert!(
+    size_of::<Copy2D>() == 128
+        && std::mem::offset_of!(Copy2D, from_host) == 24
+        && std::mem::offset_of!(Copy2D, to_host) == 80
+);
 
 impl Default for Copy2D {
     fn default() -> Self {

@@ -5,7 +5,8 @@
 
 use super::copy::{DEVICE, HOST};
 use super::{Api, Copy2D, Cubins, CudaError, Function, Module, Shape};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
+use gridmux_workloads::portable;
 use std::cell::OnceCell;
 use std::ffi::{OsStr, c_void};
 
@@ -332,7 +333,8 @@ impl Session {
             height: words.len(),
             ..Copy2D::default()
         };
-        // SAFETY: the words live until the stream has been waited for.
+        // SAFETY: the descriptor lives across the call and the words until the stream has been waited for; the driver
+        // checks the device's range.
         unsafe { self.api.cuMemcpy2DAsync_v2(&copy, self.control)? };
         self.wait(self.control)
     }

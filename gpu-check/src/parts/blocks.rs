@@ -3,8 +3,9 @@
 
 use super::Part;
 use crate::cuda::{Function, Session, Shape};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
 use crate::lab::Lab;
+use gridmux_workloads::portable;
 use std::collections::BTreeMap;
 
 pub(super) const PART: Part = Part {

@@ -2,8 +2,9 @@
 
 use super::Part;
 use crate::cuda::{CudaError, Session, Shape};
-use crate::kernels::{EMPTY, PROBE, portable};
+use crate::kernels::{EMPTY, PROBE};
 use crate::lab::Lab;
+use gridmux_workloads::portable;
 use std::ffi::c_void;
 use std::time::Instant;
 

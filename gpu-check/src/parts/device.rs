@@ -3,9 +3,10 @@
 use super::Part;
 use crate::cuda::session::{MOST_SHARED, MULTIPROCESSORS, WARP_SIZE};
 use crate::cuda::{Session, Shape};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
 use crate::lab::Lab;
 use chrono::{DateTime, Utc};
+use gridmux_workloads::portable;
 use std::time::SystemTime;
 
 pub(super) const PART: Part = Part {
@@ -83,9 +84,8 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
 /// Returns the version of NVIDIA's kernel module; `None` where there is none, as over gridmux's own library.
 fn kernel_driver() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    let is_version = |word: &&str| {
-        word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.')
-    };
+    let is_version =
+        |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
     let version = text.lines().next()?.split_whitespace().find(is_version);
     version.map(str::to_owned)
 }

@@ -3,9 +3,10 @@
 use super::Part;
 use crate::cuda::Shape;
 use crate::formed::{Stage, Work};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
 use crate::lab::Lab;
 use gridmux_ptx::forms::Form;
+use gridmux_workloads::portable;
 use gridmux_workloads::{Arg, Role};
 
 pub(super) const PART: Part = Part {

@@ -2,8 +2,9 @@
 
 use super::Part;
 use crate::cuda::{Api, CudaError, Function, Session, Shape};
-use crate::kernels::{EMPTY, PROBE, portable};
+use crate::kernels::{EMPTY, PROBE};
 use crate::lab::Lab;
+use gridmux_workloads::portable;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};

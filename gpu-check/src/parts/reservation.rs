@@ -3,9 +3,10 @@
 
 use super::Part;
 use crate::cuda::{Api, CudaError, Shape};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
 use crate::lab::Lab;
 use gridmux_workloads::Prng;
+use gridmux_workloads::portable;
 use std::time::Instant;
 
 pub(super) const PART: Part = Part {

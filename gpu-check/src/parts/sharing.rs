@@ -2,8 +2,9 @@
 
 use super::Part;
 use crate::cuda::{Function, Shape};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
 use crate::lab::Lab;
+use gridmux_workloads::portable;
 
 pub(super) const PART: Part = Part {
     name: "sharing",

@@ -6,8 +6,9 @@
 
 use super::Part;
 use crate::cuda::{CudaError, Function, Session, Shape};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
 use crate::lab::Lab;
+use gridmux_workloads::portable;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 

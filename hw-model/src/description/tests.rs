@@ -209,7 +209,7 @@ fn parts_that_contradict_each_other_are_both_named() {
         ),
         (
             &["dram.timing.rcd=4000"],
-            ["dram.latency = 670", "dram.timing.rcd = 4000"],
+            ["dram.latency = 663", "dram.timing.rcd = 4000"],
         ),
         (
             &["sm.schedulers=2", "pipelines.units.sfu=3"],

@@ -84,7 +84,8 @@ pub(super) struct Resident {
     pub(super) counters: Counters,
 }
 
-/// A block that has its room since `at` and starts in the SM's next epoch; its warps issue from `launch.block_cycles` later on.
+/// A block that has its room since `at` and starts in the SM's next epoch; its first warp issues `launch.block_cycles`
+/// later, the others `launch.warp_cycles` apart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Start {
     pub(super) resident: usize,

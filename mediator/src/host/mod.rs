@@ -112,13 +112,13 @@ fn prepare(
             )
         }
         "cuda" => {
+            let dumpable =
+                |is_dumpable| sandbox::set_dumpable(is_dumpable).map_err(|error| error.to_string());
+            // Only the way back is allowed once it is confined.
+            dumpable(true)?;
             confine(Role::CudaHost)?;
-            let close = |is_closed| {
-                sandbox::close_to_others(is_closed).map_err(|error| error.to_string())
-            };
-            close(false)?;
             let open = device::cuda::open(name, &waker).map_err(|error| error.to_string())?;
-            close(true)?;
+            dumpable(false)?;
             say_up(config, &open.control);
             ControlThread::start(
                 (config, settings),

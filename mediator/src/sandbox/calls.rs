@@ -146,7 +146,7 @@ const CUDA_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const CUDA_OLD: &[i64] = &[];
 
-/// Landlock lets nothing be removed.
+/// What removes a file.
 #[cfg(target_arch = "x86_64")]
 const UNLINK: &[i64] = &[libc::SYS_unlink, libc::SYS_unlinkat];
 #[cfg(not(target_arch = "x86_64"))]
@@ -233,6 +233,16 @@ pub(super) fn limit(role: Role) -> Result<(), SandboxError> {
         unknown,
         arch,
     ))?;
+    if role == Role::CudaHost {
+        let nothing = SeccompAction::Errno(libc::ENOENT.unsigned_abs());
+        let removals = UNLINK.iter().map(|call| (*call, Vec::new())).collect();
+        install(SeccompFilter::new(
+            removals,
+            SeccompAction::Allow,
+            nothing,
+            arch,
+        ))?;
+    }
     let mut calls = allowed(role)?;
     calls.allow(&[libc::SYS_clone3]);
     let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
@@ -289,7 +299,10 @@ fn allowed(role: Role) -> Result<Calls, SandboxError> {
         calls.allow(CUDA);
         calls.allow(CUDA_OLD);
         calls.allow_where(libc::SYS_prlimit64, 0, ALL, 0)?;
-        calls.allow_where(libc::SYS_prctl, 0, ALL, libc::PR_SET_DUMPABLE)?;
+        calls.allow_if(
+            libc::SYS_prctl,
+            &[(0, ALL, libc::PR_SET_DUMPABLE), (1, ALL, 0)],
+        )?;
         allow_driver_socket(&mut calls)?;
     } else {
         // No memory is ever code that was data before.
@@ -300,7 +313,8 @@ fn allowed(role: Role) -> Result<Calls, SandboxError> {
 }
 
 /// Allows the socket that NVIDIA's driver opens when it starts, and without which it does not: one on which it listens
-/// under an abstract name of its own. It removes the file of that name first, which is none.
+/// under an abstract name of its own. It removes the file of that name first, and is told that there is none
+/// ([`limit`]).
 fn allow_driver_socket(calls: &mut Calls) -> Result<(), SandboxError> {
     let kind = (1, 0xf, libc::SOCK_SEQPACKET);
     calls.allow_if(libc::SYS_socket, &[(0, ALL, libc::AF_UNIX), kind])?;

@@ -24,6 +24,8 @@ use std::path::PathBuf;
 
 /// The user of the service's own, taken where the configuration names none and the system has it.
 const OWN_USER: &str = "gridmux";
+/// A group that no process has.
+const NOBODYS_GROUP: u32 = 0x7fff_fff0;
 /// The user that is taken otherwise.
 const OTHER_USER: &str = "nobody";
 /// What rights the newest version of landlock that is asked for knows; an older kernel enforces what it knows.
@@ -77,7 +79,11 @@ pub fn drop_privileges(name: Option<&str>) -> Result<(), SandboxError> {
     if nix::unistd::geteuid().is_root() {
         let (uid, gid) = find_user(name)?;
         setgroups(&[]).map_err(system("setgroups"))?;
-        setresgid(gid, gid, gid).map_err(system("setresgid"))?;
+        // Who looks into another process must have all of its groups (ptrace(2)), and nobody has this saved one. Where
+        // a user namespace does not know the group, it is the user's own.
+        setresgid(gid, gid, Gid::from_raw(NOBODYS_GROUP))
+            .or_else(|_| setresgid(gid, gid, gid))
+            .map_err(system("setresgid"))?;
         setresuid(uid, uid, uid).map_err(system("setresuid"))?;
         // Changing the user cleared the death signal (prctl(2)).
         tie_to_parent().map_err(system("prctl"))?;
@@ -85,17 +91,17 @@ pub fn drop_privileges(name: Option<&str>) -> Result<(), SandboxError> {
     prctl::set_no_new_privs().map_err(system("no_new_privs"))?;
     // Neither a core file nor another process of the same user shows tenants' bytes.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(system("RLIMIT_CORE"))?;
-    close_to_others(true)
+    set_dumpable(false)
 }
 
-/// Decides whether other processes of the same user may look into this one. NVIDIA's driver names its threads by files
-/// of `/proc/self/task`, which are root's while nobody may, and gives up where it cannot; so a host on a GPU is open
-/// while the driver starts, before it has seen a byte of a tenant.
+/// Sets whether this process leaves core files and other processes of its user may look into it (`PR_SET_DUMPABLE`).
+/// NVIDIA's driver names its threads by files of `/proc/self/task`, which are root's while it is not, and gives up
+/// where it cannot; so a host on a GPU is dumpable while the driver starts, before it has seen a byte of a tenant.
 ///
 /// # Errors
 /// The system call's.
-pub fn close_to_others(is_closed: bool) -> Result<(), SandboxError> {
-    prctl::set_dumpable(!is_closed).map_err(system("PR_SET_DUMPABLE"))
+pub fn set_dumpable(is_dumpable: bool) -> Result<(), SandboxError> {
+    prctl::set_dumpable(is_dumpable).map_err(system("PR_SET_DUMPABLE"))
 }
 
 /// Finds the user to become.
@@ -160,8 +166,8 @@ pub fn confine_calls(role: Role) -> Result<(), SandboxError> {
 }
 
 /// Takes the file system, network ports, abstract sockets and signals to other processes away (landlock); descriptors
-/// that are open stay. NVIDIA's driver may read what a system library reads, and use NVIDIA's device files; these rules
-/// have not met a GPU yet.
+/// that are open stay. NVIDIA's driver may read what a system library reads, use NVIDIA's device files, and write what
+/// `/proc` has of this process's own threads, to name them.
 fn forbid_files(role: Role) -> Result<RulesetStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)

@@ -141,6 +141,9 @@ pub fn l1_stride(element_bytes: u32, stride: u32) -> Loop {
     }
 }
 
+/// Lines on which an atomic chase is measured, and the bytes between two: of an L2 in halves, some lie in the half that
+/// is further from the SM.
+pub const ATOMIC_LINES: (u64, u64) = (16, 4096);
 /// Links of a turn of [`atomic_chase`].
 pub const ATOMIC_LINKS: u32 = 8;
 

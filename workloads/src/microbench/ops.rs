@@ -1,9 +1,9 @@
 //! Instructions that chains and rates are measured of.
 //!
-//! Rules: an instruction's destination is also a source, so that a chain of it is one of dependent instructions. No value
-//! is known to a compiler, and integers are combined with those of the neighbouring chain, because a compiler makes one
-//! instruction of many that combine a value with the same one. Divisions are by 1, so that they stay where their short
-//! sequence serves.
+//! Rules: an instruction's destination is also a source, so that a chain of it is one of dependent instructions. No
+//! compiler knows a value ahead, and integers are added, multiplied and compared with those of a neighbouring chain,
+//! because a compiler makes one instruction of many that combine a value with the same one. Floating-point numbers are
+//! divided by 1, so that the short sequence serves every time.
 //!
 //! Wide: an instruction stands in one string.
 
@@ -118,7 +118,7 @@ impl Op {
     #[must_use]
     pub fn text(self, n: usize, chains: usize) -> String {
         let (chain, neighbour) = match self.template().contains('@') {
-            // One chain of these goes to and fro between two registers.
+            // A single chain of these alternates between two registers.
             true => (n % chains.max(2), (n + 1) % chains.max(2)),
             false => (n % chains, 0),
         };
@@ -136,7 +136,7 @@ impl Op {
         text.replace('#', &chain.to_string())
     }
 
-    /// Returns the instructions that give every register that it reads a value, by the zero in `%r6`; integers
+    /// Returns the instructions that give every register that it reads a value, from `%r6`, which is 0; integers
     /// differ from lane to lane, because a compiler leaves out shuffles of equal ones.
     #[must_use]
     pub fn setup() -> String {

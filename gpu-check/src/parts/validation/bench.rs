@@ -1,9 +1,10 @@
 //! Timing of launches: the fastest of some runs, and the clock of an SM.
 
 use crate::cuda::{Function, Module, Session, Shape};
-use crate::kernels::{PROBE, portable};
+use crate::kernels::PROBE;
 use crate::lab::{Lab, Scale};
 use gridmux_workloads::microbench::Loop;
+use gridmux_workloads::portable;
 
 /// The template of loops.
 const LOOP: &str = include_str!("../../../../hw-model/validation/kernels/loop.ptx");

@@ -3,8 +3,9 @@
 use super::Run;
 use super::bench::{Bench, float};
 use crate::cuda::Shape;
-use crate::kernels::{EMPTY, portable};
+use crate::kernels::EMPTY;
 use crate::lab::Lab;
+use gridmux_workloads::portable;
 use std::time::Instant;
 
 const STREAM: &str = include_str!("../../../../hw-model/validation/kernels/stream.ptx");

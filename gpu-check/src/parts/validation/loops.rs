@@ -7,7 +7,7 @@ use crate::cuda::Shape;
 use crate::lab::Lab;
 use gridmux_workloads::microbench::Loop;
 use gridmux_workloads::microbench::loops::{
-    self, ATOMIC_LINKS, L1_READ_THREADS, L1_STRIDE_LOADS, LINKS,
+    self, ATOMIC_LINES, ATOMIC_LINKS, L1_READ_THREADS, L1_STRIDE_LOADS, LINKS,
 };
 use gridmux_workloads::microbench::ops::Op;
 
@@ -134,23 +134,22 @@ fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures the latency of an atomic addition, the mean over lines here and there, because some lie in the half of L2
-/// that is further from the SM.
+/// Measures the latency of an atomic addition: the mean over lines, and one to which every SM adds.
 fn atomic_chase(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
-    const APART: u64 = 4096;
-    let places = lab.scale.choose(1, 16);
+    let (lines, apart) = ATOMIC_LINES;
+    let lines = lab.scale.choose(1, lines);
     let mut all = Vec::new();
-    for place in 0..places {
-        let chase = loops::atomic_chase(APART * place);
-        let turn = cycles(bench, &chase, Shape::row(1, 1), APART * places)?;
+    for line in 0..lines {
+        let chase = loops::atomic_chase(line * apart);
+        let turn = cycles(bench, &chase, Shape::row(1, 1), lines * apart)?;
         all.push(turn / f64::from(ATOMIC_LINKS));
     }
-    let mean = all.iter().sum::<f64>() / float(places);
+    let mean = all.iter().sum::<f64>() / float(lines);
     Run::new(CLASS, "atomic-chase").report(lab, mean, "cycles");
     lab.spread("an atomic addition, by its line", all, "cycles");
-    // As workers take their tickets.
+    // Workers take their tickets so.
     let shape = Shape::row(bench.sms, 1);
-    let turn = cycles(bench, &loops::atomic_chase(0), shape, APART)?;
+    let turn = cycles(bench, &loops::atomic_chase(0), shape, apart)?;
     let name = "an atomic addition while every SM makes one to the same word";
     lab.figure(name, turn / f64::from(ATOMIC_LINKS), "cycles");
     Ok(())

@@ -3,9 +3,9 @@
 use super::Run;
 use super::bench::{Bench, float};
 use crate::cuda::Shape;
-use crate::kernels::portable;
 use crate::lab::{Lab, Scale};
 use gridmux_workloads::Prng;
+use gridmux_workloads::portable;
 
 const CHASE: &str = include_str!("../../../../hw-model/validation/kernels/chase.ptx");
 const STREAM: &str = include_str!("../../../../hw-model/validation/kernels/stream.ptx");

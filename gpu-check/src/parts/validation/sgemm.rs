@@ -3,8 +3,8 @@
 use super::Run;
 use super::bench::{Bench, float};
 use crate::cuda::Shape;
-use crate::kernels::portable;
 use crate::lab::Lab;
+use gridmux_workloads::portable;
 
 const SGEMM: &str = include_str!("../../../../hw-model/validation/kernels/sgemm.ptx");
 

@@ -164,6 +164,7 @@ impl DeviceControl for CudaControl {
     }
 
     fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError> {
+        self.with(|state| state.check_variables(domain, module))?;
         // The driver's compiler may take seconds, so it works outside the lock.
         self.shared.context.bind()?;
         let loaded = Module::load(&module.ptx)?;
@@ -172,8 +173,7 @@ impl DeviceControl for CudaControl {
             .and_then(|functions| Ok((functions, find_globals(&loaded, module)?)));
         match found {
             Ok((functions, globals)) => self.with(|state| {
-                let (id, kernels) =
-                    state.adopt(domain, loaded, (functions, &globals), module)?;
+                let (id, kernels) = state.adopt(domain, loaded, (functions, &globals), module)?;
                 Ok(LoadedModule {
                     id,
                     // The driver does not tell what it keeps: the text and code of about its size.

@@ -164,9 +164,7 @@ impl CudaDevice {
 
     fn device_copy(&mut self, copy: &DeviceCopyCommand) {
         match find_device_copy(self.tables.read(), copy) {
-            Ok((work, keep)) => self
-                .flights
-                .begin(copy.tag, copy.domain, None, &work, keep),
+            Ok((work, keep)) => self.flights.begin(copy.tag, copy.domain, None, &work, keep),
             Err((status, text)) => self.flights.refuse(copy.tag, status, text),
         }
     }

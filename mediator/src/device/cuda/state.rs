@@ -4,7 +4,7 @@
 //! freed by [`State::sweep`]: modules and buffers when the list holds the last handle, and all of it preferably when
 //! nothing is in flight, because the driver may stop the device for it (design section 4).
 
-use super::allocator::{Allocator, Range};
+use super::allocator::{Allocator, MAX_ALLOCATIONS, Range};
 use super::buffer::HostBuffer;
 use super::driver::CudaError;
 use super::module::{FunctionFacts, Module};
@@ -23,11 +23,24 @@ use std::sync::Arc;
 /// Things given up that may wait for a quiet moment; with more of them the device may be stopped to free some.
 const PATIENCE: usize = 32;
 
+/// Variables that one tenant's modules may have together: each load and unload publishes all of them.
+const MAX_VARIABLES: usize = MAX_ALLOCATIONS;
+
 /// One tenant's memory.
 struct Domain {
     limit_bytes: u64,
+    /// Variables of its modules, and their bytes.
+    variables: usize,
+    variables_bytes: u64,
     partition: Partition,
     allocator: Allocator,
+}
+
+impl Domain {
+    /// Returns the bytes of its allocations and of its modules' variables.
+    fn used_bytes(&self) -> u64 {
+        self.allocator.used_bytes() + self.variables_bytes
+    }
 }
 
 /// The control thread's own handle of a module, and its kernels.
@@ -135,6 +148,8 @@ impl State {
         let allocator = Allocator::new(room);
         let own = Domain {
             limit_bytes,
+            variables: 0,
+            variables_bytes: 0,
             partition,
             allocator,
         };
@@ -168,7 +183,7 @@ impl State {
         let own = self.domains.get_mut(&domain.0);
         let own = own.ok_or_else(|| unknown(domain))?;
         let footprint = Allocator::footprint(bytes);
-        let used = own.allocator.used_bytes();
+        let used = own.used_bytes();
         let refused = |detail: String| DeviceError::OutOfMemory {
             asked: bytes,
             detail,
@@ -212,7 +227,33 @@ impl State {
     /// Bytes that a domain holds.
     pub(super) fn used_bytes(&self, domain: DomainId) -> u64 {
         let own = self.domains.get(&domain.0);
-        own.map_or(0, |own| own.allocator.used_bytes())
+        own.map_or(0, Domain::used_bytes)
+    }
+
+    /// Checks that a domain may have the variables of another module.
+    pub(super) fn check_variables(
+        &self,
+        domain: DomainId,
+        module: &CompiledModule,
+    ) -> Result<(), DeviceError> {
+        let own = self.domains.get(&domain.0).ok_or_else(|| unknown(domain))?;
+        if own.variables + module.globals.len() > MAX_VARIABLES {
+            return Err(DeviceError::Load(format!(
+                "the tenant's modules would have more than {MAX_VARIABLES} variables together; unload some"
+            )));
+        }
+        let sizes = module.globals.iter().map(|global| global.bytes);
+        let asked = sizes.fold(0, u64::saturating_add);
+        let (used, limit) = (own.used_bytes(), own.limit_bytes);
+        match asked > 0 && used.saturating_add(asked) > limit {
+            true => Err(DeviceError::OutOfMemory {
+                asked,
+                detail: format!(
+                    "variables of a module; {used} of this tenant's {limit} bytes are in use"
+                ),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Takes a loaded module over. `limits` completes what the driver said of a kernel, `globals` are what it found of
@@ -268,20 +309,26 @@ impl State {
         };
         self.modules.entry(domain.0).or_default().push(own);
         self.publish_kernels(|all| all.extend(entries));
-        self.publish_variables(domain);
+        if !globals.is_empty() {
+            self.publish_variables(domain);
+        }
         Ok((id, kernels))
     }
 
     /// Gives a module and its kernels up.
     pub(super) fn unload(&mut self, domain: DomainId, module: DeviceModuleId) {
-        let own = self.modules.entry(domain.0).or_default();
+        let Some(own) = self.modules.get_mut(&domain.0) else {
+            return;
+        };
         let gone: Vec<_> = own.extract_if(.., |known| known.id == module).collect();
         self.publish_kernels(|all| {
             for id in gone.iter().flat_map(|gone| &gone.kernels) {
                 all.remove(&id.0);
             }
         });
-        self.publish_variables(domain);
+        if gone.iter().any(|gone| !gone.variables.is_empty()) {
+            self.publish_variables(domain);
+        }
         self.retired
             .extend(gone.into_iter().map(|gone| Retired::Module(gone.module)));
     }
@@ -337,6 +384,10 @@ impl State {
             })
             .collect();
         variables.sort_by_key(|variable| variable.range.start);
+        if let Some(own) = self.domains.get_mut(&domain.0) {
+            own.variables = variables.len();
+            own.variables_bytes = variables.iter().map(|one| one.range.bytes).sum();
+        }
         self.publish(|tables| {
             let all = Arc::make_mut(&mut tables.variables);
             match variables.is_empty() {

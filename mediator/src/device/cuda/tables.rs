@@ -98,7 +98,8 @@ impl Tables {
     pub(super) fn find(&self, domain: DomainId, address: u64, bytes: u64) -> Option<Place> {
         let none: &[Range] = &[];
         let ranges = self.allocations.get(&domain.0).map_or(none, |all| all);
-        if last_at(ranges, address, |range| range).is_some_and(|range| range.holds(address, bytes)) {
+        if last_at(ranges, address, |range| range).is_some_and(|range| range.holds(address, bytes))
+        {
             return Some(Place::Allocation);
         }
         let variables = self.variables.get(&domain.0)?;
@@ -140,10 +141,7 @@ mod tests {
         let holds = |domain, address, bytes| tables.find(domain, address, bytes).is_some();
         assert!(holds(own, 0x1000, 0x100));
         assert!(holds(own, 0x1180, 0x80));
-        assert!(
-            !holds(own, 0x10ff, 2),
-            "over the edge of two allocations"
-        );
+        assert!(!holds(own, 0x10ff, 2), "over the edge of two allocations");
         assert!(!holds(own, 0x1180, 0x81));
         assert!(!holds(own, 0xfff, 1));
         assert!(!holds(own, u64::MAX, u64::MAX));
@@ -164,8 +162,16 @@ mod tests {
         };
         let found = tables.find(DomainId(7), 0x2004, 4);
         assert!(matches!(found, Some(Place::Variable(of)) if Arc::ptr_eq(&of, &module)));
-        for (domain, address, bytes) in [(7, 0x2000, 8), (7, 0x1fff, 1), (7, 0x2008, 1), (8, 0x2000, 4)] {
-            assert!(tables.find(DomainId(domain), address, bytes).is_none(), "{address:#x}");
+        for (domain, address, bytes) in [
+            (7, 0x2000, 8),
+            (7, 0x1fff, 1),
+            (7, 0x2008, 1),
+            (8, 0x2000, 4),
+        ] {
+            assert!(
+                tables.find(DomainId(domain), address, bytes).is_none(),
+                "{address:#x}"
+            );
         }
     }
 }

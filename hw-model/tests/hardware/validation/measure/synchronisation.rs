@@ -5,23 +5,20 @@ use super::super::schema::Space;
 use super::Amount;
 use super::body::per_turn;
 use gridmux_hw_model::GpuConfig;
-use gridmux_workloads::microbench::loops::{self, ATOMIC_LINKS, LINKS};
-
-/// Lines of an atomic chase, and the bytes between two: some lie in the half of L2 that is further from the SM.
-const PLACES: (u32, u64) = (16, 4096);
+use gridmux_workloads::microbench::loops::{self, ATOMIC_LINES, ATOMIC_LINKS, LINKS};
 
 pub(super) fn atomic_chase(config: &GpuConfig) -> Amount {
-    let (places, apart) = PLACES;
-    let bytes = u64::from(places) * apart;
-    let cycles = (0..places)
-        .map(|place| {
-            let chase = loops::atomic_chase(u64::from(place) * apart);
-            per_turn(&chase, config, bytes, Shape::new(1, 1), (4, 12))
+    let (lines, apart) = ATOMIC_LINES;
+    let cycles = (0..lines)
+        .map(|line| {
+            let chase = loops::atomic_chase(line * apart);
+            per_turn(&chase, config, lines * apart, Shape::new(1, 1), (4, 12))
         })
         .sum();
     Amount {
         cycles,
-        events: f64::from(places * ATOMIC_LINKS),
+        #[allow(clippy::cast_precision_loss, reason = "a few")]
+        events: lines as f64 * f64::from(ATOMIC_LINKS),
         ..Amount::default()
     }
 }
