@@ -70,9 +70,12 @@ fn each_launch_of_a_tenant_that_goes_is_reported_and_it_works_when_it_comes_back
     );
 }
 
-fn socket_mode(service: &Service) -> u32 {
-    let metadata = std::fs::metadata(service.socket()).unwrap();
-    metadata.permissions().mode() & 0o7777
+/// Waits until the socket has this mode; the service may say that it has read its configuration a little before.
+fn await_mode(service: &Service, mode: u32, round: u32) {
+    until(&format!("mode {mode:o} in round {round}"), || {
+        let metadata = std::fs::metadata(service.socket()).unwrap();
+        (metadata.permissions().mode() & 0o7777 == mode).then_some(())
+    });
 }
 
 #[test]
@@ -80,12 +83,12 @@ fn the_socket_is_open_to_others_as_long_as_they_may_be_somebody() {
     let service = ServiceBuilder::new(&[("own", 1)]).start();
     let rule = format!("user = {OTHER}\n");
     for round in 0..2 {
-        assert_eq!(socket_mode(&service), 0o600, "round {round}");
+        await_mode(&service, 0o600, round);
         change(&service, |text| with(&text, "other") + &rule);
-        assert_eq!(socket_mode(&service), 0o666, "round {round}");
+        await_mode(&service, 0o666, round);
         change(&service, |text| without(&text, "other"));
     }
-    assert_eq!(socket_mode(&service), 0o600);
+    await_mode(&service, 0o600, 2);
     run_once(&service, "own");
 }
 

@@ -190,12 +190,17 @@ impl Runner {
 
     /// Cycles of a hop in a ring that was walked before, the first lap of a kernel apart.
     pub(crate) fn chase(&mut self, nodes: u64, stride: u64) -> f64 {
-        self.fresh();
+        // One SM makes all runs, because each is near one half of L2.
+        let mut alone = self.config.clone();
+        alone.sm.count = 1;
+        self.bench = Bench::new(alone);
         let ring = self.ring(nodes, stride);
         let text = looped("mov.u64 %rd3, %rd1;", &hops(8));
         let laps = |n: u64| u32::try_from(n * nodes / 8).expect("few");
         // The runs share their first lap, which fills L1; nobody waits for the last hop, so both end with a hit.
-        self.per_turn(&text, ring, (laps(2), laps(3)), (1, 1)) / 8.0
+        let hop = self.per_turn(&text, ring, (laps(2), laps(3)), (1, 1)) / 8.0;
+        self.fresh();
+        hop
     }
 
     /// Cycles of a hop to a line and a row that nobody has touched.
