@@ -3,10 +3,11 @@
 
 #![cfg(target_os = "linux")]
 
-use gridmux_mediator::sandbox::{Role, confine, drop_privileges};
+use gridmux_mediator::sandbox::{Role, confine, drop_privileges, set_dumpable};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, setgroups, setresgid, setresuid};
 use std::ffi::CStr;
+use std::os::fd::OwnedFd;
 
 /// Every role that a process is confined as.
 const ROLES: [Role; 4] = [
@@ -227,9 +228,9 @@ fn forbidden(parent: i64) -> Vec<(&'static str, libc::c_long, [i64; 5])> {
 #[cfg(target_arch = "x86_64")]
 const X32_GETPID: libc::c_long = 0x4000_0000 + 39;
 
-/// What a host on NVIDIA's driver may have, and no other role.
+/// The call that only a host on NVIDIA's driver may make.
 const PACKET_SOCKET: &str = "a packet socket";
-/// What a host on NVIDIA's driver is told of files that it would remove.
+/// The call that a host on NVIDIA's driver gets `ENOENT` for, and every other role `EPERM`.
 const REMOVAL: &str = "an end of a file";
 
 #[test]
@@ -363,4 +364,66 @@ fn a_confined_process_leaves_no_core_file_and_is_nobody() {
         o.push(call(libc::SYS_getuid, [0; 5]).min(1));
     });
     assert_eq!(outcomes, [0, 0, 1]);
+}
+
+/// Forks a child that becomes another user by `become_other`, makes itself dumpable and waits; returns it once it
+/// waits, with the end of a pipe that keeps it waiting.
+fn dumpable_child(become_other: impl FnOnce()) -> (Pid, OwnedFd) {
+    let (wait, keep) = nix::unistd::pipe().unwrap();
+    let (heard, ready) = nix::unistd::pipe().unwrap();
+    // SAFETY: as in `confined`.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            drop(keep);
+            become_other();
+            set_dumpable(true).unwrap();
+            nix::unistd::write(&ready, b"!").unwrap();
+            // Ends when the other end is closed.
+            let _ = nix::unistd::read(&wait, &mut [0]);
+            // SAFETY: as in `confined`.
+            unsafe { libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => {
+            drop(ready);
+            assert_eq!(nix::unistd::read(&heard, &mut [0]).unwrap(), 1);
+            (child, keep)
+        }
+    }
+}
+
+#[test]
+fn a_process_of_the_same_user_cannot_look_into_a_dumpable_host() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: only root can become another user");
+        return;
+    }
+    let (host, _host_waits) = dumpable_child(|| drop_privileges(None).unwrap());
+    let status = std::fs::read_to_string(format!("/proc/{host}/status")).unwrap();
+    let number = |key: &str| -> u32 {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let first = line.and_then(|rest| rest.split_whitespace().next());
+        first.unwrap().parse().unwrap()
+    };
+    let (uid, gid) = (Uid::from_raw(number("Uid:")), Gid::from_raw(number("Gid:")));
+    let become_user = || {
+        setgroups(&[]).unwrap();
+        setresgid(gid, gid, gid).unwrap();
+        setresuid(uid, uid, uid).unwrap();
+    };
+    let (other, _other_waits) = dumpable_child(become_user);
+    // SAFETY: as in `confined`.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            become_user();
+            let opens = |pid: Pid| std::fs::File::open(format!("/proc/{pid}/mem")).is_ok();
+            let code = i32::from(opens(host)) + 2 * i32::from(opens(other));
+            // SAFETY: as in `confined`.
+            unsafe { libc::_exit(code) }
+        }
+        ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
+            WaitStatus::Exited(_, 2) => {}
+            WaitStatus::Exited(_, 0) => println!("SKIPPED: nobody may look into others here"),
+            status => panic!("the host was looked into: {status:?}"),
+        },
+    }
 }

@@ -189,18 +189,16 @@ impl Runner {
     }
 
     /// Cycles of a hop in a ring that was walked before, the first lap of a kernel apart.
-    pub(crate) fn chase(&mut self, nodes: u64, stride: u64) -> f64 {
+    pub(crate) fn chase(&self, nodes: u64, stride: u64) -> f64 {
         // One SM makes all runs, because each is near one half of L2.
-        let mut alone = self.config.clone();
-        alone.sm.count = 1;
-        self.bench = Bench::new(alone);
-        let ring = self.ring(nodes, stride);
+        let mut config = self.config.clone();
+        config.sm.count = 1;
+        let mut alone = Self::new(&config);
+        let ring = alone.ring(nodes, stride);
         let text = looped("mov.u64 %rd3, %rd1;", &hops(8));
         let laps = |n: u64| u32::try_from(n * nodes / 8).expect("few");
         // The runs share their first lap, which fills L1; nobody waits for the last hop, so both end with a hit.
-        let hop = self.per_turn(&text, ring, (laps(2), laps(3)), (1, 1)) / 8.0;
-        self.fresh();
-        hop
+        alone.per_turn(&text, ring, (laps(2), laps(3)), (1, 1)) / 8.0
     }
 
     /// Cycles of a hop to a line and a row that nobody has touched.

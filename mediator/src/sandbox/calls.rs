@@ -312,9 +312,8 @@ fn allowed(role: Role) -> Result<Calls, SandboxError> {
     Ok(calls)
 }
 
-/// Allows the socket that NVIDIA's driver opens when it starts, and without which it does not: one on which it listens
-/// under an abstract name of its own. It removes the file of that name first, and is told that there is none
-/// ([`limit`]).
+/// Allows the socket that NVIDIA's driver needs to start: it listens on it under an abstract name. Before it binds the
+/// socket, it calls `unlink` with that name; [`limit`] answers `ENOENT`.
 fn allow_driver_socket(calls: &mut Calls) -> Result<(), SandboxError> {
     let kind = (1, 0xf, libc::SOCK_SEQPACKET);
     calls.allow_if(libc::SYS_socket, &[(0, ALL, libc::AF_UNIX), kind])?;

@@ -368,6 +368,17 @@ impl Gpu {
         );
     }
 
+    /// Makes a copy that must be refused for its device address, with a reason.
+    fn expect_bad_address(&mut self, copy: CopyCommand) {
+        let ended = run(&mut self.device, &Command::Copy(copy));
+        let refused = Outcome::Failed(CompletionStatus::BadAddress);
+        assert!(
+            matches!(ended[..], [Report::Ended { outcome, .. }] if outcome == refused),
+            "{ended:?}"
+        );
+        assert!(self.control.take_fault(copy.tag).is_some());
+    }
+
     fn variables_are_copied_while_their_module_is_loaded(&mut self, module: &CompiledModule) {
         let loaded = self.control.load(self.domain, module).unwrap();
         let [variable] = &loaded.globals[..] else {
@@ -381,13 +392,7 @@ impl Gpu {
         assert!(is_done(&run(&mut self.device, &Command::Copy(copy))));
         assert_eq!(self.buffer_bytes()[..4], 42_u32.to_le_bytes());
         self.control.unload(self.domain, loaded.id);
-        let ended = run(&mut self.device, &Command::Copy(copy));
-        let refused = Outcome::Failed(CompletionStatus::BadAddress);
-        assert!(
-            matches!(ended[..], [Report::Ended { outcome, .. }] if outcome == refused),
-            "{ended:?}"
-        );
-        assert!(self.control.take_fault(copy.tag).is_some());
+        self.expect_bad_address(copy);
     }
 
     fn memory_is_checked(&mut self) {
@@ -396,13 +401,7 @@ impl Gpu {
             rest_bytes: 0,
             ..self.copy_out()
         };
-        let ended = run(&mut self.device, &Command::Copy(outside));
-        let refused = Outcome::Failed(CompletionStatus::BadAddress);
-        assert!(
-            matches!(ended[..], [Report::Ended { outcome, .. }] if outcome == refused),
-            "{ended:?}"
-        );
-        assert!(self.control.take_fault(outside.tag).is_some());
+        self.expect_bad_address(outside);
         self.control.free(self.domain, self.address).unwrap();
         assert!(matches!(
             self.control.free(self.domain, self.address),
