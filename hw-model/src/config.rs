@@ -343,6 +343,9 @@ pub struct SharedAtomic {
     pub setup: u32,
     /// Cycles of a turn.
     pub turn: u32,
+    /// Cycles that an instruction takes at least.
+    #[serde(default)]
+    pub least: u32,
 }
 
 /// Level-1 cache of one SM; no allocation on stores to global memory.
@@ -440,15 +443,22 @@ pub struct L2 {
     pub hashed: bool,
     /// What a store does to a line that is not there.
     pub write_miss: WriteMiss,
-    /// Bytes per cycle of one slice.
+    /// Length of a cycle of the slices' own clock, in core cycles.
+    #[serde(default = "one_core_cycle")]
+    pub cycle: f64,
+    /// Bytes per cycle of one slice, of its own clock.
     pub bytes_per_cycle: u32,
-    /// Cycles that one atomic operation on one address holds its bank.
+    /// Cycles of its own clock that one atomic operation on one address holds its bank.
     pub atomic_interval: u32,
     /// Requests that wait in front of a slice, and writes that wait for a DRAM channel, before SMs hold their stores
     /// back.
     pub queue: u32,
     /// A miss fetches the sectors it needs, not the whole line.
     pub sectored: bool,
+}
+
+fn one_core_cycle() -> f64 {
+    1.0
 }
 
 /// Device memory.
@@ -661,6 +671,18 @@ impl GpuConfig {
     pub(crate) fn dram_controller_cycles(&self) -> u64 {
         let row = Channel::lone_read_cycles(self);
         u64::from(self.dram.latency).saturating_sub(u64::from(self.l2.latency) + row)
+    }
+
+    /// Returns the length of a cycle of L2, in core cycles with `fraction` fraction bits.
+    pub(crate) fn l2_cycle(&self, fraction: u32) -> u64 {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "`validate` has seen to it; the cast saturates"
+        )]
+        {
+            (self.l2.cycle * f64::from(1_u32 << fraction)).round() as u64
+        }
     }
 
     /// Core cycles that `bytes` take at `gigabytes_per_second`.

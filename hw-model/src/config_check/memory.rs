@@ -36,6 +36,12 @@ impl GpuConfig {
                 atomic.setup <= 4096,
                 "it must be at most 4096",
             )?;
+            require(
+                "shared.atomic.least",
+                atomic.least,
+                atomic.least <= 4096,
+                "it must be at most 4096",
+            )?;
         }
         up_to(LATENCY, "l1.latency", self.l1.latency)?;
         at_least_one("l1.mshrs", self.l1.mshrs)?;
@@ -132,6 +138,12 @@ impl GpuConfig {
             ("l2.slices", self.l2.slices),
             has_whole_sets(self.l2.bytes / u64::from(self.l2.slices), self.l2.ways),
             "each slice must hold whole sets of 128-byte lines, l2.ways in a set",
+        )?;
+        require(
+            "l2.cycle",
+            self.l2.cycle,
+            (0.1..=100.0).contains(&self.l2.cycle),
+            "it must lie between 0.1 and 100 core cycles",
         )?;
         at_least_one("l2.bytes_per_cycle", self.l2.bytes_per_cycle)?;
         up_to(INTERVAL, "l2.atomic_interval", self.l2.atomic_interval)?;

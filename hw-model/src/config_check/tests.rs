@@ -62,6 +62,8 @@ fn nonsense_is_refused_with_its_key() {
             "setup = 0, turn = 2147483648",
             "shared.atomic.turn",
         ),
+        ("least = 4", "least = 4097", "shared.atomic.least"),
+        ("cycle = 1.2\n", "cycle = 0.0\n", "l2.cycle"),
         ("200704, 233472]", "200704]", "l1.carve_outs"),
         ("bytes = 262144", "bytes = 131072", "l1.carve_outs"),
         ("latency = 280", "latency = 3", "l2.latency"),

@@ -56,7 +56,8 @@ impl Sm {
     fn shared_rounds(&self, shared: &Shared) -> u32 {
         match (self.lsu.access.direction, shared.atomic) {
             (Direction::Atomic, Some(atomic)) => {
-                atomic.setup + atomic.turn * shared_turns(&self.lsu.access, shared.bank_bytes)
+                let turns = shared_turns(&self.lsu.access, shared.bank_bytes);
+                (atomic.setup + atomic.turn * turns).max(atomic.least)
             }
             // A shared atomic is a read and a write.
             (Direction::Atomic, None) => 2 * shared_cycles(&self.lsu.access, shared.bank_bytes),

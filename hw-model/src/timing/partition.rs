@@ -2,6 +2,7 @@
 //!
 //! Requests come in order of arrival at their slice. A slice looks tags up in its banks and moves data through one
 //! port; what it misses goes to the channel, and whoever asks for sectors on their way waits for the same request.
+//! A slice has a clock of its own, so that the times at which it is free carry [`FRACTION`] fraction bits.
 //! Rules: partitions share nothing, so they run on several threads; a line with sectors on their way stays; stores
 //! bring their bytes and fetch nothing, atomic operations fetch what is not there and are done in the slice; where L2
 //! is divided, a read from the far half looks for the near half's copy first ([`halves`](super::halves)).
@@ -13,6 +14,8 @@ use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Spread, Tally}
 use super::pool::Pool;
 use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, WriteMiss};
 
+/// Fraction bits of the times at which slices are free.
+const FRACTION: u32 = 8;
 /// End of a list of waiters.
 const NOBODY: u32 = u32::MAX;
 /// Tag of a write to DRAM.
@@ -21,15 +24,16 @@ const WRITE_BACK: u32 = u32::MAX;
 #[derive(Debug)]
 struct Slice {
     cache: Cache,
+    /// In core cycles with [`FRACTION`] fraction bits, as those of the banks.
     port_free_at: u64,
     banks_free_at: Vec<u64>,
 }
 
 impl Slice {
-    /// When the port and all banks are free.
+    /// Returns the core cycle in which the port and all banks are free.
     fn free_at(&self) -> u64 {
         let banks = self.banks_free_at.iter().copied().max().unwrap_or(0);
-        banks.max(self.port_free_at)
+        banks.max(self.port_free_at) >> FRACTION
     }
 }
 
@@ -77,9 +81,12 @@ struct Costs {
     slice: u64,
     /// From the end of DRAM's transfer to the slice, controller included.
     dram: u64,
+    /// A slice's cycle, in core cycles with [`FRACTION`] fraction bits.
+    cycle: u64,
+    /// Bytes that a slice moves, and for how long an atomic operation holds its bank, in its own cycles.
     bytes_per_cycle: u64,
     atomic_interval: u64,
-    /// Writes that wait for DRAM, and cycles of work that a slice is behind, before stores are held back.
+    /// Writes that wait for DRAM, and core cycles of work that a slice is behind, before stores are held back.
     queue: usize,
     behind: u64,
     halves: Halves,
@@ -93,6 +100,7 @@ impl Partition {
         let one_way = u64::from(config.interconnect.latency);
         let l2 = u64::from(config.l2.latency);
         let bytes_per_cycle = u64::from(config.l2.bytes_per_cycle);
+        let cycle = config.l2_cycle(FRACTION);
         Self {
             slices: (0..config.l2.slices / config.dram.channels)
                 .map(|_| Slice {
@@ -110,10 +118,12 @@ impl Partition {
                 one_way,
                 slice: l2 - 2 * one_way,
                 dram: config.dram_controller_cycles(),
+                cycle,
                 bytes_per_cycle,
                 atomic_interval: u64::from(config.l2.atomic_interval),
                 queue: config.l2.queue as usize,
-                behind: u64::from(config.l2.queue) * LINE_BYTES.div_ceil(bytes_per_cycle),
+                behind: u64::from(config.l2.queue) * LINE_BYTES.div_ceil(bytes_per_cycle) * cycle
+                    >> FRACTION,
                 halves: Halves {
                     far_cycles: u64::from(config.l2.far_cycles),
                 },
@@ -155,16 +165,18 @@ impl Partition {
         let data = (u64::from(sectors) * SECTOR_BYTES).div_ceil(costs.bytes_per_cycle);
         let banks = slice.banks_free_at.len() as u64;
         let bank = &mut slice.banks_free_at[usize::try_from(request.key % banks).unwrap_or(0)];
-        let start = slice.port_free_at.max(*bank).max(request.arrive);
-        slice.port_free_at = start + data;
-        *bank = start + busy;
+        let free_at = slice.port_free_at.max(*bank);
+        let start = free_at.max(request.arrive << FRACTION);
+        slice.port_free_at = start + data * costs.cycle;
+        *bank = start + busy * costs.cycle;
+        let start = start.div_ceil(1 << FRACTION);
         // What is there is on its way back after the slice's latency, an atomic's last turn later.
         let mut answer = Reply {
             sm: request.sm,
             miss: request.miss,
             number: request.number,
             sectors: request.sectors,
-            at: start + costs.slice + costs.one_way + busy - 1,
+            at: start + costs.slice + costs.one_way + ((busy - 1) * costs.cycle >> FRACTION),
         };
         let far = costs.halves.apart(&slice.cache, request.key, request.sm);
         let reads = request.kind == RequestKind::Read;
