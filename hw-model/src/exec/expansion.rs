@@ -7,8 +7,9 @@
 //! A product that is added to right behind it is one instruction with that (`IMAD.WIDE`; [`super::lower`]).
 //! Rules: instructions of a sequence wait for one another along its longest chain only; the others add what they take
 //! of the unit. The sequence takes one issue slot, and scalings add their latency and take nothing of the units of
-//! single precision, so that a kernel that consists of such instructions runs somewhat too fast. `ptxas` drops a scaling
-//! that it proves needless, as of an exponential of an exponential, which is never negative; the model keeps it.
+//! single precision, so that a kernel that consists of such instructions runs somewhat too fast. `ptxas` drops a
+//! scaling that it proves needless, as that of an exponential of an exponential, which is never negative; the model
+//! keeps it.
 
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};

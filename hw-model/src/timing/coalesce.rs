@@ -152,16 +152,25 @@ fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |lane| mask >> lane & 1 != 0)
 }
 
-/// Cycles that an access takes 32 banks, each `bank_bytes` wide: those of shared memory, or of a cache's data.
+/// Returns the cycles that an access takes 32 banks, each `bank_bytes` wide: those of shared memory, or of a cache's
+/// data.
+///
+/// As much goes back in a cycle as the banks hold side by side, so that wide accesses go in phases of fewer lanes.
+/// Where lanes ask for the same words in pairs, a phase has twice the lanes. Source:
+/// <https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228/2>, for compute capability 7.x.
 #[inline]
 pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     match access.pattern {
-        Pattern::Uniform => 1,
+        Pattern::Uniform => access.bytes.div_ceil(2 * bank_bytes).max(1),
         // Each group of lanes whose words fill the banks once takes a cycle.
         Pattern::Contiguous => (32 * access.bytes).div_ceil(32 * bank_bytes).max(1),
         Pattern::Scattered => {
-            // Wide accesses go in phases, each of as many lanes as fill the banks once with their words.
-            let lanes = (32 * bank_bytes / access.bytes.max(1)).clamp(1, 32);
+            let together = if access.bytes > bank_bytes && is_in_pairs(access) {
+                2
+            } else {
+                1
+            };
+            let lanes = (together * 32 * bank_bytes / access.bytes.max(1)).clamp(1, 32);
             let group = if lanes == 32 {
                 u32::MAX
             } else {
@@ -174,6 +183,18 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
             busy.map(|mask| conflicts(access, mask, bank_bytes)).sum()
         }
     }
+}
+
+/// Tells whether all lanes ask for the same words as the lane beside them, or all as the one two further, where these
+/// are active.
+fn is_in_pairs(access: &Access) -> bool {
+    let paired = |apart: usize| {
+        lanes(access.mask).all(|lane| {
+            let other = lane ^ apart;
+            access.mask >> other & 1 == 0 || access.addresses[other] == access.addresses[lane]
+        })
+    };
+    paired(1) || paired(2)
 }
 
 /// Turns that an atomic operation on shared memory takes its banks, of which each serves one lane in a turn.
@@ -321,5 +342,23 @@ mod tests {
             );
         }
         assert_eq!(shared_cycles(&scattered(4, |_| 64), 4), 1);
+    }
+
+    #[test]
+    fn lanes_that_read_wide_words_in_pairs_go_two_by_two() {
+        let beside = scattered(16, |lane| lane / 2 * 16);
+        let two_further = scattered(16, |lane| (lane % 2 + lane / 4 * 2) * 16);
+        let half_a_warp_apart = scattered(16, |lane| lane % 16 * 16);
+        let halves = scattered(16, |lane| lane / 16 * 16);
+        assert_eq!(shared_cycles(&beside, 4), 2);
+        assert_eq!(shared_cycles(&two_further, 4), 2);
+        assert_eq!(shared_cycles(&half_a_warp_apart, 4), 4);
+        assert_eq!(shared_cycles(&halves, 4), 2);
+        for (bytes, cycles) in [(4, 1), (8, 1), (16, 2)] {
+            let mut uniform = scattered(bytes, |_| 64);
+            assert_eq!(shared_cycles(&uniform, 4), cycles, "{bytes} bytes");
+            uniform.pattern = Pattern::Uniform;
+            assert_eq!(shared_cycles(&uniform, 4), cycles, "{bytes} bytes");
+        }
     }
 }
