@@ -128,6 +128,14 @@ fn the_exit_status_is_the_programs() {
     assert_eq!(code("exit 0"), Some(0));
     assert_eq!(code("exit 42"), Some(42));
     assert_eq!(code("kill -KILL $$"), Some(137));
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&trace, "recorded before").unwrap();
+    let trace = trace.path().to_str().unwrap();
+    for program in ["/nonexistent/program", "nonexistent-program"] {
+        let missing = installed.run(&["run", "--sms", "2", "--record", trace, "--", program]);
+        assert_eq!(missing.code, Some(127));
+        assert_eq!(std::fs::read_to_string(trace).unwrap(), "recorded before");
+    }
     let missing = installed.run(&["run", "--sms", "2", "--", "/nonexistent/program"]);
     assert_eq!(missing.code, Some(127));
     assert!(

@@ -50,6 +50,14 @@ fn the_legend_has_each_figure_and_no_other() {
             );
         }
     }
+    let told = legend["figures"].as_array().unwrap().iter();
+    let told: BTreeSet<&str> = told.map(|entry| entry["name"].as_str().unwrap()).collect();
+    let whole = report.as_object().unwrap().iter();
+    let figures = whole.filter(|(name, value)| {
+        value.is_number() && report["counters"].get(name.as_str()).is_none()
+    });
+    let figures: BTreeSet<&str> = figures.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(told, figures);
     assert_eq!(
         names(report["sms"][0].as_object().unwrap().keys()),
         names(report["counters"].as_object().unwrap().keys())

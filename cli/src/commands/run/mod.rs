@@ -106,8 +106,14 @@ impl Run {
         keeper: &mut Speaker,
         out: &Output,
     ) -> Result<u8, Failure> {
-        let recorded = self.record.as_deref().map(emptied).transpose()?;
-        let listed = self.coverage_file.as_deref().map(emptied).transpose()?;
+        // Where there is no program to run, what was written for another stays.
+        let starts = program::can_start(&self.command);
+        let made = |path: &Option<PathBuf>| {
+            let path = path.as_deref().filter(|_| starts);
+            path.map(emptied).transpose()
+        };
+        let recorded = made(&self.record)?;
+        let listed = made(&self.coverage_file)?;
         let device = signals.let_through(|| {
             keeper.expect("ready")?;
             server.facts(folder)

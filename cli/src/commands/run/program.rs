@@ -11,11 +11,12 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{AccessFlags, Pid, access, getppid};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 /// What is passed on to the program.
@@ -76,6 +77,19 @@ impl Signals {
             read => Ok(read.context("reading signals")?),
         }
     }
+}
+
+/// Tells whether there is a program that a command can start, found as execvp(3) does.
+pub(super) fn can_start(words: &[OsString]) -> bool {
+    let Some(program) = words.first().map(Path::new) else {
+        return false;
+    };
+    let runs = |path: &Path| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    if program.components().count() > 1 {
+        return runs(program);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path).any(|folder| runs(&folder.join(program)))
 }
 
 /// Runs the program to its end and returns its exit code.

@@ -1,5 +1,6 @@
 //! `gridmux sim counters`: what each figure that `gridmux sim kernel` prints counts.
 
+use super::report::FIGURES;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
@@ -11,9 +12,10 @@ use serde::Serialize;
 #[derive(Debug, Args)]
 pub(crate) struct ShowCounters;
 
-/// The legend as JSON: counters, and what follows from them.
+/// The legend as JSON: figures of the run as a whole, counters, and what follows from them.
 #[derive(Debug, Serialize)]
 struct Report {
+    figures: &'static [Legend],
     counters: Vec<Legend>,
     rates: Vec<Legend>,
 }
@@ -21,6 +23,7 @@ struct Report {
 impl ShowCounters {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let report = Report {
+            figures: &FIGURES,
             counters: Counters::legend(),
             rates: Rates::legend(),
         };
@@ -32,9 +35,10 @@ impl ShowCounters {
                 };
                 table::of(&[what, "unit", "meaning"], entries.iter().map(cells))
             };
-            let [counters, rates] = [("counter", &report.counters), ("rate", &report.rates)]
-                .map(|(what, entries)| of(what, entries));
-            format!("{counters}\n\n{rates}")
+            let figures = of("figure", report.figures);
+            let counters = of("counter", &report.counters);
+            let rates = of("rate", &report.rates);
+            format!("{figures}\n\n{counters}\n\n{rates}")
         })
     }
 }

@@ -92,8 +92,9 @@ pub(crate) struct Kernel {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// An argument, in the order of the kernel's parameters: u32=5, s32=-1, u64=7, s64=-7, f32=1.5, f64=1.5,
-    /// hex=BYTES, in=FILE, in=random:TYPE:COUNT[:SEED], out=BYTES:FILE or inout=FILE:FILE; TYPE is u8 to u64, s8 to
-    /// s64, f16, f32 or f64
+    /// hex=BYTES, in=FILE, in=random:TYPE:COUNT[:SEED], out=BYTES:FILE or inout=FILE:FILE. TYPE is u8 to u64 or s8 to
+    /// s64, any value of the type, or f16, f32 or f64, from 0 to 1. What out= names starts as zeros; hex= is a
+    /// structure, its bytes in the order of memory, which cannot hold a buffer's address
     #[arg(long = "arg", value_name = "KIND=VALUE")]
     args: Vec<Argument>,
 }

@@ -3,6 +3,7 @@
 use super::argument::{Argument, Source};
 use crate::failure::Failure;
 use crate::files;
+use crate::units::counted;
 use anyhow::Context;
 use clap::Args;
 use gridmux_hw_model::launch::{WORKSPACE_BYTES, check_shape, check_shared};
@@ -312,10 +313,14 @@ pub(super) fn lay_out(
             .collect();
         let (many, given) = (own.len(), values.len());
         let failure = Failure::new(format!(
-            "kernel {} takes {many} parameters, {given} --arg were given",
-            kernel.name
+            "kernel {} takes {}, {given} --arg were given",
+            kernel.name,
+            counted(many as u64, "parameter")
         ));
-        return Err(failure.hint(format!("its parameters are: {}", takes.join(", "))));
+        return Err(failure.hint(format!(
+            "its parameters are: {}; a structure is one, hex=… with its bytes in the order of memory",
+            takes.join(", ")
+        )));
     }
     let mut block = vec![0; control_offset.unwrap_or(kernel.params_bytes) as usize];
     for (param, value) in own.iter().zip(values) {

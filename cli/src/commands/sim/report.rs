@@ -3,6 +3,7 @@
 use super::launch::Outcome;
 use super::lines::{self, Line};
 use crate::units::counted;
+use gridmux_hw_model::counters::Legend;
 use gridmux_hw_model::{Counters, Gpu};
 use gridmux_ptx::forms::Form;
 use serde::Serialize;
@@ -49,6 +50,52 @@ pub(super) struct Report {
     /// Lines of PTX at which most cycles were lost; `None` where nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<Vec<Line>>,
+}
+
+/// What the figures of a run as a whole say, by their names in JSON and comma-separated values.
+pub(super) const FIGURES: [Legend; 9] = [
+    figure(
+        "kernel_cycles",
+        "cycles",
+        "Core cycles from the start of the first block to the end of the last one, the waits between launches of one \
+         form included; what tables and text call cycles.",
+    ),
+    figure("kernel_ns", "ns", "The same as time of the core clock."),
+    figure(
+        "launch_latency_cycles",
+        "cycles",
+        "Core cycles from submission to the start of the first block.",
+    ),
+    figure(
+        "launch_latency_ns",
+        "ns",
+        "The same as time of the core clock.",
+    ),
+    figure(
+        "cycles",
+        "cycles",
+        "Both together: core cycles from submission to the end of the last block.",
+    ),
+    figure("device_ns", "ns", "The same as time of the core clock."),
+    figure(
+        "slices",
+        "launches",
+        "Launches that the form made of the kernel.",
+    ),
+    figure(
+        "ipc",
+        "warp instructions a cycle",
+        "Warp instructions per kernel cycle of the whole GPU.",
+    ),
+    figure("cpu_seconds", "s", "Processor time of the simulation."),
+];
+
+const fn figure(name: &'static str, unit: &'static str, meaning: &'static str) -> Legend {
+    Legend {
+        name,
+        unit,
+        meaning,
+    }
 }
 
 impl Report {
