@@ -96,7 +96,7 @@ counters! {
     global_atomics: "warp instructions",
     /// Warp instructions on shared memory.
     shared_accesses: "warp instructions",
-    /// Extra shared-memory cycles caused by bank conflicts.
+    /// Cycles of shared-memory accesses beyond their first: bank conflicts, and further words of wide accesses.
     shared_conflict_cycles: "cycles",
     /// 128-byte lines that global accesses touched.
     global_lines: "lines",
