@@ -122,7 +122,7 @@ impl Partition {
                 bytes_per_cycle,
                 atomic_interval: u64::from(config.l2.atomic_interval),
                 queue: config.l2.queue as usize,
-                behind: u64::from(config.l2.queue) * LINE_BYTES.div_ceil(bytes_per_cycle) * cycle
+                behind: (u64::from(config.l2.queue) * LINE_BYTES.div_ceil(bytes_per_cycle) * cycle)
                     >> FRACTION,
                 halves: Halves {
                     far_cycles: u64::from(config.l2.far_cycles),
@@ -176,7 +176,7 @@ impl Partition {
             miss: request.miss,
             number: request.number,
             sectors: request.sectors,
-            at: start + costs.slice + costs.one_way + ((busy - 1) * costs.cycle >> FRACTION),
+            at: start + costs.slice + costs.one_way + (((busy - 1) * costs.cycle) >> FRACTION),
         };
         let far = costs.halves.apart(&slice.cache, request.key, request.sm);
         let reads = request.kind == RequestKind::Read;
