@@ -673,18 +673,6 @@ impl GpuConfig {
         u64::from(self.dram.latency).saturating_sub(u64::from(self.l2.latency) + row)
     }
 
-    /// Returns the length of a cycle of L2, in core cycles with `fraction` fraction bits.
-    pub(crate) fn l2_cycle(&self, fraction: u32) -> u64 {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "`validate` has seen to it; the cast saturates"
-        )]
-        {
-            (self.l2.cycle * f64::from(1_u32 << fraction)).round() as u64
-        }
-    }
-
     /// Core cycles that `bytes` take at `gigabytes_per_second`.
     #[must_use]
     pub(crate) fn transfer_cycles(&self, bytes: u64, gigabytes_per_second: f64) -> u64 {

@@ -21,6 +21,16 @@ const NOBODY: u32 = u32::MAX;
 /// Tag of a write to DRAM.
 const WRITE_BACK: u32 = u32::MAX;
 
+/// Returns the length of a slice's cycle, in core cycles with [`FRACTION`] fraction bits.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`validate` has seen to it; the cast saturates"
+)]
+fn slice_cycle(config: &GpuConfig) -> u64 {
+    (config.l2.cycle * f64::from(1_u32 << FRACTION)).round() as u64
+}
+
 #[derive(Debug)]
 struct Slice {
     cache: Cache,
@@ -100,7 +110,7 @@ impl Partition {
         let one_way = u64::from(config.interconnect.latency);
         let l2 = u64::from(config.l2.latency);
         let bytes_per_cycle = u64::from(config.l2.bytes_per_cycle);
-        let cycle = config.l2_cycle(FRACTION);
+        let cycle = slice_cycle(config);
         Self {
             slices: (0..config.l2.slices / config.dram.channels)
                 .map(|_| Slice {

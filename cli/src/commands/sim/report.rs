@@ -52,7 +52,8 @@ pub(super) struct Report {
     lines: Option<Vec<Line>>,
 }
 
-/// What the figures of a run as a whole say, by their names in JSON and comma-separated values.
+/// What the figures of a run as a whole say, by their names in JSON; all but `ipc` are
+/// comma-separated values, too.
 pub(super) const FIGURES: [Legend; 9] = [
     figure(
         "kernel_cycles",
