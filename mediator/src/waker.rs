@@ -6,7 +6,9 @@
 //! and only then sleeps.
 //!
 //! Rules: doorbells are watched edge-triggered and never read, because a hostile tenant could empty its doorbell, or
-//! clear its `O_NONBLOCK`, between the readiness and the read; our own eventfd is read.
+//! clear its `O_NONBLOCK`, between the readiness and the read. Our own eventfd is watched level-triggered and read only by
+//! the sleep that it ends: the last look before a sleep asks which doorbells rang, and if that look took a wake with it,
+//! the dispatcher would fall asleep with its flag cleared, and nobody would wake it again.
 
 use crate::dispatch::{Doorbells, Slot};
 use gridmux_sync::park;
@@ -94,27 +96,77 @@ impl Waker {
             }
             Some(time) => EpollTimeout::try_from(time).unwrap_or(EpollTimeout::MAX),
         };
-        self.take_events(timeout, rung);
+        if self.take_events(timeout, rung) {
+            // Nonblocking; one that fails is empty already.
+            let _ = self.event.read();
+        }
         self.withdraw();
     }
 
-    fn take_events(&self, timeout: EpollTimeout, rung: &mut Vec<Slot>) {
+    /// Adds the clients whose doorbells rang; returns whether a wake is under way, which stays so until it is read.
+    fn take_events(&self, timeout: EpollTimeout, rung: &mut Vec<Slot>) -> bool {
         let mut events = [EpollEvent::empty(); EVENTS];
         // An error is EINTR: as good a reason to look around as any.
         let ready = self.epoll.wait(&mut events, timeout).unwrap_or(0);
+        let mut woken = false;
         for event in &events[..ready] {
             match u16::try_from(event.data()) {
                 Ok(slot) => rung.push(Slot(slot)),
-                Err(_) => {
-                    let _ = self.event.read();
-                }
+                Err(_) => woken = true,
             }
         }
+        woken
     }
 }
 
 impl Doorbells for Waker {
     fn rung(&self, rung: &mut Vec<Slot>) {
-        self.take_events(EpollTimeout::ZERO, rung);
+        let _ = self.take_events(EpollTimeout::ZERO, rung);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    /// Longest time that a sleep may take that should have ended at once.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Returns whether a sleep without a limit ends, on a thread that is left behind if it does not.
+    fn sleep_ends(waker: &Arc<Waker>) -> bool {
+        let (ended, end) = channel();
+        let waker = Arc::clone(waker);
+        std::thread::spawn(move || {
+            waker.sleep(None, &mut Vec::new());
+            let _ = ended.send(());
+        });
+        end.recv_timeout(PATIENCE).is_ok()
+    }
+
+    #[test]
+    fn a_look_at_the_doorbells_takes_no_wake_with_it() {
+        let waker = Arc::new(Waker::new().unwrap());
+        let doorbell = EventFd::new().unwrap();
+        waker.watch(&doorbell, Slot(3)).unwrap();
+        waker.announce();
+        waker.wake();
+        doorbell.write(1).unwrap();
+        let mut rung = Vec::new();
+        waker.rung(&mut rung);
+        assert_eq!(rung, [Slot(3)]);
+        assert!(sleep_ends(&waker));
+    }
+
+    #[test]
+    fn one_wake_ends_one_sleep() {
+        let waker = Waker::new().unwrap();
+        waker.announce();
+        waker.wake();
+        // Nobody sleeps who would have to be woken: the first cleared the flag.
+        waker.wake();
+        waker.sleep(None, &mut Vec::new());
+        assert!(!waker.take_events(EpollTimeout::ZERO, &mut Vec::new()));
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Rig, launch};
-use gridmux_mediator::dispatch::{Doorbells, Message, Notice, Slot};
+use gridmux_mediator::dispatch::{Doorbells, Message, Notice, Slot, Turn};
 use gridmux_mediator::lock::CountedMutex as Mutex;
 use gridmux_policy::event::Event;
 use gridmux_policy::plan::Plan;
@@ -227,4 +227,22 @@ fn of_many_quiet_clients_one_that_says_that_it_runs_again_holds_the_clock() {
     }
     turn(&mut rig, 100);
     assert_eq!(wires[0].borrow().completions.len(), 1);
+}
+
+#[test]
+fn after_a_doorbell_that_rang_for_nothing_the_dispatcher_turns_again() {
+    let mut rig = Rig::new("fifo");
+    let _wires: Vec<_> = (0..20).map(|slot| rig.join(slot, 1)).collect();
+    let bells = Arc::new(Bells(Mutex::new(Vec::new())));
+    rig.dispatcher.set_doorbells(Arc::clone(&bells) as _);
+    // Long enough for those that do nothing to be looked at no more.
+    for _ in 0..10_000 {
+        rig.policy.run();
+        let _ = rig.dispatcher.turn();
+    }
+    assert_ne!(rig.dispatcher.turn(), Turn::Worked);
+    // The ring took back that its doorbell is wanted: who slept now would not hear it.
+    bells.0.lock().push(Slot(3));
+    assert_eq!(rig.dispatcher.turn(), Turn::Worked);
+    assert_ne!(rig.dispatcher.turn(), Turn::Worked);
 }

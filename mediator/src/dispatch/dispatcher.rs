@@ -75,7 +75,7 @@ pub trait Doorbells: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Turn {
-    /// Something; turn again at once.
+    /// Something, or a doorbell rang; turn again at once.
     Worked,
     /// Nothing, but something is under way: spin before parking.
     Waiting,
@@ -166,6 +166,9 @@ pub struct Dispatcher<D, P> {
     shares_wall_ns: u64,
     shares_at: Nanos,
     rung: Vec<Slot>,
+    /// Whether a doorbell rang in this turn. Its client is asked for no doorbell any more, so that the thread must not
+    /// sleep before it has armed that one anew, even where the client had nothing to do.
+    has_rung: bool,
     pub(super) busy_scratch: Vec<TenantId>,
     pub(super) held_ids: Vec<OperationId>,
     /// Notices that found the queue to the control thread full.
@@ -226,6 +229,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             shares_wall_ns: 0,
             shares_at: Nanos(0),
             rung: Vec::with_capacity(super::clients::CLIENTS),
+            has_rung: false,
             busy_scratch: Vec::with_capacity(TENANTS),
             held_ids: Vec::with_capacity(super::operation::OPERATIONS_PER_CLIENT),
             unsent: VecDeque::with_capacity(NOTICES),
@@ -253,6 +257,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.control.show_turn(self.turn);
         self.wall_now_ns = wall_ns();
         self.issue_wall_ns = None;
+        self.has_rung = false;
         if !self.unsent.is_empty() {
             self.send_notices();
         }
@@ -287,7 +292,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if self.stopping && (self.is_cut_off || is_over) {
             self.close_channels();
             Turn::Stopped
-        } else if worked {
+        } else if worked || self.has_rung {
             Turn::Worked
         } else if self.is_waiting() {
             Turn::Waiting
@@ -408,6 +413,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         self.rang_wall_ns = self.wall_now_ns;
         bells.rung(&mut self.rung);
+        self.has_rung |= !self.rung.is_empty();
         let before = self.clients.hot();
         self.warm_rung();
         self.clients.hot() > before
