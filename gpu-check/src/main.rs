@@ -14,6 +14,8 @@ use gridmux_gpu_check::parts::{PARTS, Part, by_name};
 use gridmux_gpu_check::runner::{self, Line, Settings};
 use serde_json::json;
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -104,10 +106,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.child {
         Some(part) => child(&cli, part).map(|()| true),
-        None if cli.list => {
-            list();
-            Ok(true)
-        }
+        None if cli.list => list().map(|()| true),
         None => match (&cli.to_toml, &cli.base, &cli.url) {
             (Some(file), Some(base), Some(url)) => to_toml(&cli, file, (base, url)).map(|()| true),
             _ => check(&cli),
@@ -116,6 +115,8 @@ fn main() -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        // Nobody reads any more, as behind `| head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -123,11 +124,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns whether it is stdout's that is closed.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Prints a line to stdout.
+///
+/// # Errors
+/// The system call's, where `println!` would panic.
+fn say(line: impl Display) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout(), "{line}")?)
+}
+
 /// Prints what parts there are.
-fn list() {
-    for part in PARTS {
-        println!("{:<14} {:>4} s  {}", part.name, part.limit_s, part.about);
-    }
+fn list() -> anyhow::Result<()> {
+    PARTS.iter().try_for_each(|part| {
+        say(format_args!(
+            "{:<14} {:>4} s  {}",
+            part.name, part.limit_s, part.about
+        ))
+    })
 }
 
 /// Prints a document as a validation file.
@@ -138,8 +156,8 @@ fn to_toml(cli: &Cli, file: &Path, (base, url): (&str, &str)) -> anyhow::Result<
         slice_sms: cli.slice_sms,
         allow_quick: cli.allow_quick,
     };
-    print!("{}", validation_file(&Document::read(file)?, &publication)?);
-    Ok(())
+    let text = validation_file(&Document::read(file)?, &publication)?;
+    say(text.trim_end_matches('\n'))
 }
 
 /// Runs the parts; returns whether all is well.
@@ -164,11 +182,11 @@ fn check(cli: &Cli) -> anyhow::Result<bool> {
     for (at, part) in parts.into_iter().enumerate() {
         eprintln!("{}: {}", part.name, part.about);
         let report = runner::run(part, &settings, &mut |finding| say_finding(part, finding))?;
-        say_part(&report);
+        say_part(&report)?;
         document.set(at, report);
         leave(cli, &document)?;
     }
-    println!("{}", serde_json::to_string(&document)?);
+    say(serde_json::to_string(&document)?)?;
     Ok(document.passed)
 }
 
@@ -178,8 +196,8 @@ fn leave(cli: &Cli, document: &Document) -> anyhow::Result<()> {
 }
 
 /// Prints a finding, and a failed check to stderr as well.
-fn say_finding(part: &Part, finding: &Finding) {
-    println!("{}", json!({"part": part.name, "finding": finding}));
+fn say_finding(part: &Part, finding: &Finding) -> anyhow::Result<()> {
+    say(json!({"part": part.name, "finding": finding}))?;
     if let Finding::Check {
         name,
         passed: false,
@@ -188,16 +206,14 @@ fn say_finding(part: &Part, finding: &Finding) {
     {
         eprintln!("{}: FAILED {name}: {detail}", part.name);
     }
+    Ok(())
 }
 
 /// Prints how a part has ended.
-fn say_part(report: &Report) {
+fn say_part(report: &Report) -> anyhow::Result<()> {
     let (name, seconds) = (&report.part, report.seconds);
     let failed = report.failed_checks().count();
-    println!(
-        "{}",
-        json!({"part": name, "ended": report.end, "seconds": seconds})
-    );
+    say(json!({"part": name, "ended": report.end, "seconds": seconds}))?;
     match &report.end {
         End::Done => eprintln!(
             "{name}: {} checks, {failed} failed, {seconds:.1} s",
@@ -207,17 +223,19 @@ fn say_part(report: &Report) {
         End::TimedOut { limit_s } => eprintln!("{name}: it was ENDED after {limit_s} s"),
         End::NotBegun => eprintln!("{name}: not begun, the time is over"),
     }
+    Ok(())
 }
 
 /// Runs a part in this process and says its findings on stdout.
 fn child(cli: &Cli, part: &Part) -> anyhow::Result<()> {
-    let say = |line: &Line| match serde_json::to_string(line) {
-        Ok(text) => println!("{text}"),
+    // A finding that nobody hears is lost with the runner, which kills this process.
+    let tell = |line: &Line| match serde_json::to_string(line) {
+        Ok(text) => say(text).unwrap_or_default(),
         Err(error) => eprintln!("a finding cannot be told: {error}"),
     };
     let run = || -> anyhow::Result<()> {
         let session = Session::open(&cli.library, cli.cubins())?;
-        let mut sink = |finding| say(&Line::Finding(finding));
+        let mut sink = |finding| tell(&Line::Finding(finding));
         let mut lab = Lab::new(&session, cli.scale, &mut sink);
         (part.run)(&mut lab)?;
         if cli.cubins.is_some() {
@@ -229,7 +247,7 @@ fn child(cli: &Cli, part: &Part) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    say(&match run() {
+    tell(&match run() {
         Ok(()) => Line::Done { done: true },
         Err(error) => Line::Failed {
             failed: format!("{error:#}"),

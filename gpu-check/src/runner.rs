@@ -35,11 +35,11 @@ pub struct Settings {
 /// Runs a part in a process of its own; `each` hears of its findings as they come.
 ///
 /// # Errors
-/// The process cannot be started.
+/// The process cannot be started, or the first error of `each`, which ends it.
 pub fn run(
     part: &Part,
     settings: &Settings,
-    each: &mut dyn FnMut(&Finding),
+    each: &mut dyn FnMut(&Finding) -> anyhow::Result<()>,
 ) -> anyhow::Result<Report> {
     let start = Instant::now();
     let left = settings.deadline.saturating_duration_since(start);
@@ -50,8 +50,9 @@ pub fn run(
     let mut process = Process::start(&mut command(part, settings)?)?;
     let mut findings = Vec::new();
     let end = process.hear(part.name, (start, limit), &mut |finding| {
-        each(&finding);
+        each(&finding)?;
         findings.push(finding);
+        Ok(())
     })?;
     Ok(Report {
         part: part.name.to_owned(),
@@ -149,7 +150,7 @@ impl Process {
         &mut self,
         name: &str,
         (start, limit): (Instant, Duration),
-        each: &mut dyn FnMut(Finding),
+        each: &mut dyn FnMut(Finding) -> anyhow::Result<()>,
     ) -> anyhow::Result<End> {
         loop {
             let left = limit.saturating_sub(start.elapsed());
@@ -160,7 +161,7 @@ impl Process {
             };
             match heard {
                 Ok(line) => match serde_json::from_str(&line) {
-                    Ok(Line::Finding(finding)) => each(finding),
+                    Ok(Line::Finding(finding)) => each(finding)?,
                     Ok(Line::Failed { failed }) => return Ok(End::Failed { error: failed }),
                     Ok(Line::Done { done: _ }) => return Ok(End::Done),
                     // Something that a library printed.
@@ -213,7 +214,10 @@ mod tests {
     /// Hears a part for a time from now; returns how it ended and how many findings it said.
     fn heard(process: &mut Process, limit: Duration) -> (End, u32) {
         let mut findings = 0;
-        let count = &mut |_| findings += 1;
+        let count = &mut |_| {
+            findings += 1;
+            Ok(())
+        };
         let end = process.hear("part", (Instant::now(), limit), count);
         (end.unwrap(), findings)
     }

@@ -7,7 +7,7 @@ mod validation;
 use gridmux_tests::{ServiceBuilder, driver_library, gpu_check};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Runs the program as a tenant of the service at a socket.
 fn run(socket: &Path, arguments: &[&str]) -> Output {
@@ -175,4 +175,18 @@ fn what_cannot_be_done_is_told_before_anything_runs() {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert_eq!(ran.status.code(), Some(1), "{said}");
     assert!(said.contains(out[1]) && ran.stdout.is_empty(), "{said}");
+}
+
+#[test]
+fn it_ends_without_a_word_where_nobody_reads_its_stdout() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let ran = Command::new(gpu_check())
+        .arg("--list")
+        .stdout(Stdio::from(writer))
+        .stderr(Stdio::piped())
+        .output()
+        .expect("the program starts");
+    assert_eq!(ran.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "");
 }
