@@ -128,14 +128,6 @@ fn the_exit_status_is_the_programs() {
     assert_eq!(code("exit 0"), Some(0));
     assert_eq!(code("exit 42"), Some(42));
     assert_eq!(code("kill -KILL $$"), Some(137));
-    let trace = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(&trace, "recorded before").unwrap();
-    let trace = trace.path().to_str().unwrap();
-    for program in ["/nonexistent/program", "nonexistent-program"] {
-        let missing = installed.run(&["run", "--sms", "2", "--record", trace, "--", program]);
-        assert_eq!(missing.code, Some(127));
-        assert_eq!(std::fs::read_to_string(trace).unwrap(), "recorded before");
-    }
     let missing = installed.run(&["run", "--sms", "2", "--", "/nonexistent/program"]);
     assert_eq!(missing.code, Some(127));
     assert!(
@@ -143,6 +135,43 @@ fn the_exit_status_is_the_programs() {
         "{}",
         missing.stderr
     );
+    assert!(installed.is_clean());
+}
+
+#[test]
+fn where_no_program_can_be_run_what_was_written_for_another_stays() {
+    let installed = Installed::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (trace, list, plain) = (path("trace"), path("list"), path("plain"));
+    for file in [&trace, &list, &plain] {
+        std::fs::write(file, "written before").unwrap();
+    }
+    let folder = folder.path().to_str().unwrap();
+    for (program, code) in [
+        ("/nonexistent/program", 127),
+        ("nonexistent-program", 127),
+        (&plain, 126),
+        (folder, 126),
+    ] {
+        let ran = installed.run(&[
+            "run",
+            "--sms",
+            "2",
+            "--record",
+            &trace,
+            "--coverage",
+            "--coverage-file",
+            &list,
+            "--",
+            program,
+        ]);
+        assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+        assert!(ran.stderr.contains(program), "{}", ran.stderr);
+        for file in [&trace, &list] {
+            assert_eq!(std::fs::read_to_string(file).unwrap(), "written before");
+        }
+    }
     assert!(installed.is_clean());
 }
 

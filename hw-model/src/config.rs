@@ -243,6 +243,10 @@ pub struct Pipelines {
     /// Whether integer multiplications run in the single-precision units; other integer operations do not move.
     #[serde(default)]
     pub products_in_fp32: bool,
+    /// Cycles from the comparison of an approximation's argument until the scaling that it guards can begin, in
+    /// approximations that keep subnormal numbers (`sm.expands_sequences`).
+    #[serde(default)]
+    pub approximation_guard: u32,
     /// Integer division sequences.
     pub int_div: Pipeline,
     /// Population count, by the special-function units; absent where it is an integer operation like others.

@@ -6,7 +6,7 @@ use crate::config::{GpuConfig, SECTOR_BYTES};
 use serde::Serialize;
 use std::ops::AddAssign;
 
-/// What a counter or a rate counts.
+/// What a counter, a rate or another figure of a run says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Legend {
     /// Name.
@@ -96,7 +96,8 @@ counters! {
     global_atomics: "warp instructions",
     /// Warp instructions on shared memory.
     shared_accesses: "warp instructions",
-    /// Cycles of shared-memory accesses beyond their first: bank conflicts, and further words of wide accesses.
+    /// Cycles of shared-memory accesses beyond their first: bank conflicts, further words of wide accesses, and what an
+    /// atomic operation takes besides.
     shared_conflict_cycles: "cycles",
     /// 128-byte lines that global accesses touched.
     global_lines: "lines",
@@ -179,7 +180,7 @@ counters! {
 rates! {
     /// Warp instructions issued per cycle of the whole GPU.
     ipc: "instructions a cycle",
-    /// The same on an SM, over all SMs.
+    /// Warp instructions issued per cycle of an SM, over all SMs.
     ipc_per_sm: "instructions a cycle",
     /// Achieved occupancy: resident warps over the most that could be, over all SMs and the whole time.
     occupancy: "0 to 1",

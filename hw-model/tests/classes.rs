@@ -47,7 +47,8 @@ fn counted(workload: &Workload, config: GpuConfig) -> Counters {
 /// Returns the time that the kernel's sectors take from L2, over the time that its instructions take.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn demand(config: &GpuConfig, counters: &Counters) -> f64 {
-    let l2_bytes_a_cycle = f64::from(config.l2.slices) * f64::from(config.l2.bytes_per_cycle);
+    let slice_bytes_a_cycle = f64::from(config.l2.bytes_per_cycle) / config.l2.cycle;
+    let l2_bytes_a_cycle = f64::from(config.l2.slices) * slice_bytes_a_cycle;
     let of_sm = f64::from(config.sm.schedulers) * f64::from(config.sm.issue_width);
     let slots = f64::from(config.sm.count) * of_sm;
     let issued = counters.warp_instructions - counters.folded_instructions;

@@ -6,9 +6,9 @@
 //! and only then sleeps.
 //!
 //! Rules: doorbells are watched edge-triggered and never read, because a hostile tenant could empty its doorbell, or
-//! clear its `O_NONBLOCK`, between the readiness and the read. Our own eventfd is watched level-triggered and read only by
-//! the sleep that it ends: the last look before a sleep asks which doorbells rang, and if that look took a wake with it,
-//! the dispatcher would fall asleep with its flag cleared, and nobody would wake it again.
+//! clear its `O_NONBLOCK`, between the readiness and the read. Our own eventfd is watched level-triggered and read only
+//! by the sleep that it ends: the last look before a sleep asks which doorbells rang, and if that look took a wake with
+//! it, the dispatcher would fall asleep with its flag cleared, and nobody would wake it again.
 
 use crate::dispatch::{Doorbells, Slot};
 use gridmux_sync::park;
@@ -34,7 +34,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker that watches no doorbell yet.
+    /// Returns a waker that watches no doorbell yet.
     ///
     /// # Errors
     /// The system calls'.
@@ -73,12 +73,12 @@ impl Waker {
         }
     }
 
-    /// The dispatcher is about to sleep, and looks at its queues once more after this.
+    /// Says that the dispatcher is about to sleep. It must look at its queues once more after this.
     pub fn announce(&self) {
         park::announce(&self.asleep);
     }
 
-    /// It does not sleep after all.
+    /// Says that the dispatcher does not sleep after all.
     pub fn withdraw(&self) {
         park::withdraw(&self.asleep);
     }
@@ -161,12 +161,12 @@ mod tests {
 
     #[test]
     fn one_wake_ends_one_sleep() {
-        let waker = Waker::new().unwrap();
+        let waker = Arc::new(Waker::new().unwrap());
         waker.announce();
         waker.wake();
         // Nobody sleeps who would have to be woken: the first cleared the flag.
         waker.wake();
-        waker.sleep(None, &mut Vec::new());
+        assert!(sleep_ends(&waker));
         assert!(!waker.take_events(EpollTimeout::ZERO, &mut Vec::new()));
     }
 }

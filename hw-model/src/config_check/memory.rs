@@ -199,6 +199,13 @@ impl GpuConfig {
                 "it must lie between 1 and 4096 command clocks",
             )?;
         }
+        // The figures of a part are rounded up each by itself, so that those of a row may come to one clock more.
+        agree(
+            ("dram.timing.rc", t.rc),
+            ("dram.timing.ras", t.ras),
+            t.rc + 1 >= t.ras + t.rp,
+            "a row is open for ras and closed for rp command clocks before it is opened again",
+        )?;
         self.validate_dram_banks()?;
         bandwidth("dram.gigabytes_per_second", dram.gigabytes_per_second)?;
         require(

@@ -207,6 +207,13 @@ impl GpuConfig {
                 "latency and interval must lie between 1 and 4096",
             )?;
         }
+        let guard = p.approximation_guard;
+        require(
+            "pipelines.approximation_guard",
+            guard,
+            guard <= 4096,
+            "it must lie between 0 and 4096",
+        )?;
         self.validate_tensor()
     }
 
@@ -274,7 +281,24 @@ impl GpuConfig {
             (1..=32).contains(&self.launch.hardware_queues),
             "it must lie between 1 and 32",
         )?;
-        at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)
+        at_least_one("launch.concurrent_kernels", self.launch.concurrent_kernels)?;
+        let times = [
+            ("launch.submit_ns", self.launch.submit_ns),
+            ("launch.kernel_cycles", self.launch.kernel_cycles),
+            ("launch.dependent_cycles", self.launch.dependent_cycles),
+            ("launch.front_end_cycles", self.launch.front_end_cycles),
+            ("launch.block_cycles", self.launch.block_cycles),
+            ("launch.warp_cycles", self.launch.warp_cycles),
+            ("copy.latency_ns", self.copy.latency_ns),
+        ];
+        times.into_iter().try_for_each(|(key, time)| {
+            require(
+                key,
+                time,
+                time <= LATENCY,
+                format!("it must lie between 0 and {LATENCY}"),
+            )
+        })
     }
 
     fn validate_copies(&self) -> Result<(), ConfigError> {

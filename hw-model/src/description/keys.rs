@@ -47,6 +47,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("pipelines.int_mul.latency", "cycles"),
     ("pipelines.int_mul.interval", "cycles"),
     ("pipelines.products_in_fp32", "true or false"),
+    ("pipelines.approximation_guard", "cycles"),
     ("pipelines.int_div.latency", "cycles"),
     ("pipelines.int_div.interval", "cycles"),
     ("pipelines.popc.latency", "cycles"),

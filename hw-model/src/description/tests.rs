@@ -240,6 +240,10 @@ fn parts_that_contradict_each_other_are_both_named() {
         ),
         (&["l1.bytes=1000"], ["l1.bytes = 1000", "l1.ways = 4"]),
         (
+            &["dram.timing.rc=60"],
+            ["dram.timing.rc = 60", "dram.timing.ras = 48"],
+        ),
+        (
             &["dram.timing.refi=10"],
             ["dram.timing.refi = 10", "dram.timing.rc = 70"],
         ),

@@ -1,13 +1,13 @@
 //! What `ptxas` makes several instructions of, where a chip has none that does it alone.
 //!
-//! Integers of 64 bits lie in two registers: additions carry, and the upper half is added in the units of single
-//! precision (`IMAD.X`); products are sums of four partial ones, comparisons look at both halves. An approximation that
+//! Integers of 64 bits lie in two registers: additions carry, products are sums of four partial ones, comparisons look at both halves. An approximation that
 //! keeps subnormal numbers compares its argument, scales it before the special-function unit and its result behind it;
 //! a sine has its argument brought to turns first. All this is what nvdisasm shows of code for Volta and later.
 //! A product that is added to right behind it is one instruction with that (`IMAD.WIDE`; [`super::lower`]).
 //! Rules: instructions of a sequence wait for one another along its longest chain only; the others add what they take
-//! of the unit. The sequence takes one issue slot, and scalings add their latency and take nothing of the units of
-//! single precision, so that a kernel that consists of such instructions runs somewhat too fast. `ptxas` drops a
+//! of the unit. The sequence takes one issue slot. What runs in the units of single precision adds its latency and takes
+//! nothing of them: scalings, and the upper half of a 64-bit sum (`IMAD.X`), which counts as one instruction therefore.
+//! A kernel that mixes many of these with single precision runs somewhat too fast. `ptxas` drops a
 //! scaling that it proves needless, as that of an exponential of an exponential, which is never negative; the model
 //! keeps it.
 
@@ -23,20 +23,15 @@ pub(super) struct Expansion {
     depth: u32,
     /// Single-precision multiplications before and behind them.
     scalings: u32,
-    /// Cycles until a comparison says whether there is something to multiply.
-    comparison: u32,
+    /// Whether a comparison says first if there is something to multiply.
+    guarded: bool,
 }
-
-/// Cycles from a comparison until what it guards can begin: a fit to the 39.2 cycles of a logarithm and of roots on an
-/// H200 (hw-model/validation/documents/h200-2026-11-27.json), 17 of them the special-function unit's and four each
-/// for two multiplications. A reciprocal takes 41.3.
-const COMPARISON: u32 = 14;
 
 const ONE: Expansion = Expansion {
     count: 1,
     depth: 1,
     scalings: 0,
-    comparison: 0,
+    guarded: false,
 };
 
 impl Expansion {
@@ -54,13 +49,13 @@ impl Expansion {
                 true
             }
             (Opcode::Sqrt, Some(T::F32)) => i.mods.approx && !i.mods.ftz,
-            (Opcode::Div, Some(T::F32)) => i.mods.approx || i.mods.full,
+            (Opcode::Div, Some(T::F32)) => i.mods.full || i.mods.approx && !i.mods.ftz,
             _ => false,
         };
         if scaled {
             Self {
                 scalings: 2,
-                comparison: COMPARISON,
+                guarded: true,
                 ..ONE
             }
         } else {
@@ -101,12 +96,76 @@ impl Expansion {
     /// Returns the timing of the whole sequence, from that of one of its instructions.
     pub(super) fn timing(self, one: Pipeline, p: &Pipelines) -> Pipeline {
         let beside = (self.count - self.depth) * one.interval;
+        let guard = u32::from(self.guarded) * p.approximation_guard;
         Pipeline {
-            latency: self.depth * one.latency
-                + beside
-                + self.scalings * p.fp32.latency
-                + self.comparison,
+            latency: self.depth * one.latency + beside + self.scalings * p.fp32.latency + guard,
             interval: self.count * one.interval,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::GpuConfig;
+
+    /// Returns what an instruction takes on an H200 for each cycle of its unit: a latency of 100, an interval of 2.
+    fn timing(instruction: &str) -> Pipeline {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{{\n.reg .f32 %f<3>;\n\
+             .reg .b64 %rd<3>;\n.reg .pred %p<2>;\n{instruction};\nret;\n}}\n"
+        );
+        let module = gridmux_ptx::Module::parse(text).expect("it parses");
+        let program = module.decode().expect("it decodes");
+        let instruction = &program.functions[0].body[0];
+        let one = Pipeline {
+            latency: 100,
+            interval: 2,
+        };
+        let config = GpuConfig::builtin("h200").expect("built in");
+        Expansion::of(instruction).timing(one, &config.pipelines)
+    }
+
+    #[test]
+    fn approximations_that_keep_subnormal_numbers_are_guarded_and_scaled() {
+        let p = GpuConfig::builtin("h200").expect("built in").pipelines;
+        let scaled = 100 + p.approximation_guard + 2 * p.fp32.latency;
+        assert!(scaled > 100);
+        for (instruction, latency) in [
+            ("ex2.approx.f32 %f1, %f2", scaled),
+            ("ex2.approx.ftz.f32 %f1, %f2", 100),
+            ("sqrt.approx.f32 %f1, %f2", scaled),
+            ("sqrt.approx.ftz.f32 %f1, %f2", 100),
+            ("div.approx.f32 %f1, %f2, %f2", scaled),
+            ("div.approx.ftz.f32 %f1, %f2, %f2", 100),
+            ("div.full.ftz.f32 %f1, %f2, %f2", scaled),
+            ("sin.approx.f32 %f1, %f2", 100 + p.fp32.latency),
+            ("add.f32 %f1, %f2, %f2", 100),
+        ] {
+            let timing = timing(instruction);
+            assert_eq!(
+                (timing.latency, timing.interval),
+                (latency, 2),
+                "{instruction}"
+            );
+        }
+    }
+
+    #[test]
+    fn integers_of_64_bits_are_sequences_but_for_sums() {
+        for (instruction, latency, interval) in [
+            ("add.s64 %rd1, %rd2, %rd2", 100, 2),
+            ("xor.b64 %rd1, %rd2, %rd2", 102, 4),
+            ("setp.lt.s64 %p1, %rd1, %rd2", 200, 4),
+            ("mul.lo.s64 %rd1, %rd2, %rd2", 302, 8),
+            ("mul.hi.u64 %rd1, %rd2, %rd2", 404, 12),
+        ] {
+            let timing = timing(instruction);
+            assert_eq!(
+                (timing.latency, timing.interval),
+                (latency, interval),
+                "{instruction}"
+            );
         }
     }
 }

@@ -63,7 +63,7 @@ impl Lines {
         &self.items[..self.length]
     }
 
-    /// No lines.
+    /// Empties the list.
     pub(crate) fn clear(&mut self) {
         self.length = 0;
     }
@@ -160,8 +160,13 @@ fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 /// <https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228/2>, for compute capability 7.x.
 #[inline]
 pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
+    // Lanes whose words fill the banks once; `together` share them.
+    let lanes = |together: u32| (together * 32 * bank_bytes / access.bytes.max(1)).clamp(1, 32);
     match access.pattern {
-        Pattern::Uniform => access.bytes.div_ceil(2 * bank_bytes).max(1),
+        Pattern::Uniform => {
+            let phases = phases(access.mask, lanes(2)).count();
+            u32::try_from(phases).unwrap_or(32)
+        }
         // Each group of lanes whose words fill the banks once takes a cycle.
         Pattern::Contiguous => (32 * access.bytes).div_ceil(32 * bank_bytes).max(1),
         Pattern::Scattered => {
@@ -170,19 +175,21 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
             } else {
                 1
             };
-            let lanes = (together * 32 * bank_bytes / access.bytes.max(1)).clamp(1, 32);
-            let group = if lanes == 32 {
-                u32::MAX
-            } else {
-                (1 << lanes) - 1
-            };
-            let phases = (0..32).step_by(lanes as usize);
-            let busy = phases
-                .map(|first| access.mask & (group << first))
-                .filter(|mask| *mask != 0);
-            busy.map(|mask| conflicts(access, mask, bank_bytes)).sum()
+            phases(access.mask, lanes(together))
+                .map(|mask| conflicts(access, mask, bank_bytes))
+                .sum()
         }
     }
+}
+
+/// Returns the lanes of `mask` that take part in each phase of `lanes` neighbours, a power of two, without the phases
+/// in which none does.
+fn phases(mask: u32, lanes: u32) -> impl Iterator<Item = u32> {
+    let group = u32::MAX >> (32 - lanes);
+    let firsts = (0..32).step_by(lanes as usize);
+    firsts
+        .map(move |first| mask & (group << first))
+        .filter(|mask| *mask != 0)
 }
 
 /// Tells whether all lanes ask for the same words as the lane beside them, or all as the one two further, where these
@@ -359,6 +366,19 @@ mod tests {
             assert_eq!(shared_cycles(&uniform, 4), cycles, "{bytes} bytes");
             uniform.pattern = Pattern::Uniform;
             assert_eq!(shared_cycles(&uniform, 4), cycles, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_phase_without_an_active_lane_takes_nothing() {
+        for (mask, apart, same) in [(1, 1, 1), (0xffff, 2, 1), (0x0001_0001, 2, 2), (!0, 4, 2)] {
+            let mut access = scattered(16, |lane| lane * 16);
+            access.mask = mask;
+            assert_eq!(shared_cycles(&access, 4), apart, "{mask:x}");
+            let mut uniform = scattered(16, |_| 64);
+            uniform.mask = mask;
+            uniform.pattern = Pattern::Uniform;
+            assert_eq!(shared_cycles(&uniform, 4), same, "{mask:x}");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Spread, Tally}
 use super::pool::Pool;
 use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, WriteMiss};
 
-/// Fraction bits of the times at which slices are free.
+/// Fraction bits of the times at which slices are free, in core cycles. Times of less than 2⁵⁶ cycles have room.
 const FRACTION: u32 = 8;
 /// End of a list of waiters.
 const NOBODY: u32 = u32::MAX;
@@ -34,8 +34,9 @@ fn slice_cycle(config: &GpuConfig) -> u64 {
 #[derive(Debug)]
 struct Slice {
     cache: Cache,
-    /// In core cycles with [`FRACTION`] fraction bits, as those of the banks.
+    /// From when the port is free, in core cycles with [`FRACTION`] fraction bits.
     port_free_at: u64,
+    /// From when each bank is free, in core cycles with [`FRACTION`] fraction bits.
     banks_free_at: Vec<u64>,
 }
 
@@ -93,11 +94,13 @@ struct Costs {
     dram: u64,
     /// A slice's cycle, in core cycles with [`FRACTION`] fraction bits.
     cycle: u64,
-    /// Bytes that a slice moves, and for how long an atomic operation holds its bank, in its own cycles.
+    /// Bytes that a slice moves in one of its own cycles.
     bytes_per_cycle: u64,
+    /// Cycles of the slice for which a turn of an atomic operation holds its bank.
     atomic_interval: u64,
-    /// Writes that wait for DRAM, and core cycles of work that a slice is behind, before stores are held back.
+    /// Writes that wait for DRAM before stores are held back.
     queue: usize,
+    /// Core cycles of work that a slice is behind before stores are held back.
     behind: u64,
     halves: Halves,
     sectored: bool,
@@ -143,12 +146,12 @@ impl Partition {
         }
     }
 
-    /// When DRAM decides next.
+    /// Returns when DRAM decides next.
     pub(crate) fn next_event(&self) -> Option<u64> {
         self.channel.next_event()
     }
 
-    /// Until which cycle no further stores should come: for good ([`u64::MAX`]) while too many writes wait for DRAM,
+    /// Returns until which cycle no further stores should come: for good ([`u64::MAX`]) while too many writes wait for DRAM,
     /// else until every slice has caught up as far as its queue allows.
     pub(crate) fn holds_stores_until(&self) -> u64 {
         if self.channel.waiting_writes() >= self.costs.queue {
@@ -176,17 +179,18 @@ impl Partition {
         let banks = slice.banks_free_at.len() as u64;
         let bank = &mut slice.banks_free_at[usize::try_from(request.key % banks).unwrap_or(0)];
         let free_at = slice.port_free_at.max(*bank);
-        let start = free_at.max(request.arrive << FRACTION);
-        slice.port_free_at = start + data * costs.cycle;
-        *bank = start + busy * costs.cycle;
-        let start = start.div_ceil(1 << FRACTION);
-        // What is there is on its way back after the slice's latency, an atomic's last turn later.
+        let begin = free_at.max(request.arrive << FRACTION);
+        slice.port_free_at = begin + data * costs.cycle;
+        *bank = begin + busy * costs.cycle;
+        let start = begin.div_ceil(1 << FRACTION);
+        let last_turn = (begin + (busy - 1) * costs.cycle).div_ceil(1 << FRACTION);
+        // What is there is on its way back after the slice's latency, from an atomic's last turn.
         let mut answer = Reply {
             sm: request.sm,
             miss: request.miss,
             number: request.number,
             sectors: request.sectors,
-            at: start + costs.slice + costs.one_way + (((busy - 1) * costs.cycle) >> FRACTION),
+            at: last_turn + costs.slice + costs.one_way,
         };
         let far = costs.halves.apart(&slice.cache, request.key, request.sm);
         let reads = request.kind == RequestKind::Read;
@@ -240,7 +244,7 @@ impl Partition {
         }
     }
 
-    /// True when the answer can go at once.
+    /// Looks a request up in the slice; returns whether the answer can go at once.
     fn look_up(&mut self, request: &Request, start: u64, answer: Reply, tally: &mut Tally) -> bool {
         let slice = &mut self.slices[usize::from(request.slice)];
         let found = slice.cache.find_or_insert(request.line, request.key);
@@ -310,7 +314,7 @@ impl Partition {
         false
     }
 
-    /// The channel's own number of an evicted line, which lies in the same slice.
+    /// Returns the channel's own number of an evicted line, which lies in the same slice.
     fn local_of(&self, request: &Request, line: u64) -> u64 {
         let slices = self.slices.len() as u64;
         self.spread.split(line).0 * slices + u64::from(request.slice)
@@ -339,7 +343,7 @@ impl Partition {
         self.join(fetch, waiting);
     }
 
-    /// Asks DRAM for sectors; gives the fetch's number.
+    /// Asks DRAM for sectors; returns the fetch's number.
     fn ask(&mut self, request: &Request, sectors: u8, at: u64, cached: bool) -> u32 {
         let fetch = self.fetches.take(Fetch {
             slice: u32::from(request.slice),
@@ -432,5 +436,65 @@ impl Partition {
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARRIVE: u64 = 1000;
+
+    /// Returns a request for the first sector of line 0.
+    fn request(kind: RequestKind, number: u32, arrive: u64) -> Request {
+        Request {
+            arrive,
+            line: 0,
+            key: 0,
+            local: 0,
+            number: 0,
+            miss: number,
+            launch: 0,
+            sm: 0,
+            partition: 0,
+            slice: 0,
+            sectors: 1,
+            turns: 4,
+            kind,
+        }
+    }
+
+    /// Returns when requests of a kind that come at once are answered, in core cycles since the answer to a lone read.
+    fn answers(cycle: f64, kind: RequestKind, count: u32) -> Vec<u64> {
+        let mut config = GpuConfig::builtin("h200").expect("built in");
+        config.l2.cycle = cycle;
+        config.l2.atomic_interval = 3;
+        config.l2.far_cycles = 0;
+        let mut partition = Partition::new(&config);
+        let mut tally = Tally::new(1);
+        let mut answers = Vec::new();
+        // The line is there from now on.
+        let write = request(RequestKind::Write, NO_REPLY, 0);
+        partition.accept(&write, &mut tally, |_| {});
+        for number in 0..count {
+            let request = request(kind, number, ARRIVE);
+            partition.accept(&request, &mut tally, |reply| answers.push(reply.at));
+        }
+        let lone = ARRIVE + u64::from(config.l2.latency - config.interconnect.latency);
+        answers.into_iter().map(|at| at - lone).collect()
+    }
+
+    #[test]
+    fn a_slice_reads_a_sector_in_each_of_its_own_cycles() {
+        assert_eq!(answers(1.0, RequestKind::Read, 4), [0, 1, 2, 3]);
+        assert_eq!(answers(1.5, RequestKind::Read, 4), [0, 2, 3, 5]);
+        assert_eq!(answers(0.5, RequestKind::Read, 4), [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn an_atomic_operation_is_answered_from_its_last_turn() {
+        // Four turns of three cycles: the last begins eleven cycles after the first, and the next operation twelve.
+        assert_eq!(answers(1.0, RequestKind::Atomic, 2), [11, 23]);
+        assert_eq!(answers(1.5, RequestKind::Atomic, 2), [17, 35]);
     }
 }

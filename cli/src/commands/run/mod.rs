@@ -107,11 +107,8 @@ impl Run {
         out: &Output,
     ) -> Result<u8, Failure> {
         // Where there is no program to run, what was written for another stays.
-        let starts = program::can_start(&self.command);
-        let made = |path: &Option<PathBuf>| {
-            let path = path.as_deref().filter(|_| starts);
-            path.map(emptied).transpose()
-        };
+        program::find(&self.command)?;
+        let made = |path: &Option<PathBuf>| path.as_deref().map(emptied).transpose();
         let recorded = made(&self.record)?;
         let listed = made(&self.coverage_file)?;
         let device = signals.let_through(|| {

@@ -12,11 +12,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::{AccessFlags, Pid, access, getppid};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
 /// What is passed on to the program.
@@ -79,17 +80,47 @@ impl Signals {
     }
 }
 
-/// Tells whether there is a program that a command can start, found as execvp(3) does.
-pub(super) fn can_start(words: &[OsString]) -> bool {
-    let Some(program) = words.first().map(Path::new) else {
-        return false;
+/// Looks for the program that a command starts, as execvp(3) does.
+///
+/// # Errors
+/// There is none, or none that may be executed; the exit code is a shell's.
+pub(super) fn find(words: &[OsString]) -> Result<(), Failure> {
+    let program = named(words)?;
+    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+        vec![program.into()]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        let folders = std::env::split_paths(&path);
+        folders.map(|folder| folder.join(program)).collect()
     };
-    let runs = |path: &Path| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
-    if program.components().count() > 1 {
-        return runs(program);
+    let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    if candidates.iter().any(runs) {
+        return Ok(());
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    std::env::split_paths(&path).any(|folder| runs(&folder.join(program)))
+    let errno = match candidates.iter().any(|path| path.exists()) {
+        true => Errno::EACCES,
+        false => Errno::ENOENT,
+    };
+    Err(not_started(program, errno.into()))
+}
+
+/// Returns the name of the program that a command starts.
+fn named(words: &[OsString]) -> Result<&OsString, Failure> {
+    words
+        .first()
+        .ok_or_else(|| Failure::usage("a command is missing"))
+}
+
+/// Returns what is said of a program that does not start, with a shell's exit code.
+fn not_started(program: &OsStr, error: io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => 127,
+        _ => 126,
+    };
+    let name = program.display().to_string();
+    let mut failure = Failure::from(anyhow::Error::from(error).context(name));
+    failure.code = code;
+    failure
 }
 
 /// Runs the program to its end and returns its exit code.
@@ -98,12 +129,10 @@ pub(super) fn run(
     variables: &[(&'static str, OsString)],
     signals: &Signals,
 ) -> Result<u8, Failure> {
-    let (program, arguments) = words
-        .split_first()
-        .ok_or_else(|| Failure::usage("a command is missing"))?;
+    let program = named(words)?;
     let mut command = Command::new(program);
     command
-        .args(arguments)
+        .args(&words[1..])
         .envs(variables.iter().map(|(name, value)| (name, value)));
     let parent = Pid::this();
     let inherited = signals.inherited;
@@ -119,16 +148,8 @@ pub(super) fn run(
             Ok(())
         });
     }
-    let child = command.spawn().map_err(|error| {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => 127,
-            _ => 126,
-        };
-        let name = program.display().to_string();
-        let mut failure = Failure::from(anyhow::Error::from(error).context(name));
-        failure.code = code;
-        failure
-    })?;
+    let child = command.spawn();
+    let child = child.map_err(|error| not_started(program, error))?;
     wait(child, signals)
 }
 

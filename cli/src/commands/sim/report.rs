@@ -52,8 +52,7 @@ pub(super) struct Report {
     lines: Option<Vec<Line>>,
 }
 
-/// What the figures of a run as a whole say, by their names in JSON; all but `ipc` are
-/// comma-separated values, too.
+/// What the figures of a run as a whole say, by their names in JSON; all but `ipc` are comma-separated values, too.
 pub(super) const FIGURES: [Legend; 9] = [
     figure(
         "kernel_cycles",
@@ -61,7 +60,11 @@ pub(super) const FIGURES: [Legend; 9] = [
         "Core cycles from the start of the first block to the end of the last one, the waits between launches of one \
          form included; what tables and text call cycles.",
     ),
-    figure("kernel_ns", "ns", "The same as time of the core clock."),
+    figure(
+        "kernel_ns",
+        "ns",
+        "`kernel_cycles` as time of the core clock.",
+    ),
     figure(
         "launch_latency_cycles",
         "cycles",
@@ -70,14 +73,14 @@ pub(super) const FIGURES: [Legend; 9] = [
     figure(
         "launch_latency_ns",
         "ns",
-        "The same as time of the core clock.",
+        "`launch_latency_cycles` as time of the core clock.",
     ),
     figure(
         "cycles",
         "cycles",
-        "Both together: core cycles from submission to the end of the last block.",
+        "Core cycles from submission to the end of the last block: `launch_latency_cycles` and `kernel_cycles` together.",
     ),
-    figure("device_ns", "ns", "The same as time of the core clock."),
+    figure("device_ns", "ns", "`cycles` as time of the core clock."),
     figure(
         "slices",
         "launches",
@@ -85,7 +88,7 @@ pub(super) const FIGURES: [Legend; 9] = [
     ),
     figure(
         "ipc",
-        "warp instructions a cycle",
+        "instructions a cycle",
         "Warp instructions per kernel cycle of the whole GPU.",
     ),
     figure("cpu_seconds", "s", "Processor time of the simulation."),
