@@ -127,9 +127,13 @@ impl Doorbells for Waker {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Waker;
+    use crate::dispatch::{Doorbells, Slot};
+    use nix::sys::epoll::EpollTimeout;
+    use nix::sys::eventfd::EventFd;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     /// Longest time that a sleep may take that should have ended at once.
     const PATIENCE: Duration = Duration::from_secs(60);

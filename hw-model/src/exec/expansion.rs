@@ -1,15 +1,15 @@
 //! What `ptxas` makes several instructions of, where a chip has none that does it alone.
 //!
-//! Integers of 64 bits lie in two registers: additions carry, products are sums of four partial ones, comparisons look at both halves. An approximation that
-//! keeps subnormal numbers compares its argument, scales it before the special-function unit and its result behind it;
-//! a sine has its argument brought to turns first. All this is what nvdisasm shows of code for Volta and later.
-//! A product that is added to right behind it is one instruction with that (`IMAD.WIDE`; [`super::lower`]).
+//! Integers of 64 bits lie in two registers: additions carry, products are sums of four partial ones, comparisons
+//! look at both halves. An approximation that keeps subnormal numbers compares its argument, scales it before the
+//! special-function unit and its result behind it; a sine has its argument brought to turns first. All this is what
+//! nvdisasm shows of code for Volta and later. A product that is added to right behind it is one instruction with
+//! that (`IMAD.WIDE`; [`super::lower`]).
 //! Rules: instructions of a sequence wait for one another along its longest chain only; the others add what they take
-//! of the unit. The sequence takes one issue slot. What runs in the units of single precision adds its latency and takes
-//! nothing of them: scalings, and the upper half of a 64-bit sum (`IMAD.X`), which counts as one instruction therefore.
-//! A kernel that mixes many of these with single precision runs somewhat too fast. `ptxas` drops a
-//! scaling that it proves needless, as that of an exponential of an exponential, which is never negative; the model
-//! keeps it.
+//! of the unit. The sequence takes one issue slot. What runs in the units of single precision adds its latency and
+//! takes nothing of them: scalings, and the upper half of a 64-bit sum (`IMAD.X`), which counts as one instruction
+//! therefore. A kernel that mixes many of these with single precision runs somewhat too fast. `ptxas` drops a scaling
+//! that it proves needless, as that of an exponential of an exponential, which is never negative; the model keeps it.
 
 use crate::config::{Pipeline, Pipelines};
 use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
@@ -106,8 +106,8 @@ impl Expansion {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::GpuConfig;
+    use super::Expansion;
+    use crate::config::{GpuConfig, Pipeline};
 
     /// Returns what an instruction takes on an H200 for each cycle of its unit: a latency of 100, an interval of 2.
     fn timing(instruction: &str) -> Pipeline {

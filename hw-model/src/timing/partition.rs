@@ -151,8 +151,8 @@ impl Partition {
         self.channel.next_event()
     }
 
-    /// Returns until which cycle no further stores should come: for good ([`u64::MAX`]) while too many writes wait for DRAM,
-    /// else until every slice has caught up as far as its queue allows.
+    /// Returns until which cycle no further stores should come: for good ([`u64::MAX`]) while too many writes wait for
+    /// DRAM, else until every slice has caught up as far as its queue allows.
     pub(crate) fn holds_stores_until(&self) -> u64 {
         if self.channel.waiting_writes() >= self.costs.queue {
             return u64::MAX;
@@ -441,7 +441,9 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::memory_system::{NO_REPLY, Request, RequestKind, Tally};
+    use super::Partition;
+    use crate::config::GpuConfig;
 
     const ARRIVE: u64 = 1000;
 

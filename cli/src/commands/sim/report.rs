@@ -78,7 +78,8 @@ pub(super) const FIGURES: [Legend; 9] = [
     figure(
         "cycles",
         "cycles",
-        "Core cycles from submission to the end of the last block: `launch_latency_cycles` and `kernel_cycles` together.",
+        "Core cycles from submission to the end of the last block: `launch_latency_cycles` and `kernel_cycles` \
+         together.",
     ),
     figure("device_ns", "ns", "`cycles` as time of the core clock."),
     figure(
