@@ -65,7 +65,7 @@ impl Sm {
         }
     }
 
-    /// The registers of a load or atomic are there at `at`.
+    /// Notes that the registers of a load or atomic operation are there in cycle `at`.
     fn finish(&mut self, slot: u32, op: &Op, at: u64) {
         let entry = &mut self.warps[slot as usize];
         for register in op.writes.iter().take_while(|r| **r != NONE) {
@@ -113,7 +113,7 @@ impl Sm {
         }
     }
 
-    /// Registers, or a copy, are there when the last sector is.
+    /// Ends the registers' wait, or a copy's, when the last sector is there.
     pub(super) fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
         if let Some(copy) = load.copy {
             let copies = &mut self.warps[slot as usize].copies;
@@ -132,7 +132,7 @@ impl Sm {
         }
     }
 
-    /// An access to the lines that were found, in global or local memory.
+    /// Accounts for an access to the lines that were found, in global or local memory.
     fn time_lines(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let config = epoch.config;
         let local = self.lsu.access.space == Space::Local;
@@ -199,7 +199,7 @@ impl Sm {
         self.conclude(slot, op, &load);
     }
 
-    /// What an access takes the unit for besides its look-ups: the data of a load, the lanes of an atomic operation.
+    /// Adds what an access takes the unit for besides its look-ups: the data of a load, the lanes of an atomic operation.
     fn take_turns(&self, load: &mut Transfer, l1: &L1) {
         if load.kind == RequestKind::Read && l1.bytes_per_cycle != 0 {
             let rounds = self.data_rounds(l1.bytes_per_cycle);
@@ -242,7 +242,7 @@ impl Sm {
         u64::from(rounds.max(moved))
     }
 
-    /// A store to local memory stays in L1 until its line goes (write-back).
+    /// Keeps a store to local memory in L1 until its line goes (write-back).
     fn store_local(&mut self, line: &LineAccess, load: &Transfer, epoch: &Epoch<'_>) {
         let Some((entry, evicted)) = self.caches.l1.find_or_insert(line.line, line.line) else {
             self.send(line, NO_REPLY, load, epoch);
@@ -253,7 +253,7 @@ impl Sm {
         self.write_back(evicted, load, epoch);
     }
 
-    /// A dirty line of local memory that had to go.
+    /// Sends a dirty line of local memory to L2 that had to go.
     fn write_back(&mut self, evicted: Option<Evicted>, load: &Transfer, epoch: &Epoch<'_>) {
         if let Some(evicted) = evicted {
             let gone = LineAccess::new(evicted.line, evicted.dirty);
@@ -334,7 +334,7 @@ impl Sm {
         self.send(&LineAccess { sectors, ..*line }, miss, load, epoch);
     }
 
-    /// A load that waits for nothing yet.
+    /// Makes a load that waits for nothing yet; returns its number.
     pub(super) fn wait_alone(&mut self, load: &Transfer) -> u32 {
         self.lsu.pending.take(PendingLoad {
             warp: load.slot,
@@ -360,7 +360,7 @@ impl Sm {
         }
     }
 
-    /// A load waits for one more request.
+    /// Makes a load wait for one more request.
     pub(super) fn wait_for(&mut self, miss: u32, load: u32) {
         self.lsu.pending.get(load).missing += 1;
         let next = self.lsu.misses.get(miss).first_waiter;
@@ -423,7 +423,7 @@ impl Sm {
         .push(request);
     }
 
-    /// A reply: fills L1 and wakes the loads that waited for nothing else.
+    /// Takes a reply: fills L1 and wakes the loads that waited for nothing else.
     pub(super) fn fill(&mut self, number: u32, at: u64, epoch: &Epoch<'_>) {
         let miss = *self.lsu.misses.get(number);
         self.lsu.misses.give_back(number);
