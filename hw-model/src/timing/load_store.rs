@@ -113,7 +113,7 @@ impl Sm {
         }
     }
 
-    /// Ends the registers' wait, or a copy's, when the last sector is there.
+    /// Notes when registers, or a copy, are there: with the last sector.
     pub(super) fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
         if let Some(copy) = load.copy {
             let copies = &mut self.warps[slot as usize].copies;
@@ -199,7 +199,8 @@ impl Sm {
         self.conclude(slot, op, &load);
     }
 
-    /// Adds what an access takes the unit for besides its look-ups: the data of a load, the lanes of an atomic operation.
+    /// Adds what an access takes the unit for besides its look-ups: the data of a load, the lanes of an atomic
+    /// operation.
     fn take_turns(&self, load: &mut Transfer, l1: &L1) {
         if load.kind == RequestKind::Read && l1.bytes_per_cycle != 0 {
             let rounds = self.data_rounds(l1.bytes_per_cycle);
