@@ -617,7 +617,7 @@ pub struct Energy {
 }
 
 impl GpuConfig {
-    /// The same GPU with `sms` SMs, and level-2 slices, DRAM channels, bandwidth and block placements per cycle in
+    /// Returns the same GPU with `sms` SMs, and level-2 slices, DRAM channels, bandwidth and block placements per cycle in
     /// proportion. Zero SMs count as one.
     #[must_use]
     pub fn scaled_to_sms(mut self, sms: u16) -> Self {
@@ -639,7 +639,7 @@ impl GpuConfig {
         self
     }
 
-    /// Most warps that an SM holds.
+    /// Returns how many warps an SM holds at most.
     #[must_use]
     pub fn warps_per_sm(&self) -> u32 {
         self.sm.max_threads / WARP_LANES
@@ -656,28 +656,28 @@ impl GpuConfig {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Core cycles that cover `ns` nanoseconds, rounded up.
+    /// Returns the core cycles that cover `ns` nanoseconds, rounded up.
     #[must_use]
     pub fn ns_to_cycles(&self, ns: u64) -> u64 {
         let cycles = (u128::from(ns) * u128::from(self.clock.core_mhz)).div_ceil(1000);
         u64::try_from(cycles).unwrap_or(u64::MAX)
     }
 
-    /// Core cycles that `clocks` command clocks of the DRAM take, times 2^`fraction`.
+    /// Returns the core cycles that `clocks` command clocks of the DRAM take, times 2^`fraction`.
     #[must_use]
     pub(crate) fn dram_time(&self, clocks: u32, fraction: u32) -> u64 {
         let scaled = (u64::from(clocks) * u64::from(self.clock.core_mhz)) << fraction;
         scaled.div_ceil(u64::from(self.dram.command_mhz))
     }
 
-    /// Core cycles that a lone read spends in the controller besides what its row, column and data take.
+    /// Returns the core cycles that a lone read spends in the controller besides what its row, column and data take.
     #[must_use]
     pub(crate) fn dram_controller_cycles(&self) -> u64 {
         let row = Channel::lone_read_cycles(self);
         u64::from(self.dram.latency).saturating_sub(u64::from(self.l2.latency) + row)
     }
 
-    /// Core cycles that `bytes` take at `gigabytes_per_second`.
+    /// Returns the core cycles that `bytes` take at `gigabytes_per_second`.
     #[must_use]
     pub(crate) fn transfer_cycles(&self, bytes: u64, gigabytes_per_second: f64) -> u64 {
         #[allow(

@@ -227,7 +227,7 @@ fn word(number: u64) -> u32 {
     (number & 0x7fff_ffff) as u32
 }
 
-/// No bank is asked for two words by the lanes in `mask`.
+/// Returns whether no bank is asked for two words by the lanes in `mask`.
 fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
     let mut asked = [0_u32; 32];
     let mut taken = 0_u32;
@@ -250,7 +250,7 @@ fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
     true
 }
 
-/// Most distinct words in one bank, over the lanes in `mask`.
+/// Returns how many distinct words one bank is asked for at most, over the lanes in `mask`.
 fn conflicts(access: &Access, mask: u32, bank_bytes: u32) -> u32 {
     if is_free_of_conflicts(access, mask, bank_bytes) {
         return 1;

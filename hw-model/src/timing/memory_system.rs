@@ -87,7 +87,7 @@ impl Tally {
         &mut of_sm[at].1
     }
 
-    /// What each launch's requests from an SM came to.
+    /// Returns what was counted of each launch's requests from an SM.
     pub(crate) fn of_sm(&self, sm: u16) -> impl Iterator<Item = &(u32, Counters)> {
         self.0[usize::from(sm)].iter()
     }
@@ -128,7 +128,7 @@ impl Spread {
         }
     }
 
-    /// The slice's own number of a line, and the slice before hashing.
+    /// Returns the slice's own number of a line, and the slice before hashing.
     #[inline]
     pub(crate) fn split(self, line: u64) -> (u64, u64) {
         let chunk = line >> self.together;
@@ -172,7 +172,7 @@ impl Topology {
         self.groups
     }
 
-    /// Where a line is served.
+    /// Returns where a line is served.
     #[inline]
     pub(crate) fn home(&self, line: u64) -> Home {
         let (key, mut slice) = self.spread.split(line);
@@ -222,13 +222,13 @@ impl Group {
         }
     }
 
-    /// Until which cycle SMs hold stores to a partition back.
+    /// Returns until which cycle SMs hold stores to a partition back.
     #[inline]
     pub(crate) fn holds_stores_until(&self, partition: u16) -> u64 {
         self.holds_stores_until[usize::from(partition)]
     }
 
-    /// First cycle at which something is to be done here without new requests.
+    /// Returns the first cycle at which something is to be done here without new requests.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let request = self.waiting.first().map(|r| r.arrive);
         let dram = self.partitions.iter().filter_map(Partition::next_event);
@@ -287,7 +287,7 @@ impl Group {
     }
 }
 
-/// All groups.
+/// Returns all groups.
 pub(crate) fn groups(config: &GpuConfig, topology: &Topology) -> Vec<Group> {
     let size = |group| {
         let of_group = topology
