@@ -617,8 +617,8 @@ pub struct Energy {
 }
 
 impl GpuConfig {
-    /// Returns the same GPU with `sms` SMs, and level-2 slices, DRAM channels, bandwidth and block placements per cycle in
-    /// proportion. Zero SMs count as one.
+    /// Returns the same GPU with `sms` SMs, and level-2 slices, DRAM channels, bandwidth and block placements per cycle
+    /// in proportion. Zero SMs count as one.
     #[must_use]
     pub fn scaled_to_sms(mut self, sms: u16) -> Self {
         let (from, to) = (u64::from(self.sm.count), u64::from(sms.max(1)));
