@@ -172,6 +172,29 @@ fn where_no_program_can_be_run_what_was_written_for_another_stays() {
             assert_eq!(std::fs::read_to_string(file).unwrap(), "written before");
         }
     }
+    let unserved = installed.run(&[
+        "run",
+        "--socket",
+        "/nonexistent/socket",
+        "--record",
+        &trace,
+        "--",
+        "true",
+    ]);
+    assert_eq!(unserved.code, Some(1), "{}", unserved.stderr);
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "written before");
+    let both = installed.run(&[
+        "run",
+        "--record",
+        &trace,
+        "--coverage",
+        "--coverage-file",
+        &trace,
+        "--",
+        "true",
+    ]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "written before");
     assert!(installed.is_clean());
 }
 

@@ -2,9 +2,11 @@
 
 mod command;
 
-use command::{gridmux, sim_vecadd, workload_ptx};
+use command::{PROGRAM, gridmux, sim_vecadd, workload_ptx};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Name of the kernel as a C++ compiler has it.
 const MANGLED: &str = "_Z6vecaddPKfS0_Pfj";
@@ -49,6 +51,62 @@ fn several_values_of_a_key_are_rows() {
             .unwrap()
             .contains("launch.block_cycles=375")
     );
+}
+
+#[test]
+fn a_sweep_that_nobody_can_want_is_refused_before_it_takes_memory() {
+    let file = workload_ptx("vecadd");
+    let many = |key: &str| {
+        let values: Vec<String> = (1..=300).map(|value| value.to_string()).collect();
+        format!("{key}={}", values.join(","))
+    };
+    let keys = ["sm.count", "launch.submit_ns", "launch.kernel_cycles"].map(many);
+    let sets: Vec<&str> = keys.iter().flat_map(|key| ["--set", key]).collect();
+    let refused = sim_vecadd(&file, "vecadd", &sets);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.contains("27000000 runs"),
+        "{}",
+        refused.stderr
+    );
+    let twice = ["--set", "sm.count=8,16", "--set", "sm.count=4"];
+    let refused = sim_vecadd(&file, "vecadd", &twice);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.contains("sm.count twice"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn comma_separated_values_of_a_run_come_when_it_has_ended() {
+    let values: Vec<String> = (1..=2000).map(|value| value.to_string()).collect();
+    let set = format!("launch.submit_ns={}", values.join(","));
+    let file = workload_ptx("vecadd");
+    let fixed = [
+        "sim", "kernel", &file, "--entry", "vecadd", "--grid", "1", "--block", "32", "--csv",
+        "--set", &set,
+    ];
+    let input = "in=random:f32:32";
+    let folder = tempfile::tempdir().unwrap();
+    let output = format!("out=128:{}", folder.path().join("sum").display());
+    let args = [input, input, &output, "u32=32"];
+    let args = args.iter().flat_map(|arg| ["--arg", arg]);
+    let mut running = Command::new(PROGRAM)
+        .args(fixed.into_iter().chain(args))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let begin = lines.next().unwrap().unwrap();
+    assert!(begin.starts_with("gpu,form,"), "{begin}");
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("launch.submit_ns=1\""), "{first}");
+    let is_running = running.try_wait().unwrap().is_none();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(is_running, "all runs had ended");
 }
 
 #[test]

@@ -401,3 +401,38 @@ fn no_output_overwrites_what_the_command_reads() {
         assert_eq!(std::fs::read(file).unwrap(), before);
     }
 }
+
+#[test]
+fn a_kernel_sees_as_many_sms_with_and_without_timing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, sms) = (path("sms.ptx"), path("sms"));
+    let text = ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry sms(.param .u64 to)\n{\n\
+                .reg .b32 %r<2>;\n.reg .b64 %rd<3>;\nld.param.u64 %rd1, [to];\ncvta.to.global.u64 %rd2, %rd1;\n\
+                mov.u32 %r1, %nsmid;\nst.global.u32 [%rd2], %r1;\nret;\n}\n";
+    std::fs::write(&file, text).unwrap();
+    let to = format!("out=4:{sms}");
+    let fixed = [
+        "sim",
+        "kernel",
+        &file,
+        "--entry",
+        "sms",
+        "--grid",
+        "1",
+        "--block",
+        "1",
+        "--set",
+        "sm.count=7",
+        "--arg",
+        &to,
+    ];
+    for more in [&[][..], &["--functional"]] {
+        gridmux(fixed.iter().chain(more)).succeeded();
+        assert_eq!(
+            std::fs::read(&sms).unwrap(),
+            7_u32.to_le_bytes(),
+            "{more:?}"
+        );
+    }
+}

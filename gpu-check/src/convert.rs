@@ -58,7 +58,7 @@ struct Figure {
 }
 
 /// The document cannot become a validation file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConvertError {
     /// It is of a run that was not a full one.
     #[error(
@@ -91,6 +91,14 @@ pub enum ConvertError {
         figure: String,
         /// What is wrong with it.
         why: toml::ser::Error,
+    },
+    /// A figure has a value that nothing measured has.
+    #[error("the figure {figure:?} is {value}, and what was measured is finite and above zero")]
+    Value {
+        /// The figure.
+        figure: String,
+        /// Its value.
+        value: f64,
     },
     /// The text cannot be made.
     #[error("the validation file cannot be written: {0}")]
@@ -181,6 +189,12 @@ fn figure(part: &str, finding: &Finding) -> Option<Result<Figure, ConvertError>>
     else {
         return None;
     };
+    if !value.is_finite() || *value <= 0.0 {
+        return Some(Err(ConvertError::Value {
+            figure: name.clone(),
+            value: *value,
+        }));
+    }
     let run = toml::Table::try_from(&validation.run).map_err(|why| ConvertError::Parameter {
         figure: name.clone(),
         why,
@@ -297,5 +311,19 @@ mod tests {
             panic!("{unwritable:?}");
         };
         assert_eq!(figure, "chase footprint_kb=16");
+    }
+
+    #[test]
+    fn what_nothing_measured_has_becomes_no_file() {
+        for wrong in [-1.0, 0.0, f64::INFINITY] {
+            let mut part = figures(json!(16));
+            let Finding::Figure { value, .. } = &mut part.findings[0] else {
+                panic!("a figure");
+            };
+            *value = wrong;
+            let document = Document::new("full", vec![device("", &Value::Null), part]);
+            let error = convert(&document, false).unwrap_err().to_string();
+            assert!(error.contains("chase footprint_kb=16"), "{error}");
+        }
     }
 }

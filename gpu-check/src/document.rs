@@ -1,13 +1,16 @@
 //! The document that a run leaves behind.
 
 use crate::finding::{Finding, Report};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
 /// The version of the document's form.
 pub const VERSION: u32 = 1;
+
+/// Most bytes of a document that are read; a run leaves less than one million.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Everything that a run found out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,8 +51,7 @@ impl Document {
     /// # Errors
     /// The file cannot be read, is none, or has the form of another [`VERSION`].
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let text = text_of(path).with_context(|| format!("cannot read {}", path.display()))?;
         let whole = serde_json::from_str(&text);
         let last = || serde_json::from_str(text.lines().last().unwrap_or_default());
         let no_document = || format!("{} is no document of gpu-check", path.display());
@@ -64,11 +66,18 @@ impl Document {
         }
     }
 
-    /// Writes the document to a file, whole or not at all.
+    /// Writes the document to a file, whole or not at all; through a symbolic link to the file that it names.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or something else than a file stands there.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let linked = path.canonicalize();
+        let path = linked.as_deref().unwrap_or(path);
+        ensure!(
+            !path.exists() || path.is_file(),
+            "cannot write {}: it is no file",
+            path.display()
+        );
         let unfinished = path.with_extension("unfinished");
         let text = serde_json::to_string_pretty(self)? + "\n";
         std::fs::write(&unfinished, text)
@@ -87,11 +96,24 @@ impl Document {
     }
 }
 
+/// Reads a file of at most [`MOST_BYTES`].
+fn text_of(path: &Path) -> anyhow::Result<String> {
+    let found = std::fs::metadata(path)?;
+    ensure!(found.is_file(), "it is no file");
+    let length = found.len();
+    ensure!(
+        length <= MOST_BYTES,
+        "it has {length} bytes, and a document has at most {MOST_BYTES}"
+    );
+    Ok(std::fs::read_to_string(path)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::Document;
     use crate::finding::{End, Finding, Report};
     use serde_json::{Value, json};
+    use std::os::unix::fs::symlink;
 
     fn report(end: End, passed: bool) -> Report {
         Report {
@@ -141,5 +163,22 @@ mod tests {
         assert!(refusal(&later).contains("form 3"), "{}", refusal(&later));
         let none = refusal(&json!({"passed": true}));
         assert!(none.ends_with("is no document of gpu-check"), "{none}");
+    }
+
+    #[test]
+    fn a_document_goes_through_a_link_and_over_nothing_but_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let document = Document::new("quick", Vec::new());
+        document.write(&path("file.json")).unwrap();
+        symlink(path("file.json"), path("link.json")).unwrap();
+        std::fs::write(path("file.json"), "before").unwrap();
+        document.write(&path("link.json")).unwrap();
+        assert!(path("link.json").is_symlink());
+        assert_eq!(Document::read(&path("file.json")).unwrap(), document);
+        let error = document.write(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("it is no file"), "{error}");
+        let error = Document::read(folder.path()).unwrap_err();
+        assert!(format!("{error:#}").contains("it is no file"), "{error:#}");
     }
 }

@@ -4,7 +4,9 @@
 //! it goes. Exit codes: 0 all is well, 1 a check or a part failed, 2 wrong usage.
 
 use clap::Parser;
-use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, PathBufValueParser, PossibleValuesParser, TypedValueParser,
+};
 use gridmux_gpu_check::convert::{Publication, validation_file};
 use gridmux_gpu_check::cuda::{Api, Cubins, Session};
 use gridmux_gpu_check::document::Document;
@@ -68,13 +70,13 @@ struct Cli {
     #[arg(long, value_name = "FILE", requires = "base", requires = "url")]
     to_toml: Option<PathBuf>,
     /// With --to-toml: the description in hw-model/configs that the card is held against
-    #[arg(long, value_name = "NAME", requires = "to_toml")]
+    #[arg(long, value_name = "NAME", requires = "to_toml", value_parser = description)]
     base: Option<String>,
     /// With --to-toml: the address under which the document can be opened
-    #[arg(long, value_name = "URL", requires = "to_toml")]
+    #[arg(long, value_name = "URL", requires = "to_toml", value_parser = NonEmptyStringValueParser::new())]
     url: Option<String>,
     /// With --to-toml: SMs of the part of the chip on which the model runs bandwidth kernels [default: all]
-    #[arg(long, value_name = "N", requires = "to_toml")]
+    #[arg(long, value_name = "N", requires = "to_toml", value_parser = clap::value_parser!(u16).range(1..=1024))]
     slice_sms: Option<u16>,
     /// With --to-toml: take the document of a quick run, too, although its figures mean nothing
     #[arg(long, requires = "to_toml")]
@@ -93,6 +95,14 @@ fn part_name() -> impl TypedValueParser<Value = &'static Part> {
 /// Returns a path that is a folder's.
 fn folder(path: PathBuf) -> Result<PathBuf, &'static str> {
     path.is_dir().then_some(path).ok_or("it is no folder")
+}
+
+/// Returns a name that a description can have: that of a file of hw-model/configs without its ending.
+fn description(name: &str) -> Result<String, &'static str> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (!name.is_empty() && name.chars().all(fits))
+        .then(|| name.to_owned())
+        .ok_or("a description's name has small letters, digits and hyphens")
 }
 
 impl Cli {

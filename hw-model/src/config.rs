@@ -645,7 +645,7 @@ impl GpuConfig {
         self.sm.max_threads / WARP_LANES
     }
 
-    /// Nanoseconds of `cycles` core cycles, rounded down.
+    /// Returns the nanoseconds that `cycles` core cycles take, rounded down.
     #[must_use]
     pub fn cycles_to_ns(&self, cycles: u64) -> u64 {
         // The narrow way is taken for each issued instruction and holds for months of virtual time.
@@ -663,7 +663,7 @@ impl GpuConfig {
         u64::try_from(cycles).unwrap_or(u64::MAX)
     }
 
-    /// Returns the core cycles that `clocks` command clocks of the DRAM take, times 2^`fraction`.
+    /// Returns the core cycles that `clocks` command clocks of the DRAM take, times 2^`fraction` and rounded up.
     #[must_use]
     pub(crate) fn dram_time(&self, clocks: u32, fraction: u32) -> u64 {
         let scaled = (u64::from(clocks) * u64::from(self.clock.core_mhz)) << fraction;
@@ -677,7 +677,7 @@ impl GpuConfig {
         u64::from(self.dram.latency).saturating_sub(u64::from(self.l2.latency) + row)
     }
 
-    /// Returns the core cycles that `bytes` take at `gigabytes_per_second`.
+    /// Returns the core cycles that `bytes` bytes take at `gigabytes_per_second`, rounded up.
     #[must_use]
     pub(crate) fn transfer_cycles(&self, bytes: u64, gigabytes_per_second: f64) -> u64 {
         #[allow(

@@ -47,6 +47,8 @@ pub struct FunctionalRun {
     kernel: Arc<Kernel>,
     grid: [u32; 3],
     block: [u32; 3],
+    /// SMs of the GPU, all of whose blocks run as on its first (`%nsmid`).
+    sms: u32,
     dynamic_shared_bytes: u32,
     params: Vec<u8>,
     budget: Option<u64>,
@@ -81,8 +83,8 @@ impl Functional {
 }
 
 impl FunctionalRun {
-    /// Makes a run of a launch that was checked.
-    pub(crate) fn new(launch: &Launch<'_>, mut storage: Functional) -> Self {
+    /// Makes a run of a launch that was checked, on a GPU with `sms` SMs.
+    pub(crate) fn new(launch: &Launch<'_>, sms: u32, mut storage: Functional) -> Self {
         let threads = launch.block.iter().product::<u32>();
         let warps = threads.div_ceil(WARP_LANES);
         if storage.warps.len() < warps as usize {
@@ -94,6 +96,7 @@ impl FunctionalRun {
             kernel: Arc::clone(&launch.kernel),
             grid: launch.grid,
             block: launch.block,
+            sms,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             params: launch.params.to_vec(),
             budget: launch.budget.map(|budget| budget.0),
@@ -183,7 +186,7 @@ impl FunctionalRun {
             params: self.params.as_ptr(),
             gridid: self.tag,
             workspace: 0,
-            nsmid: 1,
+            nsmid: self.sms,
         };
         let Functional { block, warps, .. } = &mut self.storage;
         block.start(&self.kernel, &shape, self.begun, 0);

@@ -100,6 +100,12 @@ impl GpuConfig {
 
     fn validate_l2(&self) -> Result<(), ConfigError> {
         up_to(LATENCY, "interconnect.latency", self.interconnect.latency)?;
+        require(
+            "interconnect.header_bytes",
+            self.interconnect.header_bytes,
+            self.interconnect.header_bytes <= 4096,
+            "it must lie between 0 and 4096",
+        )?;
         at_least_one(
             "interconnect.request_bytes_per_cycle",
             self.interconnect.request_bytes_per_cycle,

@@ -43,6 +43,7 @@ fn what_is_too_large_is_refused_by_its_key() {
         "l2.banks=4294967295",
         "l2.slices=4294967295",
         "dram.channels=4294967295",
+        "interconnect.header_bytes=4097",
         "launch.submit_ns=4294967295",
         "launch.warp_cycles=1000001",
         "copy.latency_ns=4294967295",

@@ -50,7 +50,8 @@ impl Gpu {
             return Err(no_domain(request.domain, &request.kernel.name));
         }
         let storage = self.functional.pop().unwrap_or_else(Functional::new);
-        Ok(FunctionalRun::new(request, storage))
+        let sms = u32::from(self.config.sm.count);
+        Ok(FunctionalRun::new(request, sms, storage))
     }
 
     /// Goes on with a run for about `most` warp instructions: a warp's turn of a few thousand is never cut short.

@@ -56,7 +56,7 @@ pub(crate) struct Evicted {
 }
 
 impl Cache {
-    /// A cache of `bytes` bytes in sets of `ways` lines.
+    /// Makes an empty cache of `bytes` bytes in sets of `ways` lines.
     pub(crate) fn new(bytes: u64, ways: u32) -> Self {
         let sets = (bytes / crate::config::LINE_BYTES / u64::from(ways)).max(1);
         let lines = usize::try_from(sets * u64::from(ways)).unwrap_or(1);
@@ -74,7 +74,7 @@ impl Cache {
         }
     }
 
-    /// Uses `bytes` bytes of what there is memory for, and forgets everything.
+    /// Resizes the cache to `bytes` bytes, at most those that it was made with, and empties it.
     ///
     /// Sets lose a line each, one after the other; when half of the lines are gone there are half as many sets.
     pub(crate) fn resize(&mut self, bytes: u64) {
@@ -95,7 +95,7 @@ impl Cache {
         self.invalidate();
     }
 
-    /// Number of the set that `key` chooses.
+    /// Returns the number of the set that `key` chooses.
     #[inline]
     pub(crate) fn set_number(&self, key: u64) -> u64 {
         // A hashed index, so that power-of-two strides spread over all sets.
@@ -108,7 +108,7 @@ impl Cache {
         }
     }
 
-    /// The lines of the set that `key` chooses.
+    /// Returns the places of the lines of the set that `key` chooses.
     #[inline]
     fn set(&self, key: u64) -> Range<usize> {
         let hashed = self.set_number(key);
@@ -116,7 +116,7 @@ impl Cache {
         first..first + self.open_ways - usize::from(hashed >= self.full_sets)
     }
 
-    /// Where the line is in a set.
+    /// Returns the place of the line in a set; `None` if it is not there.
     #[inline]
     fn position(&self, set: Range<usize>, line: u64) -> Option<usize> {
         debug_assert!(line != NO_LINE, "the empty tag is no line");
@@ -125,7 +125,7 @@ impl Cache {
         (self.used[at] > self.emptied_at).then_some(at)
     }
 
-    /// The line if it is there, marked as used; `key` chooses the set.
+    /// Returns the line if it is there, and marks it as used; `key` chooses the set.
     #[inline]
     pub(crate) fn find(&mut self, line: u64, key: u64) -> Option<&mut Line> {
         self.clock += 1;
@@ -134,8 +134,8 @@ impl Cache {
         Some(&mut self.lines[at])
     }
 
-    /// The line, put in place of the least recently used one if it was not there; `None` when every line of the
-    /// set waits for a fill.
+    /// Returns the line, put in place of the least recently used one if it was not there, and that one's dirty sectors,
+    /// if it had any; `None` when every line of the set waits for a fill.
     #[inline]
     pub(crate) fn find_or_insert(
         &mut self,
@@ -161,12 +161,13 @@ impl Cache {
         Some((&mut self.lines[at], evicted))
     }
 
-    /// The set that `key` chooses has a place for a new line.
+    /// Tells whether the set that `key` chooses has a place for a new line.
     pub(crate) fn has_room(&self, key: u64) -> bool {
         self.victim(self.set(key)).is_some()
     }
 
-    /// The place for a new line in a set.
+    /// Returns the place for a new line in a set: that of the least recently used line that is stale or waits for no
+    /// fill; `None` if there is no such line.
     #[inline]
     fn victim(&self, set: Range<usize>) -> Option<usize> {
         let emptied_at = self.emptied_at;
@@ -190,7 +191,7 @@ impl Cache {
         }
     }
 
-    /// Forgets sectors of a line, except those on their way.
+    /// Discards sectors of a line, except those on their way.
     #[inline]
     pub(crate) fn discard(&mut self, line: u64, key: u64, sectors: u8) {
         if let Some(at) = self.position(self.set(key), line) {
@@ -198,7 +199,7 @@ impl Cache {
         }
     }
 
-    /// Forgets a line on whose sectors nobody waits and which is not dirty.
+    /// Removes a line; nobody may wait for its sectors, and none of them may be dirty.
     #[inline]
     pub(crate) fn remove(&mut self, line: u64, key: u64) {
         if let Some(at) = self.position(self.set(key), line) {
@@ -208,8 +209,8 @@ impl Cache {
         }
     }
 
-    /// Forgets everything, as L1 does between dependent launches and with a new carve-out. Dirty lines of local memory
-    /// that lie there are written when something takes their places.
+    /// Empties the cache, as is done with L1 between dependent launches and at a new carve-out. Dirty lines of local
+    /// memory that lie there are written when something takes their places.
     pub(crate) fn invalidate(&mut self) {
         self.clock += 1;
         self.emptied_at = self.clock;

@@ -42,7 +42,8 @@ impl Caches {
         }
     }
 
-    /// Forgets what another launch or a copy may have written since it was read.
+    /// Empties the caches of constants and textures, and L1 if `l1_too`: another launch or a copy may have written what
+    /// they hold since it was read.
     pub(super) fn empty(&mut self, l1_too: bool) {
         if l1_too {
             self.l1.invalidate();

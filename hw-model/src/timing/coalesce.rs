@@ -68,7 +68,7 @@ impl Lines {
         self.length = 0;
     }
 
-    /// Splits an access to global memory.
+    /// Replaces the list by the lines that an access to global memory touches.
     #[inline]
     pub(crate) fn split(&mut self, access: &Access) {
         self.length = 0;
@@ -152,8 +152,8 @@ fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |lane| mask >> lane & 1 != 0)
 }
 
-/// Returns the cycles that an access takes 32 banks, each `bank_bytes` wide: those of shared memory, or of a cache's
-/// data.
+/// Returns the cycles for which an access occupies 32 banks, each `bank_bytes` wide: those of shared memory, or of a
+/// cache's data.
 ///
 /// As much goes back in a cycle as the banks hold side by side, so that wide accesses go in phases of fewer lanes.
 /// Where lanes ask for the same words in pairs, a phase has twice the lanes. Source:
@@ -182,8 +182,8 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     }
 }
 
-/// Returns the lanes of `mask` that take part in each phase of `lanes` neighbours, a power of two, without the phases
-/// in which none does.
+/// Returns, for each phase of `lanes` neighbouring lanes (a power of two), which of them are in `mask`; leaves out the
+/// phases in which none is.
 fn phases(mask: u32, lanes: u32) -> impl Iterator<Item = u32> {
     let group = u32::MAX >> (32 - lanes);
     let firsts = (0..32).step_by(lanes as usize);
@@ -192,8 +192,8 @@ fn phases(mask: u32, lanes: u32) -> impl Iterator<Item = u32> {
         .filter(|mask| *mask != 0)
 }
 
-/// Tells whether all lanes ask for the same words as the lane beside them, or all as the one two further, where these
-/// are active.
+/// Tells whether each active lane asks for the same words as the lane beside it, or each for the same words as the lane
+/// two away, as far as those lanes are active.
 fn is_in_pairs(access: &Access) -> bool {
     let paired = |apart: usize| {
         lanes(access.mask).all(|lane| {
@@ -204,7 +204,7 @@ fn is_in_pairs(access: &Access) -> bool {
     paired(1) || paired(2)
 }
 
-/// Turns that an atomic operation on shared memory takes its banks, of which each serves one lane in a turn.
+/// Returns the turns that an atomic operation on shared memory takes; in a turn, each bank serves one lane.
 pub(crate) fn shared_turns(access: &Access, bank_bytes: u32) -> u32 {
     let mut counts = [0_u32; 32];
     let words = u64::from(access.bytes.div_ceil(bank_bytes).max(1));
@@ -220,14 +220,14 @@ pub(crate) fn shared_turns(access: &Access, bank_bytes: u32) -> u32 {
     counts.into_iter().max().unwrap_or(0).max(1)
 }
 
-/// Returns a word's number, small enough that no words behind it overflow. Words 8 GiB apart count as one, so that
-/// their conflict is not seen.
+/// Returns the low 31 bits of a word's number, so that the numbers of the words behind it do not overflow. Words 8 GiB
+/// apart count as one, so that their conflict is not seen.
 #[allow(clippy::cast_possible_truncation, reason = "masked")]
 fn word(number: u64) -> u32 {
     (number & 0x7fff_ffff) as u32
 }
 
-/// Returns whether no bank is asked for two words by the lanes in `mask`.
+/// Tells whether the lanes in `mask` ask no bank for two different words.
 fn is_free_of_conflicts(access: &Access, mask: u32, bank_bytes: u32) -> bool {
     let mut asked = [0_u32; 32];
     let mut taken = 0_u32;

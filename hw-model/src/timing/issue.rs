@@ -33,7 +33,7 @@ struct Units {
 }
 
 impl Units {
-    /// One of them is taken for `cycles` cycles from `now` on.
+    /// Takes a free unit for `cycles` core cycles from `now` on.
     #[inline(always)]
     fn occupy(&mut self, now: u64, cycles: u64) {
         if self.count == 1 {
@@ -47,7 +47,7 @@ impl Units {
     }
 }
 
-/// Sources of this pipeline's instructions go through the collectors that can be short.
+/// Tells whether the sources of this pipeline's instructions go through the operand collectors, which can be too few.
 fn is_collected(pipe: Pipe) -> bool {
     matches!(pipe, Pipe::Int | Pipe::Fp32)
 }
@@ -128,12 +128,12 @@ impl Arbiter {
         }
     }
 
-    /// Some warp could issue as far as its registers go.
+    /// Tells whether some warp could issue as far as its registers go.
     pub(super) fn any_ready(&self) -> bool {
         self.ready.iter().any(|mask| *mask != 0)
     }
 
-    /// Ready warps, whatever their pipeline.
+    /// Returns the slots of the ready warps of all pipelines, one bit each.
     pub(super) fn ready(&self) -> u64 {
         self.ready.iter().fold(0, |all, mask| all | mask)
     }
@@ -162,7 +162,7 @@ impl Arbiter {
         self.deactivate(slot);
     }
 
-    /// The warp is gone.
+    /// Removes a warp that is gone from everything that is kept of its slot.
     pub(super) fn left(&mut self, slot: u32) {
         self.forget(slot);
         self.deactivate(slot);
@@ -189,8 +189,8 @@ impl Arbiter {
         if self.sub_cores { scheduler } else { 0 }
     }
 
-    /// The scheduler that chooses first in a cycle; one that always came first could keep what all share from the
-    /// others for ever.
+    /// Returns the number of the scheduler that chooses first in a cycle; one that always came first could keep what
+    /// all share from the others for ever.
     ///
     /// Sub-cores share the load/store unit alone, so that its instructions move the turn on. Where all units are
     /// shared the cycle decides: multiples of the golden ratio's fraction fall evenly into the schedulers' parts
@@ -206,7 +206,7 @@ impl Arbiter {
         usize::try_from(part & 3).unwrap_or(0) & (self.schedulers - 1)
     }
 
-    /// A unit takes an instruction.
+    /// Takes a unit for an instruction, and a collector where its sources go through one.
     #[inline(always)]
     fn occupy(&mut self, scheduler: usize, op: &Op, now: u64) {
         let (pipe, interval) = (op.pipe, u64::from(op.interval));
@@ -219,7 +219,8 @@ impl Arbiter {
         }
     }
 
-    /// When a unit of this pipeline, and what leads to it, is free.
+    /// Returns the core cycle from which a unit of this pipeline is free, and so is a collector where its sources need
+    /// one.
     #[inline(always)]
     fn free_at(&self, units: &Units, pipe: usize) -> u64 {
         match &self.collectors {
@@ -230,7 +231,8 @@ impl Arbiter {
         }
     }
 
-    /// The scheduler's choice among the candidates, which issues.
+    /// Chooses the candidate that issues: a favoured warp whose share is due, else the policy's choice. Notes the
+    /// issue.
     #[inline(always)]
     fn choose(
         &mut self,
@@ -250,7 +252,7 @@ impl Arbiter {
         Some(chosen)
     }
 
-    /// The policy's choice among the candidates.
+    /// Chooses among the candidates by the policy; `None` when the two-level policy has none of them in its active set.
     #[inline(always)]
     fn by_policy(
         &mut self,
@@ -299,7 +301,8 @@ fn oldest(candidates: u64, ages: impl Fn(u32) -> u64) -> u32 {
 }
 
 impl Sm {
-    /// One cycle of all schedulers: whether anybody issued, and when a busy unit is free at the earliest.
+    /// Runs all schedulers for one cycle. Returns whether any issued, and the first core cycle in which a unit that
+    /// ready warps wait for is free or quotas are renewed; [`u64::MAX`] if there is neither.
     #[inline(always)]
     pub(super) fn cycle(&mut self, epoch: &Epoch<'_>) -> (bool, u64) {
         let (mut issued, mut next) = (false, u64::MAX);
@@ -336,7 +339,8 @@ impl Sm {
         (issued, next)
     }
 
-    /// Ready warps whose pipeline is free and whose kernel may issue; lowers `next` to when others may.
+    /// Returns the ready warps whose pipeline is free and whose kernel may issue, one bit each; lowers `next` to the
+    /// core cycle in which others may.
     #[inline(always)]
     fn may_issue(&self, scheduler: usize, next: &mut u64) -> u64 {
         let candidates = self.candidates(scheduler, next);
@@ -347,7 +351,8 @@ impl Sm {
         self.quotas.allow(candidates)
     }
 
-    /// Ready warps whose pipeline is free; lowers `next` to when another pipeline becomes free.
+    /// Returns the ready warps whose pipeline is free, one bit each; lowers `next` to the core cycle in which another
+    /// pipeline becomes free.
     #[inline(always)]
     fn candidates(&self, scheduler: usize, next: &mut u64) -> u64 {
         let arbiter = &self.arbiter;
@@ -445,7 +450,8 @@ impl Sm {
         }
     }
 
-    /// Executes the warp's next operation.
+    /// Executes the warp's next operation, and returns it with what it did; `None` when its kernel, launch or memory
+    /// domain is gone.
     #[inline(always)]
     pub(super) fn step(
         &mut self,

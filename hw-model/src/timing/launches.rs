@@ -57,7 +57,7 @@ impl LaunchState {
         self.next_block == self.blocks
     }
 
-    /// Last cycle within its budget, where it has one and has begun.
+    /// Returns the last core cycle within its budget; `None` if it has no budget or has not begun.
     pub(crate) fn deadline(&self) -> Option<u64> {
         Some(self.first_start?.saturating_add(self.budget?))
     }
@@ -91,7 +91,7 @@ impl Launches {
         }
     }
 
-    /// Takes a launch that was checked.
+    /// Adds a launch that was checked, and returns its index.
     pub(crate) fn insert(
         &mut self,
         config: &crate::config::GpuConfig,
@@ -159,24 +159,24 @@ impl Launches {
         self.slots.get_mut(index as usize)?.as_mut()
     }
 
-    /// Every index is below this.
+    /// Returns the number of slots; every index is below it.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Index and state of every launch.
+    /// Returns the index and state of every launch.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &LaunchState)> {
         let numbered = self.slots.iter().enumerate();
         numbered.filter_map(|(at, slot)| Some((u32::try_from(at).ok()?, slot.as_ref()?)))
     }
 
-    /// The last cycle of the first budget that will run out.
+    /// Returns the last core cycle of the budget that runs out first; `None` if no launch that has begun has one.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         let running = self.slots.iter().flatten();
         running.filter_map(LaunchState::deadline).min()
     }
 
-    /// Counters of a launch; those of nobody when it is gone.
+    /// Returns the counters of a launch; those of nobody when it is gone.
     pub(crate) fn counters(&mut self, index: u32) -> &mut Counters {
         match self.slots.get(index as usize) {
             Some(Some(_)) => &mut self.counters[index as usize],
@@ -184,7 +184,7 @@ impl Launches {
         }
     }
 
-    /// What each block of a launch is given.
+    /// Returns what each block of a launch is given; `None` when the launch is gone.
     pub(crate) fn shape(&self, index: u32, nsmid: u32) -> Option<BlockShape> {
         let launch = self.get(index)?;
         Some(BlockShape {

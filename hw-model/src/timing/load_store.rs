@@ -20,7 +20,8 @@ use crate::exec::{AUX_PAST_L1, Direction, Kind, NONE, Op, Pattern, Space, WRITES
 const LOCAL_LINES: u64 = 1 << 50;
 
 impl Sm {
-    /// Accounts for the access that the warp's operation just made.
+    /// Times the access that the warp's operation just made: how long it holds the unit, and when its registers are
+    /// there.
     pub(super) fn time_access(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let config = epoch.config;
         let now = self.now;
@@ -65,7 +66,8 @@ impl Sm {
         }
     }
 
-    /// Notes that the registers of a load or atomic operation are there in cycle `at`.
+    /// Sets the core cycle `at` in which the registers that the operation writes are there; [`UNKNOWN`] while that is
+    /// open.
     fn finish(&mut self, slot: u32, op: &Op, at: u64) {
         let entry = &mut self.warps[slot as usize];
         for register in op.writes.iter().take_while(|r| **r != NONE) {
@@ -73,7 +75,7 @@ impl Sm {
         }
     }
 
-    /// Lines of an access to local memory: the same word of all lanes of a warp lies in one line.
+    /// Finds the lines of an access to local memory: the same word of all lanes of a warp lies in one line.
     fn split_local(&mut self, slot: u32) {
         let entry = &self.warps[slot as usize];
         let per_thread = u64::from(
@@ -113,7 +115,8 @@ impl Sm {
         }
     }
 
-    /// Notes when registers, or a copy, are there: with the last sector.
+    /// Notes the core cycle in which the access's registers, or its copy, are there, that of the last sector; leaves it
+    /// open while sectors are on their way.
     pub(super) fn conclude(&mut self, slot: u32, op: &Op, load: &Transfer) {
         if let Some(copy) = load.copy {
             let copies = &mut self.warps[slot as usize].copies;
@@ -132,7 +135,8 @@ impl Sm {
         }
     }
 
-    /// Accounts for an access to the lines that were found, in global or local memory.
+    /// Times an access to the lines that were found, in global or local memory: looks each line up or sends it on, and
+    /// counts it.
     fn time_lines(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let config = epoch.config;
         let local = self.lsu.access.space == Space::Local;
@@ -199,8 +203,8 @@ impl Sm {
         self.conclude(slot, op, &load);
     }
 
-    /// Adds what an access takes the unit for besides its look-ups: the data of a load, the lanes of an atomic
-    /// operation.
+    /// Extends the time for which an access holds the unit where the data of a load, or the lanes of an atomic
+    /// operation, take longer than the look-ups; a load's data come later, too.
     fn take_turns(&self, load: &mut Transfer, l1: &L1) {
         if load.kind == RequestKind::Read && l1.bytes_per_cycle != 0 {
             let rounds = self.data_rounds(l1.bytes_per_cycle);
@@ -224,7 +228,8 @@ impl Sm {
         }
     }
 
-    /// Cycles that the data of a load take, from banks of four bytes.
+    /// Returns the core cycles that the data of a load take: those of banks of four bytes, or those in which
+    /// `bytes_per_cycle` bytes each are moved, whichever are more.
     fn data_rounds(&self, bytes_per_cycle: u32) -> u64 {
         let access = &self.lsu.access;
         let lanes = match access.pattern {
@@ -243,7 +248,8 @@ impl Sm {
         u64::from(rounds.max(moved))
     }
 
-    /// Keeps a store to local memory in L1 until its line goes (write-back).
+    /// Keeps a store to local memory in L1 until its line is evicted (write-back), or sends it to L2 where its set has
+    /// no room.
     fn store_local(&mut self, line: &LineAccess, load: &Transfer, epoch: &Epoch<'_>) {
         let Some((entry, evicted)) = self.caches.l1.find_or_insert(line.line, line.line) else {
             self.send(line, NO_REPLY, load, epoch);
@@ -254,7 +260,7 @@ impl Sm {
         self.write_back(evicted, load, epoch);
     }
 
-    /// Sends a dirty line of local memory to L2 that had to go.
+    /// Sends the dirty sectors of an evicted line of local memory to L2.
     fn write_back(&mut self, evicted: Option<Evicted>, load: &Transfer, epoch: &Epoch<'_>) {
         if let Some(evicted) = evicted {
             let gone = LineAccess::new(evicted.line, evicted.dirty);
@@ -263,7 +269,7 @@ impl Sm {
         }
     }
 
-    /// Looks one line up and asks for what is missing.
+    /// Looks one line up in L1 and asks for the sectors that are missing; asks for all where the access goes past L1.
     pub(super) fn load_line(&mut self, line: &LineAccess, load: &mut Transfer, epoch: &Epoch<'_>) {
         if load.past_l1 {
             self.ask(line, line.sectors, false, load, epoch);
@@ -309,7 +315,7 @@ impl Sm {
         }
     }
 
-    /// Sends a request for sectors and lets the load wait for it; `cached` when they go to L1.
+    /// Sends a request for sectors and lets the load wait for it; `cached` says that they go to L1.
     fn ask(
         &mut self,
         line: &LineAccess,
@@ -335,7 +341,7 @@ impl Sm {
         self.send(&LineAccess { sectors, ..*line }, miss, load, epoch);
     }
 
-    /// Makes a load that waits for nothing yet; returns its number.
+    /// Adds a load that waits for no request yet to those that are pending, and returns its number.
     pub(super) fn wait_alone(&mut self, load: &Transfer) -> u32 {
         self.lsu.pending.take(PendingLoad {
             warp: load.slot,
@@ -379,7 +385,7 @@ impl Sm {
         self.send_line(line, miss, (load.launch, load.kind, load.at), epoch);
     }
 
-    /// Sends one line's request for a launch, of a kind, not before a cycle.
+    /// Sends a request of kind `kind` for a line's sectors, on behalf of `launch` and not before core cycle `at`.
     pub(super) fn send_line(
         &mut self,
         line: &LineAccess,
@@ -424,7 +430,8 @@ impl Sm {
         .push(request);
     }
 
-    /// Takes a reply: fills L1 and wakes the loads that waited for nothing else.
+    /// Takes the reply to miss `number` in core cycle `at`: fills the cache that the sectors are for, if any, and
+    /// completes the loads that waited for nothing else; a context's sectors go to its context switch.
     pub(super) fn fill(&mut self, number: u32, at: u64, epoch: &Epoch<'_>) {
         let miss = *self.lsu.misses.get(number);
         self.lsu.misses.give_back(number);
@@ -503,7 +510,8 @@ pub(super) struct Transfer {
     copy: Option<Copied>,
 }
 
-/// Marks the sectors of an answered miss as present, unless the line was given to others meanwhile.
+/// Marks the sectors of an answered miss as present, except those that no longer wait for this miss because the line's
+/// place was given away meanwhile.
 fn settle(entry: &mut Line, miss: &Miss, number: u32, at: u64) {
     let mine = (0..4)
         .filter(|sector| entry.waiting[*sector] == number)

@@ -75,7 +75,7 @@ impl Tally {
         Self(vec![Vec::new(); usize::from(sms)])
     }
 
-    /// Counters of a launch's requests from an SM.
+    /// Returns the counters of a launch's requests from an SM; adds them where there are none yet.
     #[inline]
     pub(crate) fn of(&mut self, launch: u32, sm: u16) -> &mut Counters {
         let of_sm = &mut self.0[usize::from(sm)];
@@ -92,7 +92,7 @@ impl Tally {
         self.0[usize::from(sm)].iter()
     }
 
-    /// Takes a launch's counters away, by SM.
+    /// Returns a launch's counters, each with its SM's number, and removes them as the iterator comes to them.
     pub(crate) fn take(&mut self, launch: u32) -> impl Iterator<Item = (usize, Counters)> {
         let numbered = self.0.iter_mut().enumerate();
         numbered.filter_map(move |(sm, of_sm)| {
@@ -222,13 +222,14 @@ impl Group {
         }
     }
 
-    /// Returns until which cycle SMs hold stores to a partition back.
+    /// Returns the core cycle until which SMs hold back stores to a partition.
     #[inline]
     pub(crate) fn holds_stores_until(&self, partition: u16) -> u64 {
         self.holds_stores_until[usize::from(partition)]
     }
 
-    /// Returns the first cycle at which something is to be done here without new requests.
+    /// Returns the first core cycle in which something is to be done here without new requests, less the way from an
+    /// SM; `None` if there is nothing.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let request = self.waiting.first().map(|r| r.arrive);
         let dram = self.partitions.iter().filter_map(Partition::next_event);
@@ -245,7 +246,7 @@ impl Group {
         }
     }
 
-    /// Serves everything that left its SM before `end`.
+    /// Serves all requests that left their SMs before core cycle `end`, and sends the replies.
     pub(crate) fn serve(
         &mut self,
         number: usize,
@@ -287,7 +288,7 @@ impl Group {
     }
 }
 
-/// Returns all groups.
+/// Returns all groups of partitions.
 pub(crate) fn groups(config: &GpuConfig, topology: &Topology) -> Vec<Group> {
     let size = |group| {
         let of_group = topology

@@ -20,6 +20,7 @@ pub(crate) use keeper::Keeper;
 pub(crate) use ptxas::as_ptxas;
 
 use crate::failure::Failure;
+use crate::files;
 use crate::output::Output;
 use crate::speaker::Speaker;
 use anyhow::Context;
@@ -75,6 +76,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        let record = (self.record.as_deref()).map(|file| (file, "the record".to_owned()));
+        let list =
+            (self.coverage_file.as_deref()).map(|file| (file, "the list of functions".to_owned()));
+        files::check_apart([], record.into_iter().chain(list)).map_err(Failure::usage)?;
         let server = Server::choose(&self.server, self.tenant.as_deref())?;
         let library = Library::find()?;
         // Signals wait from here on, until there is a program that they can reach or a keeper that clears up.
@@ -106,15 +111,15 @@ impl Run {
         keeper: &mut Speaker,
         out: &Output,
     ) -> Result<u8, Failure> {
-        // Where there is no program to run, what was written for another stays.
+        // Where there is no program to run, or nothing to run it on, what was written for another stays.
         program::find(&self.command)?;
-        let made = |path: &Option<PathBuf>| path.as_deref().map(emptied).transpose();
-        let recorded = made(&self.record)?;
-        let listed = made(&self.coverage_file)?;
         let device = signals.let_through(|| {
             keeper.expect("ready")?;
             server.facts(folder)
         })??;
+        let made = |path: &Option<PathBuf>| path.as_deref().map(emptied).transpose();
+        let recorded = made(&self.record)?;
+        let listed = made(&self.coverage_file)?;
         let environment = Environment {
             folder,
             library,

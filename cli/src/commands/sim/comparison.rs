@@ -37,6 +37,17 @@ impl Row {
         }
     }
 
+    /// Returns whether the run failed, and says so to people.
+    fn tell(&self, out: &Output) -> bool {
+        let Self::Failed { gpu, form, error } = self else {
+            return false;
+        };
+        if !out.is_json() {
+            note(&format!("error: {gpu}, {form}: {error}"));
+        }
+        true
+    }
+
     fn cells(&self) -> Vec<String> {
         match self {
             Self::Ended(report) => cells(report),
@@ -142,35 +153,39 @@ fn values(report: &Report) -> Vec<String> {
     values
 }
 
-/// Returns the runs as comma-separated values, under a line of their names.
-fn separated(rows: &[Row]) -> Result<String, Failure> {
+/// Returns a line of comma-separated values.
+fn separated(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<String, Failure> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(columns())?;
-    for row in rows {
-        writer.write_record(row.values())?;
-    }
+    writer.write_record(values)?;
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-/// Prints the runs as a table, as JSON or as comma-separated values.
+/// Prints runs as comma-separated values, each when it has ended, under a line of their names.
+///
+/// # Errors
+/// As [`show`].
+pub(super) fn show_separated(rows: impl Iterator<Item = Row>, out: &Output) -> Result<(), Failure> {
+    out.text(&separated(columns())?)?;
+    let mut failed = false;
+    for row in rows {
+        out.text(&separated(row.values())?)?;
+        failed |= row.tell(out);
+    }
+    conclude(failed)
+}
+
+/// Prints the runs as a table or as JSON.
 ///
 /// # Errors
 /// A run failed; its row, or a line on stderr, says why.
-pub(super) fn show(rows: Vec<Row>, csv: bool, out: &Output) -> Result<(), Failure> {
-    if csv {
-        out.text(&separated(&rows)?)?;
-    } else {
-        out.show(&rows, || table::of(&HEADINGS, rows.iter().map(Row::cells)))?;
-    }
-    let mut failed = false;
-    for row in &rows {
-        if let Row::Failed { gpu, form, error } = row {
-            failed = true;
-            if !out.is_json() {
-                note(&format!("error: {gpu}, {form}: {error}"));
-            }
-        }
-    }
+pub(super) fn show(rows: Vec<Row>, out: &Output) -> Result<(), Failure> {
+    out.show(&rows, || table::of(&HEADINGS, rows.iter().map(Row::cells)))?;
+    let failures = rows.iter().filter(|row| row.tell(out)).count();
+    conclude(failures > 0)
+}
+
+/// Makes the command fail where a run did.
+fn conclude(failed: bool) -> Result<(), Failure> {
     match failed {
         true => Err(Failure::reported()),
         false => Ok(()),
@@ -184,9 +199,7 @@ mod tests {
     #[test]
     fn values_that_would_break_a_line_are_quoted_and_each_has_its_name() {
         let failed = Row::new("h200,x=1", Form::WHOLE, Err(Failure::new("say \"no\"\nb")));
-        let text = separated(&[failed]).unwrap();
-        let (names, values) = text.split_once('\n').unwrap();
-        assert_eq!(names, columns().join(","));
+        let values = separated(failed.values()).unwrap();
         let begin = "\"h200,x=1\",whole,";
         let empty = ",".repeat(columns().len() - 3);
         assert_eq!(values, format!("{begin}{empty}\"say \"\"no\"\"\nb\"\n"));

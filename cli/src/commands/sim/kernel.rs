@@ -3,7 +3,7 @@
 //! Rule: each combination of a GPU and a form is a run with its own buffers; output files hold what the last run left.
 
 use super::argument::Argument;
-use super::comparison::{Row, show};
+use super::comparison::{Row, show, show_separated};
 use super::launch::{self, Way};
 use super::lines::hottest;
 use super::loading::{
@@ -102,6 +102,9 @@ pub(crate) struct Kernel {
 /// Warp instructions of a launch without timing unless more are allowed: some minutes.
 const FUNCTIONAL_BUDGET: u64 = 2_000_000_000;
 
+/// Runs of one command, which a sweep over a few keys stays below and one that was mistyped does not.
+const MOST_RUNS: usize = 100_000;
+
 /// A domain with a fenced partition is at least this large: the least partition, wherever it has to be aligned.
 const LEAST_AROUND_BYTES: u64 = 16 << 30;
 
@@ -143,14 +146,15 @@ impl Kernel {
             let report = run(config, *form)?;
             return out.show(&report, || report.text());
         }
-        let mut rows = Vec::new();
-        for config in &configs {
-            for form in &self.forms {
-                rows.push(Row::new(&config.name, *form, run(config, *form)));
-            }
+        let forms = |config| self.forms.iter().map(move |form| (config, *form));
+        let rows = (configs.iter().flat_map(forms))
+            .map(|(config, form)| Row::new(&config.name, form, run(config, form)));
+        if self.csv {
+            return show_separated(rows, out);
         }
+        let rows = rows.collect();
         drop(waiting);
-        show(rows, self.csv, out)
+        show(rows, out)
     }
 
     /// Checks what makes no sense together.
@@ -165,8 +169,17 @@ impl Kernel {
         }
         self.check_cooperative()?;
         check_buffers(&self.args)?;
-        let gpus = self.gpus.len() * self.changes.combinations().len();
-        let is_one = gpus == 1 && self.forms.len() == 1;
+        let runs = (self.changes.count())
+            .and_then(|changes| changes.checked_mul(self.gpus.len()))
+            .and_then(|gpus| gpus.checked_mul(self.forms.len()));
+        let Some(runs) = runs.filter(|runs| *runs <= MOST_RUNS) else {
+            return Err(Failure::usage(format!(
+                "--gpu, --form and the values of --set make {} runs, and {MOST_RUNS} are the most; make several \
+                 commands of them",
+                runs.map_or_else(|| "too many".to_owned(), |runs| runs.to_string())
+            )));
+        };
+        let is_one = runs == 1;
         if let Some(file) = changed_input(&self.args).filter(|_| !is_one) {
             return Err(Failure::usage(format!(
                 "{} is read and written, so that runs after the first would begin with its results; give out= another \

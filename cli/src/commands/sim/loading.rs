@@ -10,6 +10,7 @@ use gridmux_hw_model::launch::{WORKSPACE_BYTES, check_shape, check_shared};
 use gridmux_hw_model::{
     Description, Fault, FaultKind, Gpu, GpuConfig, Kernel, MemoryError, Partition,
 };
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Cycles of a launch unless more are allowed: a tenth of a second of a GPU, and many minutes of the model.
@@ -122,6 +123,48 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Returns how many combinations there are; none if they cannot be counted.
+    pub(super) fn count(&self) -> Option<usize> {
+        let values = self.changes.iter().map(|change| {
+            let (_, values) = change.split_once('=').unwrap_or((change, ""));
+            alternatives(values).len()
+        });
+        values.into_iter().try_fold(1, usize::checked_mul)
+    }
+
+    /// Returns the failure of a description that these changes made wrong. Where it names none of their keys, it says
+    /// what they are.
+    fn blamed(&self, error: &str) -> Failure {
+        let mut keys = self
+            .changes
+            .iter()
+            .filter_map(|change| change.split('=').next());
+        match keys.any(|key| error.contains(key)) {
+            true => Failure::usage(error.to_owned()),
+            false => Failure::usage(format!("with {}: {error}", self.changes.join(", "))),
+        }
+    }
+
+    /// Checks that no key is changed twice, of which the last would count.
+    fn check(&self) -> Result<(), Failure> {
+        let key = |change: &String| {
+            change
+                .split('=')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let keys: Vec<String> = self.changes.iter().map(key).collect();
+        let mut numbered = keys.iter().enumerate();
+        match numbered.find(|(n, key)| keys[..*n].contains(key)) {
+            None => Ok(()),
+            Some((_, key)) => Err(Failure::usage(format!(
+                "--set has {key} twice; several values of a key stand in one, as {key}=A,B"
+            ))),
+        }
+    }
+
     /// Returns the changes for each combination of their values, where a key has several: `KEY=A,B`.
     pub(super) fn combinations(&self) -> Vec<Self> {
         let mut all = vec![Self::default()];
@@ -185,13 +228,14 @@ pub(super) fn gpu(name: &str, changes: &Changes) -> Result<GpuConfig, Failure> {
         None => Description::builtin(name)
             .map_err(|error| Failure::usage(error).hint("gridmux sim gpus"))?,
     };
+    changes.check()?;
     for change in &changes.changes {
         description.set(change).map_err(Failure::usage)?;
     }
     let config = match (changes.changes.is_empty(), description.config()) {
         (true, config) => config.with_context(|| name.to_owned())?,
         // The changes are the likelier cause, as built-in descriptions and files have been read.
-        (false, config) => config.map_err(Failure::usage)?,
+        (false, config) => config.map_err(|error| changes.blamed(&error.to_string()))?,
     };
     check_name(&config, name)?;
     Ok(config)
@@ -224,11 +268,11 @@ fn wrong_name(given: &[impl AsRef<str>], message: &str) -> Failure {
 /// # Errors
 /// Two GPUs have one name.
 pub(super) fn check_names(given: &[String], configs: &[GpuConfig]) -> Result<(), Failure> {
-    let names: Vec<&str> = configs.iter().map(|config| &*config.name).collect();
-    let mut numbered = names.iter().enumerate();
-    match numbered.find(|(n, name)| names[..*n].contains(name)) {
+    let mut known = HashSet::new();
+    let mut names = configs.iter().map(|config| &*config.name);
+    match names.find(|name| !known.insert(*name)) {
         None => Ok(()),
-        Some((_, name)) => Err(wrong_name(
+        Some(name) => Err(wrong_name(
             given,
             &format!("two GPUs are called {name}; leave one out, or give its file another `name`"),
         )),

@@ -84,7 +84,7 @@ struct Seen {
     best: Option<(usize, u64)>,
 }
 
-/// A bank's place in a mask of banks.
+/// Returns a bank's place in a mask of banks: the number of the word, and the bit in it.
 #[inline]
 fn bank_bit(bank: u16) -> (usize, u64) {
     (usize::from(bank >> 6 & 1), 1 << (bank & 63))
@@ -205,13 +205,14 @@ impl Channel {
         }
     }
 
-    /// Core cycles from the arrival of a lone read at a bank with another row open to its data's end, of one burst.
+    /// Returns the core cycles from the arrival of a lone read of one burst, at a bank with another row open, to the
+    /// end of its data.
     pub(crate) fn lone_read_cycles(config: &GpuConfig) -> u64 {
         let t = Timing::new(config);
         (t.rp + t.rcd + t.cl + t.burst) >> FRACTION
     }
 
-    /// Takes a request; arrivals of one channel come in any order within an epoch.
+    /// Puts a request into the queue by its arrival; within an epoch, requests may be given in any order.
     #[inline]
     pub(crate) fn push(&mut self, request: DramRequest) {
         let (bank, row) = self.layout.place(request.local);
@@ -232,18 +233,18 @@ impl Channel {
         self.queue.insert(at, queued);
     }
 
-    /// When the controller decides next, in core cycles.
+    /// Returns the core cycle of the controller's next decision; `None` while the queue is empty.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let first = self.queue.front()?;
         Some(first.arrive.max(self.now) >> FRACTION)
     }
 
-    /// Writes that wait for their transfer.
+    /// Returns the number of writes that wait for their transfer.
     pub(crate) fn waiting_writes(&self) -> usize {
         self.writes
     }
 
-    /// Makes all decisions before `end` and tells what was served.
+    /// Makes all decisions before core cycle `end` and calls `served` with each request that was served.
     pub(crate) fn run(&mut self, end: u64, mut served: impl FnMut(Served)) {
         let end = end << FRACTION;
         while let Some(first) = self.queue.front() {
@@ -274,7 +275,7 @@ impl Channel {
         }
     }
 
-    /// Closes all rows and refreshes all banks, which no row can be opened in meanwhile.
+    /// Closes all rows and refreshes all banks; no row can be opened until that is done.
     fn refresh(&mut self) {
         let t = self.timing;
         // Those that came due while nobody asked for anything are over, but for the last.
@@ -289,7 +290,8 @@ impl Channel {
         self.refreshed_at = closed + t.rfc;
     }
 
-    /// Lets requests that have arrived enter as far as there are buffers. Gives the time at which the next may.
+    /// Lets requests that have arrived enter as far as there are buffers. Returns the time at which the next may enter,
+    /// in core cycles with [`FRACTION`] fraction bits; [`u64::MAX`] while none is known.
     fn enter(&mut self) -> u64 {
         if let Some(buffers) = &mut self.buffers {
             buffers.free(self.now);
@@ -310,7 +312,7 @@ impl Channel {
         u64::MAX
     }
 
-    /// Looks at the requests that have entered, oldest first.
+    /// Looks at the requests that have entered, oldest first, for the one to transfer next and for rows to open.
     fn look(&self) -> Seen {
         let (t, now) = (&self.timing, self.now);
         // What a column command waits for besides its bank.
@@ -354,8 +356,9 @@ impl Channel {
         seen
     }
 
-    /// Opens rows for the oldest requests of banks whose open row nobody wants. Gives the time at which the next
-    /// row can be opened, and whether one was.
+    /// Opens rows for the oldest requests of banks whose open row nobody wants. Returns the time at which the next such
+    /// bank is to be precharged, in core cycles with [`FRACTION`] fraction bits ([`u64::MAX`] if there is none), and
+    /// whether a row was opened.
     fn open_rows(&mut self, seen: &Seen) -> (u64, bool) {
         let now = self.now;
         // Banks that have an open row which someone wants, or were looked at before.
