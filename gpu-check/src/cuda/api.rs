@@ -123,7 +123,8 @@ functions! {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot open the driver library {library}: {why}; install NVIDIA's driver, or name a library with --library PATH \
-     or in GRIDMUX_LIBCUDA; without a GPU, `gridmux run -- gridmux-gpu-check --scale quick` runs it on the SM model"
+     or in GRIDMUX_LIBCUDA; without a GPU, `gridmux run --timed -- gridmux-gpu-check --scale quick` runs it on the \
+     SM model"
 )]
 pub struct CannotOpen {
     library: String,
