@@ -240,7 +240,7 @@ fn say_part(report: &Report) -> anyhow::Result<()> {
 fn child(cli: &Cli, part: &Part) -> anyhow::Result<()> {
     // A finding that nobody hears is lost with the runner, which kills this process.
     let tell = |line: &Line| match serde_json::to_string(line) {
-        Ok(text) => say(text).unwrap_or_default(),
+        Ok(text) => drop(say(text)),
         Err(error) => eprintln!("a finding cannot be told: {error}"),
     };
     let run = || -> anyhow::Result<()> {

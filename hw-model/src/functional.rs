@@ -47,7 +47,7 @@ pub struct FunctionalRun {
     kernel: Arc<Kernel>,
     grid: [u32; 3],
     block: [u32; 3],
-    /// SMs of the GPU, all of whose blocks run as on its first (`%nsmid`).
+    /// SMs of the GPU, which kernels read as `%nsmid`; all blocks run on the first.
     sms: u32,
     dynamic_shared_bytes: u32,
     params: Vec<u8>,

@@ -109,7 +109,8 @@ mod tests {
     use super::Expansion;
     use crate::config::{GpuConfig, Pipeline};
 
-    /// Returns what an instruction takes on an H200 for each cycle of its unit: a latency of 100, an interval of 2.
+    /// Returns what an instruction takes on an H200 if each of its sequence has a latency of 100 cycles and an interval
+    /// of 2.
     fn timing(instruction: &str) -> Pipeline {
         let text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{{\n.reg .f32 %f<3>;\n\

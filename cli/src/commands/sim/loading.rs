@@ -123,23 +123,21 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Returns each change's key and values.
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.changes.iter().map(|change| pair(change))
+    }
+
     /// Returns how many combinations there are; none if they cannot be counted.
     pub(super) fn count(&self) -> Option<usize> {
-        let values = self.changes.iter().map(|change| {
-            let (_, values) = change.split_once('=').unwrap_or((change, ""));
-            alternatives(values).len()
-        });
-        values.into_iter().try_fold(1, usize::checked_mul)
+        let mut counts = self.pairs().map(|(_, values)| alternatives(values).len());
+        counts.try_fold(1, usize::checked_mul)
     }
 
     /// Returns the failure of a description that these changes made wrong. Where it names none of their keys, it says
     /// what they are.
     fn blamed(&self, error: &str) -> Failure {
-        let mut keys = self
-            .changes
-            .iter()
-            .filter_map(|change| change.split('=').next());
-        match keys.any(|key| error.contains(key)) {
+        match self.pairs().any(|(key, _)| error.contains(key)) {
             true => Failure::usage(error.to_owned()),
             false => Failure::usage(format!("with {}: {error}", self.changes.join(", "))),
         }
@@ -147,19 +145,10 @@ impl Changes {
 
     /// Checks that no key is changed twice, of which the last would count.
     fn check(&self) -> Result<(), Failure> {
-        let key = |change: &String| {
-            change
-                .split('=')
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .to_owned()
-        };
-        let keys: Vec<String> = self.changes.iter().map(key).collect();
-        let mut numbered = keys.iter().enumerate();
-        match numbered.find(|(n, key)| keys[..*n].contains(key)) {
+        let mut known = HashSet::new();
+        match self.pairs().find(|(key, _)| !known.insert(key.trim())) {
             None => Ok(()),
-            Some((_, key)) => Err(Failure::usage(format!(
+            Some((key, _)) => Err(Failure::usage(format!(
                 "--set has {key} twice; several values of a key stand in one, as {key}=A,B"
             ))),
         }
@@ -169,7 +158,7 @@ impl Changes {
     pub(super) fn combinations(&self) -> Vec<Self> {
         let mut all = vec![Self::default()];
         for change in &self.changes {
-            let (key, values) = change.split_once('=').unwrap_or((change, ""));
+            let (key, values) = pair(change);
             let values = alternatives(values);
             let with = |before: &Self, value: &str| {
                 let mut changes = before.changes.clone();
@@ -185,6 +174,11 @@ impl Changes {
         }
         all
     }
+}
+
+/// Returns the key of a change and its values; no values where there is no `=`.
+fn pair(change: &str) -> (&str, &str) {
+    change.split_once('=').unwrap_or((change, ""))
 }
 
 /// Splits values at the commas that stand in no array, table or text of TOML.
