@@ -73,7 +73,7 @@ mod programs {
         .collect()
     }
 
-    /// The first of `$GRIDMUX_CLANG`, `clang-19` … `clang-22` and `clang` that is new enough.
+    /// Returns the first of `$GRIDMUX_CLANG`, `clang-19` … `clang-22` and `clang` that is new enough.
     fn find_clang() -> Result<OsString, String> {
         if let Some(chosen) = std::env::var_os("GRIDMUX_CLANG") {
             return match clang_version(&chosen) {
@@ -96,7 +96,7 @@ mod programs {
             })
     }
 
-    /// The major version that `clang --version` prints, wherever a distribution put its own name in front.
+    /// Returns the major version that `clang --version` prints, wherever a distribution put its own name in front.
     fn clang_version(name: &OsString) -> Option<u32> {
         let output = Command::new(name).arg("--version").output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;

@@ -99,7 +99,7 @@ mod benches {
         }
     }
 
-    /// A probe that nobody traces; floor: the same loop without it.
+    /// Returns a probe that nobody traces; floor: the same loop without it.
     fn usdt_untraced() -> Result<Figure, String> {
         const N: u32 = 1_000_000;
         let value = least(20, N, || {
@@ -113,7 +113,7 @@ mod benches {
         Ok(Figure { value, floor })
     }
 
-    /// A probe whose hits are counted per tenant; floor: an empty system call, because a hit enters the kernel.
+    /// Returns a probe whose hits are counted per tenant; floor: an empty system call, because a hit enters the kernel.
     fn usdt_traced() -> Result<Figure, String> {
         const N: u32 = 20_000;
         let trace =
@@ -131,7 +131,7 @@ mod benches {
         Ok(Figure { value, floor })
     }
 
-    /// One sample into the ring; floor: a record and a position stored in this process's own memory.
+    /// Returns one sample into the ring; floor: a record and a position stored in this process's own memory.
     fn sample_record() -> Result<Figure, String> {
         const N: u32 = 16_000;
         let (program, mut recorder) = load("record")?;

@@ -9,12 +9,12 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// What is missing, in words; `None` when everything needed is there, or when it cannot be told.
+/// Returns what is missing, in words; `None` when everything needed is there, or when it cannot be told.
 pub(crate) fn missing() -> Option<String> {
     missing_capabilities().or_else(missing_system_call)
 }
 
-/// A container's seccomp filter answers EPERM, an emulated kernel ENOSYS.
+/// Returns a container's seccomp filter answers EPERM, an emulated kernel ENOSYS.
 fn missing_system_call() -> Option<String> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,

@@ -30,7 +30,7 @@ impl Kind {
         Self::WallSubmitToComplete,
     ];
 
-    /// The kind of a discriminant; `None` for one that no version of the programs writes.
+    /// Returns the kind of a discriminant; `None` for one that no version of the programs writes.
     pub fn from_raw(raw: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u16 == raw)
     }
@@ -106,8 +106,8 @@ impl Histogram {
         self.buckets[bucket_of(latency_ns)] += 1;
     }
 
-    /// A histogram with these counts, one per bucket in order; what lies beyond the last bucket is left out. Sum and
-    /// greatest value are taken from the buckets' greatest values.
+    /// Returns a histogram with these counts, one per bucket in order; what lies beyond the last bucket is left out.
+    /// Sum and greatest value are taken from the buckets' greatest values.
     pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Self {
         let mut made = Self::default();
         for (index, (place, count)) in made.buckets.iter_mut().zip(counts).enumerate() {
@@ -130,7 +130,7 @@ impl Histogram {
         }
     }
 
-    /// What came in since `earlier` was read from the same place. The greatest value stays that of all time.
+    /// Returns what came in since `earlier` was read from the same place. The greatest value stays that of all time.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.clone();
         difference.sum_ns = self.sum_ns.wrapping_sub(earlier.sum_ns);
@@ -190,7 +190,7 @@ impl Histogram {
         Some(self.max_ns)
     }
 
-    /// The buckets that are not empty, ascending.
+    /// Returns the buckets that are not empty, ascending.
     pub fn nonempty(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.buckets
             .iter()
@@ -206,7 +206,7 @@ impl Histogram {
             })
     }
 
-    /// The plain log2 view: element i counts the values from 2^i to 2^(i+1) − 1, and element 0 also counts 0.
+    /// Returns the plain log2 view: element i counts the values from 2^i to 2^(i+1) − 1, and element 0 also counts 0.
     pub fn log2(&self) -> [u64; 64] {
         let mut rows = [0u64; 64];
         for bucket in self.nonempty() {

@@ -27,12 +27,12 @@ impl InstanceName {
         Ok(Self(name.into()))
     }
 
-    /// The folder of this instance's pins.
+    /// Returns the folder of this instance's pins.
     pub fn folder(&self) -> PathBuf {
         root().join(&self.0)
     }
 
-    /// The pin of one map or program.
+    /// Returns the pin of one map or program.
     pub fn pin(&self, object: &str) -> PathBuf {
         self.folder().join(object)
     }
@@ -44,12 +44,12 @@ impl fmt::Display for InstanceName {
     }
 }
 
-/// The folder of all instances.
+/// Returns the folder of all instances.
 pub fn root() -> PathBuf {
     Path::new(BPFFS).join("gridmux")
 }
 
-/// The names of all instances that have pins, dead ones included.
+/// Returns the names of all instances that have pins, dead ones included.
 pub fn list() -> Vec<InstanceName> {
     let Ok(entries) = std::fs::read_dir(root()) else {
         return Vec::new();

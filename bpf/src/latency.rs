@@ -90,23 +90,23 @@ impl LatencyProgram {
         Ok(program)
     }
 
-    /// The name under which readers find the pins.
+    /// Returns the name under which readers find the pins.
     pub fn instance(&self) -> &InstanceName {
         &self.instance
     }
 
-    /// The ring that a [`crate::Recorder`] maps; to be sent to the device host.
+    /// Returns the ring that a [`crate::Recorder`] maps; to be sent to the device host.
     pub fn producer_fd(&self) -> BorrowedFd<'_> {
         self.map_fd("gridmux_samples")
     }
 
-    /// Whether the pins stand, or why not.
+    /// Returns whether the pins stand, or why not.
     pub fn pinned(&self) -> Result<(), &Unavailable> {
         self.pinned.as_ref().copied()
     }
 
-    /// Whether the kernel drains by itself, or why not: then [`LatencyProgram::drain`] has to be called every few
-    /// milliseconds, or the ring fills.
+    /// Returns whether the kernel drains by itself, or why not: then [`LatencyProgram::drain`] has to be called every
+    /// few milliseconds, or the ring fills.
     pub fn drains_itself(&self) -> Result<(), &Unavailable> {
         self.timer.as_ref().map(|_| ())
     }
@@ -135,7 +135,7 @@ impl LatencyProgram {
         }
     }
 
-    /// All histograms, drained first; ordered by tenant, device and kind. Works without pins.
+    /// Returns all histograms, drained first; ordered by tenant, device and kind. Works without pins.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -144,7 +144,7 @@ impl LatencyProgram {
         reader::histograms_of_fd(self.map_owned(HISTOGRAMS)?)
     }
 
-    /// What became of the samples, drained first.
+    /// Returns what became of the samples, drained first.
     ///
     /// # Errors
     /// See [`ReadError`].

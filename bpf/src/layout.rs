@@ -152,7 +152,7 @@ plain_bytes!(
     RawProbeKey
 );
 
-/// The value's bytes, as a map takes them.
+/// Returns the value's bytes, as a map takes them.
 #[cfg(not(gridmux_no_bpf))]
 pub(crate) fn bytes_of<T: aya::Pod>(value: &T) -> &[u8] {
     // SAFETY: `Pod` types of this crate have no padding (see `plain_bytes`), so that all bytes are initialised.

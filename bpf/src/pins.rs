@@ -49,7 +49,7 @@ pub(crate) fn own_identity() -> RawOwner {
     }
 }
 
-/// Whether the process that an `owner` map names still runs.
+/// Returns whether the process that an `owner` map names still runs.
 pub(crate) fn is_alive(owner: &RawOwner) -> bool {
     start_ticks(owner.pid) == Some(owner.start_ticks)
 }

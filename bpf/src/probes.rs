@@ -58,7 +58,7 @@ impl Probe {
         Self::Complete,
     ];
 
-    /// The probe's name in the executable's notes.
+    /// Returns the probe's name in the executable's notes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Submit => "submit",
@@ -72,7 +72,7 @@ impl Probe {
         }
     }
 
-    /// Whether somebody traces this probe in this process: ask before computing costly arguments.
+    /// Returns whether somebody traces this probe in this process: ask before computing costly arguments.
     #[inline(always)]
     pub fn is_traced(self) -> bool {
         match self {

@@ -50,7 +50,7 @@ pub enum ReadError {
     },
 }
 
-/// All histograms of an instance, ordered by tenant, device and kind.
+/// Returns all histograms of an instance, ordered by tenant, device and kind.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -60,7 +60,7 @@ pub fn read_histograms(instance: &str) -> Result<Vec<TenantHistogram>, ReadError
     histograms_in(open_map(&name, "histograms")?)
 }
 
-/// What became of the instance's samples.
+/// Returns what became of the instance's samples.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -70,7 +70,7 @@ pub fn read_stats(instance: &str) -> Result<Stats, ReadError> {
     only_entry(open_map(&name, "stats")?, "stats")
 }
 
-/// All histograms of the map behind a descriptor.
+/// Returns all histograms of the map behind a descriptor.
 ///
 /// # Errors
 /// [`ReadError::Kernel`] when it is no such map.
@@ -78,7 +78,7 @@ pub fn histograms_of_fd(fd: OwnedFd) -> Result<Vec<TenantHistogram>, ReadError> 
     histograms_in(MapData::from_fd(fd).map_err(|error| kernel("histograms", &error))?)
 }
 
-/// The statistics in the map behind a descriptor.
+/// Returns the statistics in the map behind a descriptor.
 ///
 /// # Errors
 /// [`ReadError::Kernel`] when it is no such map.
@@ -89,7 +89,7 @@ pub fn stats_of_fd(fd: OwnedFd) -> Result<Stats, ReadError> {
     )
 }
 
-/// The process that pinned an instance; `None` when nothing readable is pinned.
+/// Returns the process that pinned an instance; `None` when nothing readable is pinned.
 #[cfg(not(gridmux_no_bpf))]
 pub(crate) fn owner_of(instance: &InstanceName) -> Option<RawOwner> {
     only_entry(open_map(instance, "owner").ok()?, "owner").ok()
@@ -176,7 +176,7 @@ fn program_error(instance: &InstanceName, error: &ProgramError) -> ReadError {
     }
 }
 
-/// The system call's error at the bottom of one of aya's.
+/// Returns the system call's error at the bottom of one of aya's.
 fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -18,13 +18,13 @@ use core::sync::atomic::{AtomicU16, Ordering};
 pub struct Semaphore(AtomicU16);
 
 impl Semaphore {
-    /// A semaphore that nobody raised. It must stand in section `.probes`.
+    /// Returns a semaphore that nobody raised. It must stand in section `.probes`.
     #[allow(clippy::new_without_default)] // It is only of use as a static.
     pub const fn new() -> Self {
         Self(AtomicU16::new(0))
     }
 
-    /// Whether somebody traces the probe now.
+    /// Returns whether somebody traces the probe now.
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
         // Relaxed: the partner is the kernel, which orders nothing else by it; a hit missed while attaching is no loss.

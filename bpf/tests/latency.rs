@@ -10,7 +10,7 @@ use gridmux_bpf::{
     TenantHistogram, Unavailable, read_histograms, read_stats,
 };
 
-/// A name that no other process and no other test uses.
+/// Returns a name that no other process and no other test uses.
 fn instance(test: &str) -> String {
     format!("test-{test}-{}", std::process::id())
 }

@@ -37,7 +37,7 @@ impl Memory {
         &self.slots[usize::try_from(position / RECORD_BYTES % SLOTS).unwrap()]
     }
 
-    /// One step of `__bpf_user_ringbuf_peek` and its release: the record, if one is complete.
+    /// Returns one step of `__bpf_user_ringbuf_peek` and its release: the record, if one is complete.
     fn take(&self) -> Option<Record> {
         let consumed = self.consumer.load(Ordering::Acquire);
         // Acquire: pairs with the producer's release of its position.

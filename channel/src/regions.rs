@@ -81,7 +81,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The facts of a device.
+    /// Returns the facts of a device.
     #[must_use]
     pub fn new(device: &crate::control::DeviceFacts) -> Self {
         Self {

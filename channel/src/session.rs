@@ -164,12 +164,12 @@ impl Session {
         }
     }
 
-    /// The descriptors that came with the last reply.
+    /// Returns the descriptors that came with the last reply.
     pub fn take_fds(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.fds)
     }
 
-    /// What the device is.
+    /// Returns what the device is.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -182,7 +182,7 @@ impl Session {
         Ok(DeviceInfo::parse(&payload)?)
     }
 
-    /// What a region is, and its memory if it can be mapped.
+    /// Returns what a region is, and its memory if it can be mapped.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -203,7 +203,7 @@ impl Session {
         Err(CallError::Unexpected("region info"))
     }
 
-    /// The eventfd of region 0's doorbell.
+    /// Returns the eventfd of region 0's doorbell.
     ///
     /// # Errors
     /// As [`Session::call`]; the device has none.
@@ -331,7 +331,7 @@ impl Session {
         }
     }
 
-    /// The reply as it stands in the mailbox; empty while it is not there.
+    /// Returns the reply as it stands in the mailbox; empty while it is not there.
     fn read_reply(&mut self) -> Result<Vec<u8>, CallError> {
         let first = u32::try_from(FIRST_READ_BYTES).unwrap_or(u32::MAX);
         let mut bytes = self.region_read(REGION_CONTROL, 0, first)?;
@@ -353,7 +353,7 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Whether the mediator has closed the connection. It does not block.
+    /// Returns whether the mediator has closed the connection. It does not block.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -109,7 +109,7 @@ impl Handler for Device {
     }
 }
 
-/// A connection with a peer whose bytes are written by hand.
+/// Returns a connection with a peer whose bytes are written by hand.
 fn raw() -> (UnixStream, Connection, Device) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
@@ -126,7 +126,7 @@ fn hello() -> Vec<u8> {
     message(Command::Version as u16, &Version::ours().encode())
 }
 
-/// The replies that are there, as header and payload.
+/// Returns the replies that are there, as header and payload.
 fn replies(peer: &mut UnixStream) -> Vec<(Header, Vec<u8>)> {
     let mut bytes = vec![0; 1 << 20];
     let mut filled = 0;
@@ -146,7 +146,7 @@ fn replies(peer: &mut UnixStream) -> Vec<(Header, Vec<u8>)> {
     list
 }
 
-/// The error of the only reply to `bytes`, sent after a good greeting.
+/// Returns the error of the only reply to `bytes`, sent after a good greeting.
 fn error_of(bytes: &[u8]) -> Option<Errno> {
     let (mut peer, mut connection, mut device) = raw();
     peer.write_all(&[&hello(), bytes].concat()).unwrap();
@@ -351,7 +351,7 @@ fn surplus_descriptors_are_closed() {
     );
 }
 
-/// How many descriptors of this process refer to the same file.
+/// Returns how many descriptors of this process refer to the same file.
 fn descriptors_of(file: &std::fs::File) -> usize {
     use std::os::unix::fs::MetadataExt;
     let inode = file.metadata().unwrap().ino();

@@ -104,7 +104,7 @@ pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a path is one of the descriptors that a shell made, as for `>(command)`.
+/// Returns whether a path is one of the descriptors that a shell made, as for `>(command)`.
 fn is_shells(path: &Path) -> bool {
     let path = fs::canonicalize(path.parent().unwrap_or(path)).unwrap_or_default();
     path.starts_with("/proc")

@@ -33,14 +33,14 @@ fn folders(parent: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// The processes that have a word among their arguments.
+/// Returns the processes that have a word among their arguments.
 fn processes_with(word: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
     lines.filter(|line| line.contains(word)).collect()
 }
 
-/// Whether eBPF maps of a demo are pinned.
+/// Returns whether eBPF maps of a demo are pinned.
 fn is_pinned(demo: u32) -> bool {
     Path::new("/sys/fs/bpf/gridmux")
         .join(format!("demo-{demo}"))

@@ -23,7 +23,7 @@ fn units() -> Vec<PathBuf> {
     units
 }
 
-/// Whether `systemd-analyze` is here; says so where it is not.
+/// Returns whether `systemd-analyze` is here; says so where it is not.
 fn is_skipped() -> bool {
     let is_here = Command::new("systemd-analyze")
         .arg("--version")

@@ -60,7 +60,7 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ),
 ];
 
-/// What stands for what in commands that are run: paths of their own, and sizes that take no minutes.
+/// Returns what stands for what in commands that are run: paths of their own, and sizes that take no minutes.
 fn adapted(command: &str, folder: &Path) -> String {
     let here = folder.display().to_string();
     let of_the_machine = ["gridmux serve --check"];

@@ -88,7 +88,7 @@ impl Drop for Running {
     }
 }
 
-/// A process that has ended and that nobody has waited for yet counts as gone.
+/// Returns whether a process that has ended and that nobody has waited for yet counts as gone.
 fn is_gone(pid: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     status.map_or(true, |text| {
@@ -397,7 +397,7 @@ fn the_program_has_the_signal_mask_that_the_command_was_started_with() {
     assert_eq!(blocked(&[hang_up, user]), line(bits[0] | bits[1]));
 }
 
-/// The processes that one has started and that it has not waited for.
+/// Returns the processes that one has started and that it has not waited for.
 fn children(pid: Pid) -> Vec<Pid> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let text = text.unwrap_or_default();

@@ -16,7 +16,7 @@ fn input() -> Vec<f32> {
     (0..2 * COUNT).map(value).collect()
 }
 
-/// What `grid_sync.cu` computes, one round after the other.
+/// Returns what `grid_sync.cu` computes, one round after the other.
 fn expected() -> Vec<f32> {
     let mut data = input();
     for round in 0..ROUNDS {

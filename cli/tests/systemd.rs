@@ -147,7 +147,7 @@ impl Machine {
         .1
     }
 
-    /// The main process of the service, as systemd sees it, once it is ready.
+    /// Returns the main process of the service, as systemd sees it, once it is ready.
     fn main_process(&self) -> String {
         self.until("systemctl is-active gridmux", |state| state == "active");
         self.must("systemctl show --property MainPID --value gridmux")

@@ -52,7 +52,7 @@ fn check_examples(help: &str) {
     }
 }
 
-/// Every command that `--help` shows, as its words.
+/// Returns every command that `--help` shows, as its words.
 fn commands() -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let report = gridmux(["man", "-j", folder.path().to_str().unwrap()]);

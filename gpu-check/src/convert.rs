@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A device whose facts are those of a driver, but for one.
+    /// Returns a device whose facts are those of a driver, but for one.
     fn device(other: &str, value: &Value) -> Report {
         let facts = [
             ("name", json!("a card")),
@@ -251,7 +251,7 @@ mod tests {
         report("device", facts.into())
     }
 
-    /// A part with one figure.
+    /// Returns a part with one figure.
     fn figures(parameter: Value) -> Report {
         let run = [("kernel", json!("chase")), ("footprint_kb", parameter)];
         let run = run.map(|(key, value)| (key.to_owned(), value));

@@ -9,7 +9,7 @@ use gridmux_hw_model::{Advance, Counters, Gpu, GpuConfig, Launch, QueueId, Repor
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Arg, Size, Workload, workloads};
 
-/// Cycles from the first block's start to the last one's end, and what was counted.
+/// Returns the cycles from the first block's start to the last one's end, and what was counted.
 fn timed(config: &GpuConfig, workload: &Workload) -> (u64, Counters) {
     let mut gpu = Gpu::new(config.clone());
     let domain = gpu
@@ -62,7 +62,7 @@ fn timed(config: &GpuConfig, workload: &Workload) -> (u64, Counters) {
     }
 }
 
-/// The least cycles that the GPU needs for what was counted.
+/// Returns the least cycles that the GPU needs for what was counted.
 fn floor_cycles(config: &GpuConfig, counters: &Counters) -> f64 {
     let rates = counters.rates(config, 1);
     rates.pur.max(rates.mur)

@@ -185,7 +185,7 @@ impl Setup {
         self.run.kernel().occupancy(self.gpu.config())
     }
 
-    /// Blocks of a wave: what resides at once.
+    /// Returns the blocks of a wave: what resides at once.
     fn wave(&self) -> u32 {
         self.run.kernel().wave(self.gpu.config())
     }
@@ -197,13 +197,13 @@ impl Setup {
         self.run.boxes(&mut self.gpu, boxes, pace, |_| ())
     }
 
-    /// The host's half of a gate.
+    /// Returns the host's half of a gate.
     fn gate(&self, window: u32, depth: u32) -> Host {
         let gate = self.run.kernel().gate(window, depth);
         gate.expect("a valid instance")
     }
 
-    /// The host's half of workers, as many as fit on the GPU.
+    /// Returns the host's half of workers, as many as fit on the GPU.
     fn workers(&self, manner: TicketManner) -> Host {
         // The GPU is empty, so that all workers find room.
         let (config, singles) = (self.gpu.config(), manner.chunk * self.wave() / SINGLES);
@@ -225,12 +225,12 @@ impl Setup {
         self.ended() - began
     }
 
-    /// When the last launch ended.
+    /// Returns when the last launch ended.
     fn ended(&self) -> u64 {
         self.run.tally().end.map_or(0, |end| end.0)
     }
 
-    /// Cycles from the first submission to the last end.
+    /// Returns the cycles from the first submission to the last end.
     fn run(&mut self, manner: Manner) -> u64 {
         let began = self.gpu.now().0;
         let sms = u32::from(self.gpu.config().sm.count);

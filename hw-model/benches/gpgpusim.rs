@@ -189,7 +189,7 @@ fn warm(bench: &mut Bench, buffers: &[(u64, usize)]) {
     }
 }
 
-/// A sparse matrix of `rows` rows with `values` values each at random columns, a vector, and the result.
+/// Returns a sparse matrix of `rows` rows with `values` values each at random columns, a vector, and the result.
 fn sparse(rows: u32, values: u32) -> Vec<Arg> {
     let mut state = 1_u64;
     let mut random = || {

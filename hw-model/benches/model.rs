@@ -159,7 +159,8 @@ impl Cost {
     }
 }
 
-/// What timed runs take with one thread and with two, in turn: the least of several, because the host has other work.
+/// Returns what timed runs take with one thread and with two, in turn: the least of several, because the host has other
+/// work.
 fn costs(setup: &mut Setup) -> [Cost; 2] {
     let mut least = [Cost {
         wall: f64::INFINITY,

@@ -61,7 +61,7 @@ impl CopyQueues {
             .min()
     }
 
-    /// The next copy that is complete before `end`.
+    /// Returns the next copy that is complete before `end`.
     pub(crate) fn pop(&mut self, end: u64) -> Option<(u64, u64)> {
         let queue = self
             .flights

@@ -63,7 +63,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// A crew of `threads` threads, the caller's included; zero counts as one.
+    /// Returns a crew of `threads` threads, the caller's included; zero counts as one.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let lane = |_| Lane {
@@ -92,7 +92,7 @@ impl Crew {
         }
     }
 
-    /// Threads, the caller's included.
+    /// Returns threads, the caller's included.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.len() + 1
@@ -174,7 +174,7 @@ impl Drop for Crew {
 }
 
 impl Shared {
-    /// First item of a lane.
+    /// Returns the first item of a lane.
     fn first(&self, lane: usize, count: usize) -> usize {
         lane * count / self.lanes.len()
     }
@@ -306,7 +306,7 @@ impl<'a, T> Each<'a, T> {
         }
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.count
     }

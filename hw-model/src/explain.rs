@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Places that a deadlock's note lists.
 const MOST_PLACES: usize = 12;
 
-/// A fault with everything that its message names.
+/// Returns a fault with everything that its message names.
 #[cold]
 pub(crate) fn dress(
     raw: RawFault,
@@ -80,7 +80,7 @@ fn origin(kernel: &Kernel, pc: u32) -> &Origin {
     &kernel.origins[(pc as usize).min(kernel.origins.len() - 1)]
 }
 
-/// Name that a `.file` directive gives to a number.
+/// Returns the name that a `.file` directive gives to a number.
 pub(crate) fn source_file(kernel: &Kernel, number: u32) -> Option<Arc<str>> {
     let known = kernel.files.iter().find(|(n, _)| *n == number)?;
     Some(known.1.clone())
@@ -116,7 +116,7 @@ fn owner(kernel: &Kernel, nearest: Nearest) -> Option<Box<str>> {
     Some(variable.name.as_str().into())
 }
 
-/// Which barriers are incomplete, and who waits where.
+/// Returns which barriers are incomplete, and who waits where.
 #[cold]
 pub(crate) fn deadlock_note<'a>(
     block: &Block,

@@ -31,13 +31,13 @@ pub struct ModuleVariable {
 }
 
 impl LoadedModule {
-    /// The kernel of that name.
+    /// Returns the kernel of that name.
     #[must_use]
     pub fn kernel(&self, name: &str) -> Option<Arc<Kernel>> {
         self.kernels.iter().find(|k| &*k.name == name).cloned()
     }
 
-    /// All kernels that can run, in source order.
+    /// Returns all kernels that can run, in source order.
     #[must_use]
     pub fn kernels(&self) -> &[Arc<Kernel>] {
         &self.kernels
@@ -61,7 +61,7 @@ impl LoadedModule {
             .sum()
     }
 
-    /// All variables in device memory.
+    /// Returns all variables in device memory.
     #[must_use]
     pub fn variables(&self) -> &[ModuleVariable] {
         &self.variables
@@ -191,7 +191,7 @@ impl Kernel {
             .sum()
     }
 
-    /// Number of the function at an address.
+    /// Returns the number of the function at an address.
     pub(crate) fn function_at(&self, address: u64) -> Option<u32> {
         let offset = address.checked_sub(FUNCTION_WINDOW)?;
         if !offset.is_multiple_of(FUNCTION_BYTES) {

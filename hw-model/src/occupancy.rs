@@ -22,7 +22,7 @@ pub enum OccupancyLimit {
 }
 
 impl OccupancyLimit {
-    /// Name for messages.
+    /// Returns the name for messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ pub fn event_config(config: &GpuConfig) -> EventConfig {
     }
 }
 
-/// What one block of `threads` threads takes.
+/// Returns what one block of `threads` threads takes.
 #[must_use]
 pub fn block_needs(
     config: &GpuConfig,
@@ -117,7 +117,7 @@ pub fn block_needs(
     }
 }
 
-/// Blocks of that shape that one SM can hold at once, and what limits them.
+/// Returns the blocks of that shape that one SM can hold at once, and what limits them.
 #[must_use]
 pub fn occupancy(
     config: &GpuConfig,

@@ -20,7 +20,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Bytes and alignment in the argument list.
+    /// Returns the bytes and alignment in the argument list.
     pub(crate) fn bytes(self) -> usize {
         if self == Self::Int { 4 } else { 8 }
     }
@@ -99,7 +99,7 @@ pub(crate) fn format(
     }
 }
 
-/// One conversion at the beginning of `tail`; its length, or `None` when an argument is missing.
+/// Returns one conversion at the beginning of `tail`; its length, or `None` when an argument is missing.
 fn convert(
     tail: &str,
     out: &mut String,

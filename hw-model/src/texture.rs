@@ -23,7 +23,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         match self {
@@ -106,13 +106,13 @@ pub struct Image {
 }
 
 impl Image {
-    /// Size of a texel in bytes.
+    /// Returns the size of a texel in bytes.
     #[must_use]
     pub const fn texel_bytes(&self) -> u32 {
         self.channel.bytes() * self.channels
     }
 
-    /// Bytes from the first texel to the end of the last one.
+    /// Returns the bytes from the first texel to the end of the last one.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let [width, height, depth] = self.extent.sizes();
@@ -170,7 +170,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// The object's image.
+    /// Returns the object's image.
     #[must_use]
     pub fn image(&self) -> Option<&Image> {
         match self {
@@ -232,7 +232,7 @@ impl Objects {
     }
 }
 
-/// What is wrong with an image, if anything.
+/// Returns what is wrong with an image, if anything.
 pub(crate) fn complaint(image: &Image) -> Option<&'static str> {
     let texel = u64::from(image.texel_bytes());
     let [width, height, depth] = image.extent.sizes();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use support::Bench;
 use support::flow::module;
 
-/// Cycles of one block of a kernel that touches no data.
+/// Returns the cycles of one block of a kernel that touches no data.
 fn cycles(bench: &mut Bench, kernel: &Arc<Kernel>) -> u64 {
     let params = 0_u64.to_le_bytes();
     let timed = bench.time(bench.simple(kernel, 1, 32, &params));

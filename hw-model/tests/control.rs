@@ -7,7 +7,7 @@ use support::{Bench, functional};
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-/// A kernel with one output pointer in `%rd1` and its global thread index in `%r1`.
+/// Returns a kernel with one output pointer in `%rd1` and its global thread index in `%r1`.
 fn kernel_text(body: &str) -> String {
     format!(
         "{HEAD}.visible .entry k(.param .u64 out)\n{{\n.reg .pred %p<8>;\n.reg .b32 %r<16>;\n.reg .f32 %f<8>;\n\

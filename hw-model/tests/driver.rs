@@ -70,7 +70,7 @@ impl Setting {
         }
     }
 
-    /// A policy in charge of it.
+    /// Returns a policy in charge of it.
     fn under(self, policy: &str, threads: usize) -> PolicyDriver {
         let mut gpu: Gpu = self.bench.gpu;
         gpu.set_threads(threads);
@@ -106,7 +106,7 @@ impl Program {
     }
 }
 
-/// Each tenant's share of what all held, over its entitlement, between two moments.
+/// Returns each tenant's share of what all held, over its entitlement, between two moments.
 fn ratios<const N: usize>(driver: &mut PolicyDriver, tenants: [TenantId; N]) -> [f64; N] {
     driver.run_until(Cycles(SETTLED));
     let before = tenants.map(|tenant| driver.reading(tenant));
@@ -124,7 +124,7 @@ fn assert_fair(ratios: &[f64]) {
     }
 }
 
-/// Three tenants of weights 2, 1 and 1 that always have work, and perhaps one that has none.
+/// Returns three tenants of weights 2, 1 and 1 that always have work, and perhaps one that has none.
 fn three(threads: usize, idle: bool) -> PolicyDriver {
     let mut setting = Setting::new();
     let programs = ["matmul", "stencil3d", "black_scholes"].map(|name| setting.workload(name));

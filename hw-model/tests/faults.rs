@@ -9,7 +9,7 @@ use support::flow::{line_of, module};
 
 const SHARED: &str = ".shared .align 16 .b8 tile[256];\n";
 
-/// The fault of one block, the same functionally and timed, and the address of its 400-byte output.
+/// Returns the fault of one block, the same functionally and timed, and the address of its 400-byte output.
 fn both(bench: &mut Bench, text: &str, threads: u32, budget: u64) -> (Fault, u64) {
     let kernel = bench.kernel(text, "k");
     let out = bench.buffer(&[0; 400]);

@@ -18,7 +18,7 @@ use support::{Bench, functional};
 
 const SEEDS: u64 = 1000;
 
-/// The bytes of every buffer.
+/// Returns the bytes of every buffer.
 fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
     let kernel = generate::generate(seed);
     // Each chip has another order of blocks and warps.

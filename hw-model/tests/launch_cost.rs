@@ -10,7 +10,7 @@ use support::Bench;
 use support::flow::module;
 use support::plan::{plan, row, standing};
 
-/// A kernel whose threads go round their loop `rounds` times.
+/// Returns a kernel whose threads go round their loop `rounds` times.
 fn spinning(rounds: u32) -> String {
     module(
         "",

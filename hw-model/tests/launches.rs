@@ -108,7 +108,7 @@ fn the_left_over_scheduler_gives_the_second_kernel_what_is_left() {
     }
 }
 
-/// A kernel of one load, which every launch makes at the same address, and `rounds` turns of a loop behind it.
+/// Returns a kernel of one load, which every launch makes at the same address, and `rounds` turns of a loop behind it.
 fn reading(rounds: u32) -> String {
     module(
         "",
@@ -434,7 +434,7 @@ fn an_endless_loop_overruns_its_budget_and_nothing_else() {
     assert_eq!(bench.words(out, 256), (0..256).collect::<Vec<u32>>());
 }
 
-/// A GPU of four SMs on which launching costs what a few keys say.
+/// Returns a GPU of four SMs on which launching costs what a few keys say.
 fn with_costs(change: impl FnOnce(&mut LaunchCosts)) -> Bench {
     let mut config = GpuConfig::builtin("h200").expect("built in");
     change(&mut config.launch);

@@ -92,7 +92,7 @@ fn a_load_stalls_the_line_that_uses_it_and_a_barrier_its_own() {
     assert!(barrier.starts_with("bar.sync"), "{barrier}");
 }
 
-/// A kernel that the model refuses, one more, and `vecadd`.
+/// Returns a kernel that the model refuses, one more, and `vecadd`.
 fn three_kernels() -> String {
     let vecadd = by_name("vecadd").expect("it exists").ptx;
     let (header, kernel) = vecadd.split_at(vecadd.find(".visible .entry").expect("it has one"));

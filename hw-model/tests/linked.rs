@@ -52,7 +52,7 @@ fn pieces(module: &Module) -> Vec<Piece<'_>> {
 
 const LINKAGES: [&str; 4] = [".visible", ".weak", ".common", ".extern"];
 
-/// What a statement is without its linkage, and that.
+/// Returns what a statement is without its linkage, and that.
 fn linkage(text: &str) -> (Option<&str>, &str) {
     let found = LINKAGES.iter().find(|word| text.starts_with(**word));
     (
@@ -91,7 +91,7 @@ fn declarations(program: &Program, pieces: &[Piece<'_>]) -> HashMap<String, Stri
     found
 }
 
-/// The name that a piece defines or declares.
+/// Returns the name that a piece defines or declares.
 fn name_of(piece: &Piece<'_>) -> String {
     let text = linkage(piece.text).1;
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '%');
@@ -114,7 +114,7 @@ fn name_of(piece: &Piece<'_>) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// Two modules that together are the one, or `None` where there is nothing to cut.
+/// Returns two modules that together are the one, or `None` where there is nothing to cut.
 fn cut(text: &str, dice: &mut Prng) -> Option<[String; 2]> {
     let module = Module::parse(text).expect("the corpus parses");
     let program = module.decode().expect("the corpus decodes");

@@ -15,7 +15,7 @@ const B: RowId = RowId(2);
 /// One eighth of an SM's block slots, which is what a block of 64 threads holds of this chip.
 const EIGHTH: u64 = SmUnits::ONE.0 / 8;
 
-/// Two rows of tenant 0 with 8 blocks an SM each, B of the better rank, under these limits in eighths of an SM.
+/// Returns two rows of tenant 0 with 8 blocks an SM each, B of the better rank, under these limits in eighths of an SM.
 fn limited(preemption: Preemption, on_sm: u64, device: u64) -> impl Fn(&GpuConfig) -> Plan {
     move |config| {
         let eighths = |n: u64| match n {
@@ -33,7 +33,7 @@ fn limited(preemption: Preemption, on_sm: u64, device: u64) -> impl Fn(&GpuConfi
     }
 }
 
-/// What each row of a stage of two rows holds on each of four SMs, by events.
+/// Returns what each row of a stage of two rows holds on each of four SMs, by events.
 fn residents(stage: &Stage) -> [[usize; 4]; 2] {
     let mut held = [[0; 4]; 2];
     for event in &stage.events {

@@ -96,13 +96,13 @@ impl Subject {
 }
 
 impl Loaded {
-    /// The bytes of every buffer.
+    /// Returns the bytes of every buffer.
     fn memory(&self) -> Vec<Vec<u8>> {
         self.bench.buffers(&self.prepared)
     }
 }
 
-/// The memory that a launch leaves when nothing disturbs it.
+/// Returns the memory that a launch leaves when nothing disturbs it.
 fn undisturbed(subject: &Subject, config: &GpuConfig) -> Vec<Vec<u8>> {
     let mut loaded = subject.load(config);
     let params = loaded.prepared.params.clone();
@@ -112,7 +112,7 @@ fn undisturbed(subject: &Subject, config: &GpuConfig) -> Vec<Vec<u8>> {
     loaded.memory()
 }
 
-/// The same with random switches.
+/// Returns the same with random switches.
 fn with_switches(
     subject: &Subject,
     config: &GpuConfig,

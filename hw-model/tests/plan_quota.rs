@@ -16,7 +16,7 @@ const B: RowId = RowId(2);
 /// The epoch's length (SMK, section 6.1).
 const EPOCH: u64 = 10_000;
 
-/// The paper's two kernels: two blocks and four on each of four SMs, with these issue weights.
+/// Returns the paper's two kernels: two blocks and four on each of four SMs, with these issue weights.
 fn pair(front_end: bool, weights: [u16; 2], rounds: [u32; 2]) -> Stage {
     let rows = [row(A, 2, weights[0]), row(B, 4, weights[1])];
     let plan = |config: &GpuConfig| plan(config, Preemption::Drain, &rows);
@@ -47,7 +47,7 @@ fn issued(stage: &Stage, sm: u16, row: RowId) -> u64 {
     })
 }
 
-/// What each kernel issues on each SM in each epoch in which all of their blocks run.
+/// Returns what each kernel issues on each SM in each epoch in which all of their blocks run.
 fn epochs(stage: &mut Stage) -> Vec<[u64; 2]> {
     let mut parts = Vec::new();
     let mut before: Option<[[u64; 2]; 4]> = None;
@@ -127,7 +127,7 @@ fn equal_weights_are_equal_quotas_and_no_weights_are_none() {
     }
 }
 
-/// One group over all SMs, whose spent rows do this.
+/// Returns one group over all SMs, whose spent rows do this.
 fn with_rule(config: &GpuConfig, rows: &[Row], spent: Spent) -> gridmux_policy::Plan {
     let rule = QuotaRule {
         spent,

@@ -23,7 +23,7 @@ const B: RowId = RowId(2);
 /// Longer than anything here has to wait for.
 const LONG: u64 = 40_000;
 
-/// One group over all SMs.
+/// Returns one group over all SMs.
 fn group(
     config: &GpuConfig,
     order: DispatchOrder,
@@ -38,7 +38,7 @@ fn group(
     plan_of(config, &[group], rows, &[], QuotaRule::default())
 }
 
-/// Blocks of a launch of 64 that ran for long under a cap of 6 on 4 SMs, then under a cap of 2.
+/// Returns the blocks of a launch of 64 that ran for long under a cap of 6 on 4 SMs, then under a cap of 2.
 fn lowered(preemption: Preemption) -> Stage {
     let capped = |cap| move |config: &GpuConfig| plan(config, preemption, &[row(A, cap, 0)]);
     let mut stage = Stage::new(4, capped(6));
@@ -245,7 +245,7 @@ fn a_start_budget_counts_starts_and_nothing_else() {
     assert_eq!(stage.placed().len(), 9);
 }
 
-/// The only fault so far: what, in which block, when.
+/// Returns the only fault so far: what, in which block, when.
 fn fault(stage: &Stage) -> (FaultKind, [u32; 3], u64) {
     let mut faults = stage.reports.iter().filter_map(|report| match report {
         Report::Faulted { fault, at, .. } => Some((fault.kind, fault.block, at.0)),
@@ -368,9 +368,9 @@ fn wide(registers: u32) -> String {
     )
 }
 
-/// Three blocks take a quarter each of one SM's registers or shared memory; the middle one ends, and another kernel's
-/// block needs two quarters, which are there in two pieces. Gives when it starts, when the first long block ends,
-/// and how many blocks were moved.
+/// Returns three blocks take a quarter each of one SM's registers or shared memory; the middle one ends, and another
+/// kernel's block needs two quarters, which are there in two pieces. Gives when it starts, when the first long block
+/// ends, and how many blocks were moved.
 fn fragmented(preemption: Preemption, short: Short) -> (u64, u64, usize) {
     let rows = [row(A, 8, 0), row(B, 8, 0)];
     let mut stage = Stage::new(1, |config| plan(config, preemption, &rows));

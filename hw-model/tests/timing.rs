@@ -30,7 +30,7 @@ LOOP:
 }
 ";
 
-/// Cycles per hop of a chain of `nodes` pointers `stride` bytes apart, after the chain was followed once.
+/// Returns the cycles per hop of a chain of `nodes` pointers `stride` bytes apart, after the chain was followed once.
 fn cycles_per_hop(mut config: GpuConfig, nodes: u64, stride: u64) -> f64 {
     // All walks by one SM, as each is near one half of L2.
     config.sm.count = 1;
@@ -121,7 +121,7 @@ fn a_divided_l2_holds_half_for_one_reader() {
     assert_near("an L2 that is one", whole, config.l2.latency, 0.05);
 }
 
-/// Cycles per hop over lines that no cache has seen, far apart.
+/// Returns the cycles per hop over lines that no cache has seen, far apart.
 fn cycles_per_hop_cold(gpu: &str) -> f64 {
     let mut bench = Bench::named(gpu);
     let kernel = bench.kernel(CHASE, "chase");
@@ -153,7 +153,7 @@ fn cycles_per_hop_cold(gpu: &str) -> f64 {
     per_hop
 }
 
-/// A loop of independent fused multiply-adds, enough of them to hide the loop.
+/// Returns a loop of independent fused multiply-adds, enough of them to hide the loop.
 fn fma_ptx(chains: usize, rounds: usize) -> String {
     let mut body = String::new();
     for _ in 0..rounds {
@@ -269,7 +269,7 @@ fn two_runs_give_the_same_cycles() {
     }
 }
 
-/// Words that the threads of one block of `k` leave, with `extra` zero bytes behind them.
+/// Returns the words that the threads of one block of `k` leave, with `extra` zero bytes behind them.
 fn words_of(bench: &mut Bench, text: &str, threads: u32, extra: usize) -> Vec<u32> {
     let kernel = bench.kernel(text, "k");
     let words = threads as usize;
@@ -316,8 +316,8 @@ fn a_sleep_lasts_as_long_as_it_asks_for() {
     }
 }
 
-/// Cycles from the first of two copies to the end of a wait for the older one, and to the end of a wait for both.
-/// The lines of the `near` ones are in L1 when the copies begin; `operator` is `ca` or `cg`.
+/// Returns the cycles from the first of two copies to the end of a wait for the older one, and to the end of a wait for
+/// both. The lines of the `near` ones are in L1 when the copies begin; `operator` is `ca` or `cg`.
 fn waits_of_two_copies(gpu: &str, operator: &str, near: [bool; 2]) -> [u32; 2] {
     let shared = ".shared .align 16 .b8 box[64];\n";
     let touch = |n: usize| match near[n] {
@@ -381,8 +381,8 @@ fn a_wait_for_copies_takes_until_memory_has_answered() {
     );
 }
 
-/// Cycles from a copy to the statement behind its arrival at an mbarrier object, and to the end of a wait for the
-/// object's phase. `arrive` is the arrival, `expected` the object's count.
+/// Returns cycles from a copy to the statement behind its arrival at an mbarrier object, and to the end of a wait for
+/// the object's phase. `arrive` is the arrival, `expected` the object's count.
 fn arrival_of_a_copy(arrive: &str, expected: u32) -> [u32; 2] {
     let shared = ".shared .align 16 .b8 box[64];\n.shared .align 8 .b64 gate;\n";
     let body = format!(

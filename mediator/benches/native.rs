@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-/// The time of the launches on the bare device, eight of each stream submitted at once.
+/// Returns the time of the launches on the bare device, eight of each stream submitted at once.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn bare_ns(shape: &Shape, streams: u16, count: u64) -> f64 {
     let mut device = BareDevice::open(GPU, Some(SMS), 1 << 24).expect("a device");
@@ -83,7 +83,7 @@ fn bare_ns(shape: &Shape, streams: u16, count: u64) -> f64 {
     run.duration_ns() as f64
 }
 
-/// The time of the same launches through the dispatcher, kept submitted alike.
+/// Returns the time of the same launches through the dispatcher, kept submitted alike.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn mediated_ns(policy: &str, shape: &Shape, streams: u16, count: u64) -> f64 {
     let config = GpuConfig::builtin(GPU)

@@ -35,7 +35,7 @@ impl Backoff {
         self.round += 1;
     }
 
-    /// Whether the next wait would sleep.
+    /// Returns whether the next wait would sleep.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.round >= spins() + YIELDS

@@ -14,7 +14,7 @@ thread_local! {
     static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many locks this thread has taken so far.
+/// Returns how many locks this thread has taken so far.
 #[must_use]
 pub fn taken_by_this_thread() -> u64 {
     TAKEN.with(Cell::get)

@@ -26,7 +26,7 @@ fn honest() -> Translated {
     translate(vec![TWO.into()]).unwrap()
 }
 
-/// Why an answer is refused after `change`.
+/// Returns why an answer is refused after `change`.
 fn refusal(change: impl FnOnce(&mut Translated)) -> AnswerError {
     let mut answer = honest();
     change(&mut answer);

@@ -7,7 +7,7 @@ mod modelled;
 use gridmux_policy::ids::DeviceId;
 use modelled::{ModelRig, SPIN, Shape, StreamLoop};
 
-/// A stream of `count` launches of `blocks` blocks, whose threads go round their loop `rounds` times.
+/// Returns a stream of `count` launches of `blocks` blocks, whose threads go round their loop `rounds` times.
 fn stream(blocks: u32, rounds: u32, count: u64) -> StreamLoop {
     StreamLoop {
         shape: Shape {

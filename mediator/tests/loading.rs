@@ -19,7 +19,7 @@ fn open() -> (OpenModel, DomainId) {
     (open, domain)
 }
 
-/// A kernel whose blocks go everywhere: `blocks` of them, each with a branch to one far away.
+/// Returns a kernel whose blocks go everywhere: `blocks` of them, each with a branch to one far away.
 fn tangled(blocks: usize) -> String {
     let mut text = format!("{HEAD}.visible .entry k() {{\n.reg .pred %p;\n.reg .u32 %r;\n");
     for n in 0..blocks {

@@ -39,7 +39,7 @@ fn rig() -> ModelRig {
     ModelRig::new(policy, GPU, SMS)
 }
 
-/// The longest that a launch of one wave takes: its blocks run side by side.
+/// Returns the longest that a launch of one wave takes: its blocks run side by side.
 fn block_ns(ptx: &str, of: Shape) -> u64 {
     let mut rig = rig();
     let tenant = rig.tenant(1);
@@ -98,7 +98,7 @@ fn judge(name: &str, ptx: &str, alone: &[StreamLoop], arrivals: &[u64]) {
     );
 }
 
-/// The same launches in each of some streams, submitted well ahead.
+/// Returns the same launches in each of some streams, submitted well ahead.
 fn backlog(streams: usize, shape: Shape) -> Vec<StreamLoop> {
     let own = StreamLoop {
         shape,
@@ -165,7 +165,7 @@ fn long_blocks() {
     }
 }
 
-/// A kernel that reads the number of its launch cannot be cut.
+/// Returns a kernel that reads the number of its launch cannot be cut.
 fn uncuttable() -> String {
     let read = ".reg .u64 %gi;\n    mov.u64 %gi, %gridid;\n    ld.param.u64 %rd1, [out];";
     SPIN.replace("ld.param.u64 %rd1, [out];", read)

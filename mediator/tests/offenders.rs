@@ -115,7 +115,7 @@ const fn stream(blocks: u32, threads: u16, rounds: u32, ahead: u32, count: u64) 
     }
 }
 
-/// What the honest tenants do: short and medium kernels in closed loops, each of them `times` as often.
+/// Returns what the honest tenants do: short and medium kernels in closed loops, each of them `times` as often.
 fn honest(times: u64) -> [[StreamLoop; 2]; 2] {
     [
         [

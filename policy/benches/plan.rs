@@ -102,7 +102,7 @@ fn grow(name: &str, bound: f64, measure: fn(u32) -> Figure) {
     );
 }
 
-/// How much n log n grows from 64 to 1,000.
+/// Returns how much n log n grows from 64 to 1,000.
 fn n_log_n() -> f64 {
     1000.0 * 1000_f64.log2() / (64.0 * 64_f64.log2())
 }
@@ -129,7 +129,7 @@ fn least_ns(count: u64, mut round: impl FnMut(u64)) -> f64 {
     timed.fold(f64::INFINITY, f64::min)
 }
 
-/// A block of the n-th row.
+/// Returns a block of the n-th row.
 fn block(n: u32) -> BlockShape {
     let (threads, registers, shared_bytes) =
         [(256, 32, 0), (128, 64, 49_152), (512, 24, 8192)][n as usize % 3];
@@ -346,7 +346,7 @@ fn event_queue(name: &str) {
     report_with_peer(name, value, floor, &peer);
 }
 
-/// A policy that heard of `tenants` busy tenants with one row each.
+/// Returns a policy that heard of `tenants` busy tenants with one row each.
 fn busy(policy: &str, tenants: u32) -> Box<dyn Policy> {
     let mut policy = by_name(policy, DeviceId(0), &DEVICE, &Profiles::default())
         .expect("the policy is registered");
@@ -385,7 +385,7 @@ fn row_new(row: u32) -> Event {
     }
 }
 
-/// A replan after a change, against filling a plan of that size.
+/// Returns a replan after a change, against filling a plan of that size.
 ///
 /// With `unbalanced`, shares are off and everyone's start level moves, so that the partition takes
 /// its longest way.
@@ -481,7 +481,7 @@ fn observe(name: &str, policy: &str) {
     report(name, value, floor);
 }
 
-/// A block placed, a block retired and a reading of the meter of `tenants` tenants, per call; against an
+/// Returns a block placed, a block retired and a reading of the meter of `tenants` tenants, per call; against an
 /// addition to a table of that many sums.
 fn share_meter(tenants: u32) -> Figure {
     const COUNT: u64 = 1 << 16;

@@ -116,7 +116,7 @@ impl RowId {
 }
 
 impl SmId {
-    /// The place of this SM in a dense table.
+    /// Returns the place of this SM in a dense table.
     #[must_use]
     #[inline]
     pub fn index(self) -> usize {

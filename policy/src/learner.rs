@@ -193,7 +193,7 @@ mod tests {
 
     const AT: Nanos = Nanos(0);
 
-    /// A learner that knows rows 0 and 1, of tenants and kernels of the same numbers.
+    /// Returns a learner that knows rows 0 and 1, of tenants and kernels of the same numbers.
     fn learner() -> Learner {
         let mut learner = Learner::new(&Profiles::default());
         for row in 0..2 {

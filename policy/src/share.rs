@@ -34,19 +34,19 @@ impl Share {
         }
     }
 
-    /// The numerator in lowest terms.
+    /// Returns the numerator in lowest terms.
     #[must_use]
     pub fn numerator(self) -> u64 {
         self.numerator
     }
 
-    /// The denominator in lowest terms, at least 1.
+    /// Returns the denominator in lowest terms, at least 1.
     #[must_use]
     pub fn denominator(self) -> u64 {
         self.denominator
     }
 
-    /// What `blocks` blocks of this share hold together.
+    /// Returns what `blocks` blocks of this share hold together.
     #[must_use]
     pub fn times(self, blocks: u32) -> Self {
         let divisor = gcd(u64::from(blocks).max(1), self.denominator);
@@ -67,7 +67,7 @@ impl Share {
         self.numerator as f64 / self.denominator as f64
     }
 
-    /// The share in units of 2^-`bits` of one SM, rounded down; saturates.
+    /// Returns the share in units of 2^-`bits` of one SM, rounded down; saturates.
     #[must_use]
     pub fn in_units(self, bits: u32) -> i64 {
         let units = (u128::from(self.numerator) << bits.min(63)) / u128::from(self.denominator);
@@ -109,7 +109,7 @@ impl Serialize for Share {
     }
 }
 
-/// The greatest common divisor, by Euclid.
+/// Returns the greatest common divisor, by Euclid.
 pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);

@@ -25,7 +25,7 @@ impl SmSet {
         (from..to.min(MAX_SMS)).map(SmId).collect()
     }
 
-    /// The first `count` SMs.
+    /// Returns the first `count` SMs.
     #[must_use]
     pub fn first(count: u16) -> Self {
         Self::range(0, count)
@@ -38,7 +38,7 @@ impl SmSet {
         }
     }
 
-    /// Whether the SM is in the set.
+    /// Returns whether the SM is in the set.
     #[must_use]
     #[inline]
     pub fn contains(&self, sm: SmId) -> bool {
@@ -47,19 +47,19 @@ impl SmSet {
             .is_some_and(|word| word >> (sm.0 % 64) & 1 == 1)
     }
 
-    /// How many SMs are in the set.
+    /// Returns how many SMs are in the set.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether no SM is in the set.
+    /// Returns whether no SM is in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// The SMs in ascending order.
+    /// Returns the SMs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = SmId> + '_ {
         (0_u16..).step_by(64).zip(self.0).flat_map(|(first, word)| {
             let mut left = word;

@@ -22,7 +22,7 @@ macro_rules! unit {
             /// As much of it as can be written down.
             pub const MAX: Self = Self(u64::MAX);
 
-            /// The sum, or nothing if it does not fit.
+            /// Returns the sum, or nothing if it does not fit.
             #[must_use]
             pub fn checked_add(self, other: Self) -> Option<Self> {
                 self.0.checked_add(other.0).map(Self)
@@ -91,7 +91,7 @@ time!(Nanos);
 time!(Cycles);
 
 impl Cycles {
-    /// How long these cycles take at a core clock of `clock_khz`.
+    /// Returns how long these cycles take at a core clock of `clock_khz`.
     #[must_use]
     pub fn at_clock(self, clock_khz: u32) -> Nanos {
         let nanos = u128::from(self.0) * 1_000_000 / u128::from(clock_khz.max(1));

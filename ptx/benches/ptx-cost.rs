@@ -143,7 +143,7 @@ fn main() {
     );
 }
 
-/// The files, one of each text.
+/// Returns the files, one of each text.
 fn files() -> Vec<(PathBuf, Vec<u8>)> {
     let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads");
     let mut paths = Vec::new();
@@ -209,7 +209,7 @@ fn jobs(files: &[(PathBuf, Vec<u8>)], variants: &[Variant]) -> Vec<Job> {
     jobs
 }
 
-/// The kernels of those names in a rewritten text, each with its estimate.
+/// Returns the kernels of those names in a rewritten text, each with its estimate.
 fn estimates(text: &[u8], names: &BTreeSet<String>) -> Vec<(String, u32)> {
     let module = Module::parse(text).expect("what a form makes");
     let program = module.decode().expect("what a form makes");
@@ -276,7 +276,7 @@ fn rows(
     job.kernels.iter().filter_map(row).collect()
 }
 
-/// The last two parts of a path.
+/// Returns the last two parts of a path.
 fn shown(path: &Path) -> String {
     let parts: Vec<_> = path.iter().rev().take(2).collect();
     let parts: PathBuf = parts.into_iter().rev().collect();

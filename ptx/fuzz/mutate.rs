@@ -58,7 +58,7 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     at
 }
 
-/// The text cut between words and single other bytes.
+/// Returns the text cut between words and single other bytes.
 fn words(text: &[u8]) -> Vec<&[u8]> {
     let in_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'%' | b'.');
     text.chunk_by(|&a, &b| in_word(a) && in_word(b)).collect()

@@ -46,14 +46,14 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// One form of every kernel; `None` where the text is no module.
+/// Returns one form of every kernel; `None` where the text is no module.
 pub fn make(bytes: &[u8], form: Form) -> Option<Rewritten> {
     let module = parse(bytes)?;
     let program = module.decode().ok()?;
     Some(rewrite(&module, &program, &Options::default(), |_| form))
 }
 
-/// Bytes that a rewrite added to a text of that length, which the front end promises to bound.
+/// Returns the bytes that a rewrite added to a text of that length, which the front end promises to bound.
 pub fn added(made: Option<&Rewritten>, bytes: usize) -> usize {
     let added = made.map_or(0, |m| m.bytes.len().saturating_sub(bytes));
     assert!(
@@ -97,8 +97,8 @@ pub fn lines(bytes: &[u8]) -> usize {
 /// At most this many modules are linked; the rest of an input belongs to the last one.
 const MOST_PARTS: usize = 8;
 
-/// An input as the modules that it consists of: each begins with `.version`. One alone is linked with itself, once as
-/// it is and once as weak definitions.
+/// Returns an input as the modules that it consists of: each begins with `.version`. One alone is linked with itself,
+/// once as it is and once as weak definitions.
 fn parts_of(bytes: &[u8]) -> Vec<Vec<u8>> {
     let word = b".version";
     let mut starts = (1..bytes.len())

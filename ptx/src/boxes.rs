@@ -100,14 +100,14 @@ impl Grid {
         check("grid", self.0, MAX_GRID)
     }
 
-    /// Number of blocks; saturates at 2^64-1, which no valid grid reaches.
+    /// Returns the number of blocks; saturates at 2^64-1, which no valid grid reaches.
     #[must_use]
     pub fn blocks(self) -> u64 {
         let [x, y, z] = self.0.map(u64::from);
         x.saturating_mul(y).saturating_mul(z)
     }
 
-    /// Whether the grid can be sliced: fewer than 2^32 blocks.
+    /// Returns whether the grid can be sliced: fewer than 2^32 blocks.
     #[must_use]
     pub fn is_sliceable(self) -> bool {
         self.blocks() <= MAX_BLOCKS
@@ -115,14 +115,14 @@ impl Grid {
 }
 
 impl SubBox {
-    /// Number of blocks.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn blocks(self) -> u64 {
         Grid(self.dims).blocks()
     }
 }
 
-/// The largest box of at most `max_blocks` blocks that starts at linear block `next` and continues in ascending
+/// Returns the largest box of at most `max_blocks` blocks that starts at linear block `next` and continues in ascending
 /// linear order. Empty (all dimensions zero) when `next` is past the grid or `max_blocks` is 0.
 #[must_use]
 pub fn next_box(grid: Grid, next: u64, max_blocks: u32) -> SubBox {

@@ -391,8 +391,8 @@ impl Uses {
         }
     }
 
-    /// The function and all that it names, however far; what it calls through registers it has named, or another
-    /// function has, which is not followed.
+    /// Returns the function and all that it names, however far; what it calls through registers it has named, or
+    /// another function has, which is not followed.
     fn total(&mut self, program: &Program, id: FuncId) -> Total {
         match self.walk(id) {
             Some(total) => Total::new(program, &total),

@@ -154,27 +154,27 @@ pub const HINT_UNCOUNTED: u32 = CAP_UNBOUND - 1;
 /// Stands for «not taken ahead»; no ticket reaches it.
 pub const TICKET_LATER: u32 = u32::MAX - 1;
 
-/// Offset, from the counters, of an SM's place word: the cap in the low half, which the host writes, and the number of
-/// workers in the high half.
+/// Returns offset, from the counters, of an SM's place word: the cap in the low half, which the host writes, and the
+/// number of workers in the high half.
 #[must_use]
 pub const fn place_offset(sm: u32) -> u32 {
     COUNTERS_BYTES + 8 * sm
 }
 
-/// Bytes of a worker's instance, counters and places together, for SM numbers below `nsmid`.
+/// Returns the bytes of a worker's instance, counters and places together, for SM numbers below `nsmid`.
 #[must_use]
 pub const fn instance_bytes(nsmid: u32) -> u32 {
     place_offset(nsmid)
 }
 
-/// Offset, from the counters, of the table of the gate's launch of that number, when none has more than `window`
-/// blocks.
+/// Returns offset, from the counters, of the table of the gate's launch of that number, when none has more than
+/// `window` blocks.
 #[must_use]
 pub const fn gate_table_offset(number: u32, window: u32) -> u64 {
     COUNTERS_BYTES as u64 + number as u64 * (window as u64).next_multiple_of(8)
 }
 
-/// Bytes of a gate's instance with room for `depth` launches in flight, each of `window` blocks at most.
+/// Returns the bytes of a gate's instance with room for `depth` launches in flight, each of `window` blocks at most.
 #[must_use]
 pub const fn gate_bytes(depth: u32, window: u32) -> u64 {
     gate_table_offset(depth, window)
@@ -218,7 +218,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// The control block of a launch whose blocks take their numbers from counters (`worker`): the grid, and
+    /// Returns the control block of a launch whose blocks take their numbers from counters (`worker`): the grid, and
     /// what divides a block number by its width and height.
     ///
     /// With `l = ceil(log2 d)` and `m = ceil(2^(31+l) / d)`, `n / d = (2n · m >> 32) >> l` for every `n < 2^31`
@@ -240,8 +240,8 @@ impl Control {
         })
     }
 
-    /// The control block of a launch of workers: a ticket is for at most `chunk` blocks of one row of the grid. The
-    /// last `singles` blocks, about, go one by one, so that workers end together.
+    /// Returns the control block of a launch of workers: a ticket is for at most `chunk` blocks of one row of the grid.
+    /// The last `singles` blocks, about, go one by one, so that workers end together.
     ///
     /// In a grid of one row the blocks of a ticket are `apart` from each other, rounded down to a power of two, so that
     /// workers that take tickets together run neighbouring blocks together, as they would without tickets; in others
@@ -304,7 +304,7 @@ impl Control {
         })
     }
 
-    /// Where a ticket of [`Control::workers`] begins in its row; behind the grid's edge it is for no block.
+    /// Returns where a ticket of [`Control::workers`] begins in its row; behind the grid's edge it is for no block.
     #[must_use]
     pub fn ticket_begins(&self, ticket: u32) -> u32 {
         let half = |at: u32| u32::try_from(self.table >> at & u64::from(u32::MAX)).unwrap_or(0);
@@ -314,7 +314,7 @@ impl Control {
         (ticket + chunks * more) % row.max(1)
     }
 
-    /// The same with tickets taken at another time.
+    /// Returns the same with tickets taken at another time.
     #[must_use]
     pub fn taking(self, taking: Taking) -> Self {
         self.with(match taking {
@@ -356,8 +356,8 @@ impl Control {
         .with(flags)
     }
 
-    /// The control block of a gate's launch of one box: `counters` is the instance's address, `table` that of the
-    /// launch's refused blocks. `resumed` says that only blocks which are marked there run.
+    /// Returns the control block of a gate's launch of one box: `counters` is the instance's address, `table` that of
+    /// the launch's refused blocks. `resumed` says that only blocks which are marked there run.
     #[must_use]
     pub fn gate(grid: [u32; 3], part: SubBox, resumed: bool, counters: u64, table: u64) -> Self {
         let word = counters + u64::from(if resumed { SHUT_AT } else { OPEN_AT });
@@ -373,7 +373,7 @@ impl Control {
         }
     }
 
-    /// The bytes that go into the parameter block at [`param_offset`].
+    /// Returns the bytes that go into the parameter block at [`param_offset`].
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CONTROL_BYTES as usize] {
         let mut out = [0; CONTROL_BYTES as usize];
@@ -401,8 +401,8 @@ fn reciprocal(d: u32) -> (u32, u32) {
     (u32::try_from(m).unwrap_or(u32::MAX), shift)
 }
 
-/// Where the control block stands in the parameter block of the rewritten kernel: behind the last parameter of the
-/// original, aligned to 8.
+/// Returns where the control block stands in the parameter block of the rewritten kernel: behind the last parameter of
+/// the original, aligned to 8.
 #[must_use]
 pub fn param_offset(original: &Function) -> u32 {
     original.params_bytes.next_multiple_of(CONTROL_ALIGN)
@@ -469,7 +469,7 @@ mod tests {
         assert_eq!((control.total, control.chunk), (105, 1));
     }
 
-    /// The blocks of a ticket in a grid of one row, by the rule that the kernel's text follows.
+    /// Returns the blocks of a ticket in a grid of one row, by the rule that the kernel's text follows.
     fn blocks_of(control: &Control, chunk: u32, ticket: u32) -> Vec<u32> {
         let first = control.ticket_begins(ticket);
         let singles = u32::try_from(control.table >> 32).expect("a half");
@@ -500,7 +500,7 @@ mod tests {
         }
     }
 
-    /// The flags of a launch of `workers` dealt workers.
+    /// Returns the flags of a launch of `workers` dealt workers.
     fn straight(control: &Control, workers: u32) -> [bool; 3] {
         let flags = control.dealt(workers).offset[2];
         assert_ne!(flags & DEALT, 0);

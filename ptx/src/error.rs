@@ -90,7 +90,7 @@ impl Fault {
     }
 }
 
-/// Line and column, both from 1, of a byte offset.
+/// Returns the line and column, both from 1, of a byte offset.
 pub(crate) fn position(source: &[u8], offset: u32) -> (u32, u32) {
     let before = &source[..(offset as usize).min(source.len())];
     let line = before.iter().filter(|&&b| b == b'\n').count() + 1;

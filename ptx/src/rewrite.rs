@@ -33,7 +33,7 @@ impl Edits {
         Self::default()
     }
 
-    /// A list that keeps nothing but the length of its text; past `most` bytes nobody wants to know more.
+    /// Returns a list that keeps nothing but the length of its text; past `most` bytes nobody wants to know more.
     #[must_use]
     pub fn counting(most: usize) -> Self {
         Self {
@@ -42,7 +42,8 @@ impl Edits {
         }
     }
 
-    /// Whether it only counts and, with the `to_come` bytes that still follow, has counted more than the most it may.
+    /// Returns whether it only counts and, with the `to_come` bytes that still follow, has counted more than the most
+    /// it may.
     #[must_use]
     pub fn is_over(&self, to_come: usize) -> bool {
         self.counted
@@ -106,13 +107,13 @@ impl Edits {
         self.text.push_str(text);
     }
 
-    /// Bytes of text that the edits put in.
+    /// Returns the bytes of text that the edits put in.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         self.counted.map_or(self.text.len(), |(bytes, _)| bytes)
     }
 
-    /// The module's text with the edits made.
+    /// Returns the module's text with the edits made.
     ///
     /// # Panics
     /// When two edits overlap, which is a mistake of the form that made them and must not reach a GPU.
@@ -137,7 +138,7 @@ impl Edits {
     }
 }
 
-/// The growth that a module is allowed keeps its text well below 4 GiB.
+/// Returns the growth that a module is allowed keeps its text well below 4 GiB.
 fn index(n: usize) -> u32 {
     u32::try_from(n).expect("a module's added text is below 4 GiB")
 }

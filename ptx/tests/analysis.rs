@@ -48,7 +48,7 @@ impl Seen {
         self.uniformity.is_uniform(gridmux_ptx::decode::RegId(id))
     }
 
-    /// Whether the nth instruction of that opcode is executed by all threads together.
+    /// Returns whether the nth instruction of that opcode is executed by all threads together.
     fn together(&self, opcode: Opcode, nth: usize) -> bool {
         let f = &self.program.functions[0];
         let (n, _) = (0_u32..)
@@ -257,7 +257,7 @@ fn what_lies_ahead() {
     assert!(barriers.any() && barriers.from_block(0) == Some(5));
 }
 
-/// A body of `n` blocks, each ending as its number says.
+/// Returns a body of `n` blocks, each ending as its number says.
 fn random_body(ends: &[(u8, u8, u8)]) -> String {
     use std::fmt::Write as _;
     let n = ends.len();
@@ -282,7 +282,7 @@ fn bodies() -> impl Strategy<Value = String> {
         .prop_map(|ends| random_body(&ends))
 }
 
-/// Blocks reachable from `from` without entering `without`; the exit is the number of blocks.
+/// Returns the blocks reachable from `from` without entering `without`; the exit is the number of blocks.
 fn reachable(flow: &Flow, from: u32, without: Option<u32>) -> Vec<bool> {
     let exit = flow.blocks.len();
     let mut seen = vec![false; exit + 1];

@@ -48,7 +48,7 @@ fn add(folder: &Path, compiled: bool, found: &mut Vec<Sample>) {
     }
 }
 
-/// The last two parts of a path.
+/// Returns the last two parts of a path.
 fn shown(path: &Path) -> String {
     let parts: Vec<_> = path.iter().rev().take(2).collect();
     let parts: PathBuf = parts.into_iter().rev().collect();
@@ -103,7 +103,7 @@ fn every_file_prints_back_and_decodes() {
     report(&wrong, "files do not parse, decode or print back");
 }
 
-/// The reports on every kernel that compilers made, with the file's name.
+/// Returns the reports on every kernel that compilers made, with the file's name.
 fn compiled_kernels() -> Vec<(String, KernelReport)> {
     let mut kernels = Vec::new();
     for sample in samples().into_iter().filter(|s| s.compiled) {
@@ -163,7 +163,7 @@ fn shares_of_kernels_that_take_each_form() {
     assert!(either >= 94.0);
 }
 
-/// The module with every kernel that can take `form` in it; `None` when none can.
+/// Returns the module with every kernel that can take `form` in it; `None` when none can.
 fn rewritten(sample: &Sample, form: Form) -> Option<Vec<u8>> {
     let module = Module::parse(sample.bytes.clone()).ok()?;
     let program = module.decode().ok()?;

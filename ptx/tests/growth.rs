@@ -129,7 +129,7 @@ const SHAPES: &[Shape] = &[
 const CARRY: &str = ".func f(){.reg .b32 %r;mov.u32 %r,%ctaid.x;mov.u32 %r,%ctaid.y;mov.u32 %r,%ctaid.z;\
     mov.u32 %r,%nctaid.x;}.entry k(){";
 
-/// The text of a shape, of that many bytes; each piece is filled up with blanks to `least` bytes.
+/// Returns the text of a shape, of that many bytes; each piece is filled up with blanks to `least` bytes.
 fn text(shape: &Shape, bytes: usize, least: usize) -> String {
     let (_, head, piece, tail) = shape;
     let mut text = format!("{HEADER}{head}");
@@ -146,7 +146,7 @@ fn text(shape: &Shape, bytes: usize, least: usize) -> String {
     text + tail
 }
 
-/// The module as dense as it may be: as written, or with as many blanks as it takes to be accepted.
+/// Returns the module as dense as it may be: as written, or with as many blanks as it takes to be accepted.
 fn densest(shape: &Shape, bytes: usize) -> String {
     [0, 16, 32, 128, 144, 160]
         .into_iter()

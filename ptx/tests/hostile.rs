@@ -49,7 +49,7 @@ fn digest(bytes: &[u8]) {
     check(&module).unwrap_or_else(|e| panic!("it decoded before: {e}"));
 }
 
-/// Bytes that mean something to the lexer, and a few that do not.
+/// Returns the bytes that mean something to the lexer, and a few that do not.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just(&b".version 8.0\n.target sm_80\n"[..]),

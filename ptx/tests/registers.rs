@@ -63,7 +63,7 @@ fn estimates_are_near_ptxas() {
     }
 }
 
-/// The estimate for a kernel that is rewritten into the form.
+/// Returns the estimate for a kernel that is rewritten into the form.
 fn estimate_as(form: Form, name: &str, text: &[u8]) -> u32 {
     let module = Module::parse(text).expect("it parses");
     let program = module.decode().expect("it decodes");

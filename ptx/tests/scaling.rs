@@ -458,7 +458,7 @@ const SHAPES: &[Shape] = &[
     ),
 ];
 
-/// The text of a shape, at least that many bytes long.
+/// Returns the text of a shape, at least that many bytes long.
 fn text(parts: &[Part], bytes: usize) -> String {
     let whole = |n: usize| {
         let mut text = HEADER.to_owned();
@@ -482,7 +482,7 @@ fn text(parts: &[Part], bytes: usize) -> String {
     whole(bytes / per_piece.max(1))
 }
 
-/// What this thread has had of a processor: other processes do not count.
+/// Returns what this thread has had of a processor: other processes do not count.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
         .expect("every Linux has this clock")

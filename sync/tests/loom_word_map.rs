@@ -11,7 +11,7 @@ fn explore(body: impl Fn() + Sync + Send + 'static) {
     model.check(body);
 }
 
-/// A value that tells its key.
+/// Returns a value that tells its key.
 fn value(key: u64, n: u64) -> u64 {
     key * 100 + n
 }

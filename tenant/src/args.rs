@@ -29,49 +29,49 @@ impl Args {
         Self::default()
     }
 
-    /// The address of a buffer.
+    /// Returns the address of a buffer.
     #[must_use]
     pub fn buffer(self, buffer: &Buffer) -> Self {
         self.u64(buffer.address())
     }
 
-    /// A 32-bit unsigned integer.
+    /// Returns a 32-bit unsigned integer.
     #[must_use]
     pub fn u32(self, value: u32) -> Self {
         self.bytes(&value.to_le_bytes(), 4)
     }
 
-    /// A 32-bit signed integer.
+    /// Returns a 32-bit signed integer.
     #[must_use]
     pub fn i32(self, value: i32) -> Self {
         self.bytes(&value.to_le_bytes(), 4)
     }
 
-    /// A 64-bit unsigned integer.
+    /// Returns a 64-bit unsigned integer.
     #[must_use]
     pub fn u64(self, value: u64) -> Self {
         self.bytes(&value.to_le_bytes(), 8)
     }
 
-    /// A 64-bit signed integer.
+    /// Returns a 64-bit signed integer.
     #[must_use]
     pub fn i64(self, value: i64) -> Self {
         self.bytes(&value.to_le_bytes(), 8)
     }
 
-    /// A single-precision number.
+    /// Returns a single-precision number.
     #[must_use]
     pub fn f32(self, value: f32) -> Self {
         self.bytes(&value.to_le_bytes(), 4)
     }
 
-    /// A double-precision number.
+    /// Returns a double-precision number.
     #[must_use]
     pub fn f64(self, value: f64) -> Self {
         self.bytes(&value.to_le_bytes(), 8)
     }
 
-    /// The bytes of a structure passed by value, whose alignment is `align`
+    /// Returns the bytes of a structure passed by value, whose alignment is `align`
     /// bytes.
     #[must_use]
     pub fn bytes(mut self, bytes: &[u8], align: usize) -> Self {

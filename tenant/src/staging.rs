@@ -107,7 +107,7 @@ impl Staging {
 }
 
 impl Default for Chunks {
-    /// All of them.
+    /// Returns all of them.
     fn default() -> Self {
         let chunks = |start: usize, capacity: usize, count: usize| {
             (0..count)

@@ -93,7 +93,7 @@ fn say(name: &str, unit: &str, value: f64, floor: f64) {
     println!("{json}");
 }
 
-/// The time that something takes.
+/// Returns the time that something takes.
 fn time(act: impl FnOnce()) -> Duration {
     let start = Instant::now();
     act();

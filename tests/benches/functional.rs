@@ -51,7 +51,7 @@ fn say(name: &str, took: Duration, floor: Duration) {
     println!("{json}");
 }
 
-/// The time that something takes.
+/// Returns the time that something takes.
 fn time(act: impl FnOnce()) -> Duration {
     let start = Instant::now();
     act();

@@ -270,7 +270,7 @@ fn copies(socket: &Path, progress: &Progress) {
     }
 }
 
-/// A module whose one kernel jumps about among `blocks` basic blocks.
+/// Returns a module whose one kernel jumps about among `blocks` basic blocks.
 fn spaghetti(blocks: usize) -> String {
     let mut text =
         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry s()\n{\n.reg .u32 %r<2>;\n\

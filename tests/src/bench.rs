@@ -104,18 +104,18 @@ impl Bench {
         Ok(())
     }
 
-    /// Its buffers, in the order of the arguments.
+    /// Returns its buffers, in the order of the arguments.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         self.buffers.iter().map(|(buffer, ..)| buffer)
     }
 
-    /// The launch that it makes.
+    /// Returns the launch that it makes.
     #[must_use]
     pub fn case(&self) -> &Case {
         &self.case
     }
 
-    /// The arguments of that launch.
+    /// Returns the arguments of that launch.
     #[must_use]
     pub fn args(&self) -> &Args {
         &self.args

@@ -48,7 +48,7 @@ impl Bystander {
         bystander
     }
 
-    /// How many launches were verified so far.
+    /// Returns how many launches were verified so far.
     #[must_use]
     pub fn verified(&self) -> u64 {
         // Relaxed: as above.

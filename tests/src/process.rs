@@ -33,13 +33,13 @@ impl Speaker {
         Self { child, lines }
     }
 
-    /// Its process number.
+    /// Returns its process number.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).expect("process numbers are positive"))
     }
 
-    /// Its next line, or `None` when it has closed its stdout.
+    /// Returns its next line, or `None` when it has closed its stdout.
     ///
     /// # Panics
     /// If the line is not JSON.
@@ -52,7 +52,7 @@ impl Speaker {
         Some(value.unwrap_or_else(|error| panic!("{error}: {line:?}")))
     }
 
-    /// Its next line, which must have a member of that name.
+    /// Returns its next line, which must have a member of that name.
     ///
     /// # Panics
     /// If it says something else or nothing.
@@ -79,7 +79,7 @@ impl Speaker {
         let _ = kill(self.pid(), signal);
     }
 
-    /// Whether it has ended, and how.
+    /// Returns whether it has ended, and how.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }

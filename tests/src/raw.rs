@@ -123,7 +123,7 @@ impl RawTenant {
         }
     }
 
-    /// Device memory.
+    /// Returns the device memory.
     ///
     /// # Panics
     /// If there is none.
@@ -197,7 +197,7 @@ impl RawTenant {
             .expect("ring memory can be written");
     }
 
-    /// Whether the mediator has closed the channel.
+    /// Returns whether the mediator has closed the channel.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.session.is_closed()

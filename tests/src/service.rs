@@ -38,7 +38,7 @@ pub struct ServiceBuilder {
 }
 
 impl ServiceBuilder {
-    /// A service for these tenants, each with its weight.
+    /// Returns a service for these tenants, each with its weight.
     #[must_use]
     pub fn new(tenants: &[(&str, u32)]) -> Self {
         let tenants = tenants
@@ -56,7 +56,7 @@ impl ServiceBuilder {
         }
     }
 
-    /// Another policy than `smk-p`.
+    /// Returns another policy than `smk-p`.
     #[must_use]
     pub fn policy(mut self, policy: &'static str) -> Self {
         self.policy = policy;
@@ -84,14 +84,14 @@ impl ServiceBuilder {
         self
     }
 
-    /// A device that gives results without timing.
+    /// Returns a device that gives results without timing.
     #[must_use]
     pub fn functional(mut self) -> Self {
         self.timing = "functional";
         self
     }
 
-    /// Another size of the device's memory than 256 MiB.
+    /// Returns another size of the device's memory than 256 MiB.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
@@ -208,13 +208,13 @@ impl Service {
         std::fs::write(&path, edit(text)).expect("writing the configuration");
     }
 
-    /// The folder of its sockets and its configuration.
+    /// Returns the folder of its sockets and its configuration.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The socket for all clients.
+    /// Returns the socket for all clients.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.folder().join(CLIENT_SOCKET)
@@ -229,19 +229,19 @@ impl Service {
         connect(&self.socket(), tenant).unwrap_or_else(|error| panic!("{error:?}"))
     }
 
-    /// The process of the supervisor.
+    /// Returns the process of the supervisor.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.speaker.pid()
     }
 
-    /// What it has logged.
+    /// Returns what it has logged.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder().join("log")).unwrap_or_default()
     }
 
-    /// A reading of its counters.
+    /// Returns a reading of its counters.
     ///
     /// # Panics
     /// If it does not answer.
@@ -253,7 +253,7 @@ impl Service {
         }
     }
 
-    /// The process of the device host.
+    /// Returns the process of the device host.
     ///
     /// # Panics
     /// If there is none.
@@ -262,7 +262,7 @@ impl Service {
         self.statistics().host_pid.expect("there is a device host")
     }
 
-    /// A reading of one tenant.
+    /// Returns a reading of one tenant.
     ///
     /// # Panics
     /// If it is not configured.
@@ -289,7 +289,7 @@ impl Service {
     }
 }
 
-/// The process of the device host; none while there is no host, or the service does not answer yet.
+/// Returns the process of the device host; none while there is no host, or the service does not answer yet.
 #[must_use]
 pub fn host_of(service: &Service) -> Option<u32> {
     match ask(service.folder(), &AdminRequest::Statistics) {

@@ -142,7 +142,7 @@ fn work(world: &World, gpu: &Gpu, prng: &mut Prng) -> Went {
     Ok(())
 }
 
-/// A launch that ends with an error, and one after it that does not.
+/// Returns a launch that ends with an error, and one after it that does not.
 fn fault(world: &World, gpu: &Gpu, kernel: &str, expected: CompletionStatus) -> Went {
     let kernel = gpu.module(BAD.as_bytes())?.kernel(kernel)?;
     let stream = gpu.stream()?;
@@ -236,7 +236,7 @@ fn victims(world: &World, prng: &mut Prng) {
     }
 }
 
-/// What an operator and the machine do to the service, until the time is over.
+/// Returns what an operator and the machine do to the service, until the time is over.
 fn operate(world: &World, mut service: Service, length: Duration, prng: &mut Prng) -> Service {
     let start = Instant::now();
     let mut killed_at = None;

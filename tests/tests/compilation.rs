@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SMALL: &[u8] =
     b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n";
 
-/// A module of that many instructions, about 20 bytes each.
+/// Returns a module of that many instructions, about 20 bytes each.
 fn big(instructions: usize) -> Vec<u8> {
     module(instructions, "add.u32 %r1,%r1,1 ;\n")
 }
 
-/// A module of that many instructions, of which each is rewritten, so that it takes several times as long as [`big`].
+/// Returns a module of that many instructions, of which each is rewritten, so that it takes several times as long as
+/// [`big`].
 fn slow(instructions: usize) -> Vec<u8> {
     module(instructions, "mov.u32 %r1,%ctaid.x;\n")
 }
@@ -55,7 +56,7 @@ fn children(parent: Pid) -> Vec<(Pid, String)> {
     found
 }
 
-/// The fork server of a service.
+/// Returns the fork server of a service.
 fn fork_server(service: &Service) -> Option<Pid> {
     let all = children(service.pid());
     let its = all
@@ -64,7 +65,7 @@ fn fork_server(service: &Service) -> Option<Pid> {
     its.map(|(pid, _)| *pid)
 }
 
-/// The compilers that a service has at this moment.
+/// Returns the compilers that a service has at this moment.
 fn compilers(service: &Service) -> Vec<Pid> {
     let children = fork_server(service).map(children).unwrap_or_default();
     children.into_iter().map(|(pid, _)| pid).collect()
@@ -78,7 +79,7 @@ fn reason(result: Result<gridmux_channel::control::Module, CallError>) -> String
     result.map(drop).unwrap_err().to_string()
 }
 
-/// What a `status` file says under a key.
+/// Returns what a `status` file says under a key.
 fn status(pid: Pid, key: &str) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text

@@ -179,8 +179,8 @@ const POOL: u64 = 400;
 const TRIES: usize = 16;
 const LEAST_KERNELS: usize = 4;
 
-/// The statements that the rewriter added, each with a key by which it is found in other kernels' texts: how it reads
-/// without the kernel's own names, and how many there were before it that read the same.
+/// Returns the statements that the rewriter added, each with a key by which it is found in other kernels' texts: how it
+/// reads without the kernel's own names, and how many there were before it that read the same.
 fn added(text: &str) -> Vec<(String, std::ops::Range<usize>)> {
     let starts = |at: usize| text[..at].rfind([';', '{', '}', ':']).map_or(0, |n| n + 1);
     let mut seen = BTreeMap::new();
@@ -215,7 +215,8 @@ fn added(text: &str) -> Vec<(String, std::ops::Range<usize>)> {
     found
 }
 
-/// A statement without the numbers of the kernel's own names; the rewriter's registers are numbered as they come in it.
+/// Returns a statement without the numbers of the kernel's own names; the rewriter's registers are numbered as they
+/// come in it.
 fn without_own_names(statement: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_%$".contains(c);
     let mut registers = Vec::new();
@@ -268,8 +269,8 @@ fn some_of(kernels: &[usize]) -> Vec<usize> {
     some.copied().collect()
 }
 
-/// Whether leaving the statement out of the kernel's form shows. A change may show only under some windows, stops and
-/// caps: three runs.
+/// Returns whether leaving the statement out of the kernel's form shows. A change may show only under some windows,
+/// stops and caps: three runs.
 fn is_noticed(judge: &mut Judge, made: &Generated, form: Form, key: &str) -> bool {
     (0..3).any(|run| {
         let change = |text: &[u8]| {

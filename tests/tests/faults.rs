@@ -12,7 +12,7 @@ use std::time::Duration;
 const KILLS: u32 = 50;
 const SEED: u64 = 0x9_1d_44;
 
-/// A tenant in a process of its own that would go on for hours.
+/// Returns a tenant in a process of its own that would go on for hours.
 fn start_victim(service: &Service, prng: &mut Prng) -> Speaker {
     let workloads = [
         "vecadd",
@@ -157,7 +157,7 @@ fn a_killed_device_host_is_reported_and_replaced() {
     assert_ne!(after.host_pid, before.host_pid);
 }
 
-/// A new connection; `None` while the device host is being replaced.
+/// Returns a new connection; `None` while the device host is being replaced.
 fn reconnected(lost: &Gpu) -> Option<Gpu> {
     match lost.reconnect() {
         Ok(gpu) => Some(gpu),

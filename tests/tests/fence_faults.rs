@@ -49,7 +49,7 @@ impl Mode {
         }
     }
 
-    /// The host's half of a tenant's launch.
+    /// Returns the host's half of a tenant's launch.
     fn host(self, form: &KernelForm) -> Host {
         let grid = [BLOCKS, 1, 1];
         match self {
@@ -87,7 +87,7 @@ impl Place {
         bytes.chunks_exact(4).map(word).collect()
     }
 
-    /// The blocks that have run.
+    /// Returns the blocks that have run.
     fn ran(&self, gpu: &Gpu) -> Vec<u32> {
         let marks = self.words(gpu, self.out, BLOCKS);
         assert!(marks.iter().all(|m| [0, RAN].contains(m)));

@@ -87,7 +87,7 @@ fn a_module_that_is_no_ptx_is_refused_with_line_and_column() {
     });
 }
 
-/// The request to link and load what stands at these addresses, each with its length.
+/// Returns the request to link and load what stands at these addresses, each with its length.
 fn load(parts: &[(u64, u64)]) -> ControlRequest {
     let parts = parts.iter().map(|&(iova, len)| ModulePart { iova, len });
     ControlRequest::LoadModule {

@@ -33,7 +33,7 @@ const FATBINARY: c_uint = 2;
 const OBJECT: c_uint = 3;
 const LIBRARY: c_uint = 4;
 
-/// A kernel `store` that stores what `value` returns, which another module defines.
+/// Returns a kernel `store` that stores what `value` returns, which another module defines.
 fn user() -> String {
     format!(
         "{HEADER}.extern .func (.param .b32 r) value();
@@ -50,13 +50,13 @@ fn library(value: u32) -> String {
     )
 }
 
-/// Both in one module.
+/// Returns both in one module.
 fn whole(value: u32) -> String {
     let user = user().replace(".extern .func (.param .b32 r) value();", "");
     library(value) + user.strip_prefix(HEADER).unwrap()
 }
 
-/// A container with one entry that is not packed: PTX (kind 1) or machine code (kind 2) for an architecture.
+/// Returns a container with one entry that is not packed: PTX (kind 1) or machine code (kind 2) for an architecture.
 fn container(kind: u16, sm: u32, content: &str) -> Vec<u8> {
     let padded = (content.len() + 1).next_multiple_of(8);
     let mut image = Vec::new();
@@ -309,7 +309,7 @@ fn files_are_linked() {
     }
 }
 
-/// An ELF file with sections, as a compiler for that machine would write it.
+/// Returns an ELF file with sections, as a compiler for that machine would write it.
 fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
     const HEADER_BYTES: usize = 64;
     let (mut names, mut body) = (vec![0], Vec::new());
@@ -353,7 +353,7 @@ fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// An archive of files.
+/// Returns an archive of files.
 fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut file = b"!<arch>\n".to_vec();
     for (name, data) in members {

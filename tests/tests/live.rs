@@ -50,7 +50,7 @@ fn await_launches(service: &Service, tenant: &str, launches: u64) {
     }
 }
 
-/// What each of two tenants has held so far, in SM · nanoseconds of device time.
+/// Returns what each of two tenants has held so far, in SM · nanoseconds of device time.
 fn held(service: &Service) -> [f64; 2] {
     let tenants = service.statistics().host.tenants;
     [0, 1].map(|place| tenants[place].usage.held_sm_ns)

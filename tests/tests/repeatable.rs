@@ -3,7 +3,7 @@
 use gridmux_tests::{BusyHost, run};
 use serde_json::Value;
 
-/// The demonstration with as little work as it takes; every program in it is a process of its own.
+/// Returns the demonstration with as little work as it takes; every program in it is a process of its own.
 fn demo() -> Value {
     let arguments = [
         "demo",

@@ -173,7 +173,7 @@ fn a_tenant_that_never_takes_completions_holds_nobody_up() {
     assert_unharmed(&service, bystander);
 }
 
-/// A tenant that has as many completions before it as the ring holds, and has taken none.
+/// Returns a tenant that has as many completions before it as the ring holds, and has taken none.
 fn with_full_completion_ring(service: &Service) -> RawTenant {
     let mut tenant = RawTenant::connect(&service.socket(), "hostile");
     let entries = tenant.rings.layout().completion_entries();
@@ -311,7 +311,7 @@ fn reopened_read_only(memfd: BorrowedFd<'_>) -> OwnedFd {
         .into()
 }
 
-/// A descriptor of a kind that nobody maps.
+/// Returns a descriptor of a kind that nobody maps.
 fn tenant_socket(_: &Service) -> OwnedFd {
     UnixStream::pair().unwrap().0.into()
 }
@@ -408,7 +408,7 @@ fn kernels_cannot_reach(service: &Service, address: u64) {
     bench.run(&gpu).unwrap();
 }
 
-/// The address that the text of a fault names.
+/// Returns the address that the text of a fault names.
 fn faulting_address(text: &str) -> u64 {
     let found = text.split("out of bounds at 0x").nth(1);
     let digits = found.and_then(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());

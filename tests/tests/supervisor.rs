@@ -68,7 +68,7 @@ fn a_device_host_whose_dispatcher_alone_stands_still_is_replaced() {
     assert!(log.contains("host_patience_seconds"), "{log}");
 }
 
-/// The thread of a process that has a name.
+/// Returns the thread of a process that has a name.
 fn thread_of(process: u32, name: &str) -> Pid {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let found = threads.flatten().find(|thread| {
@@ -326,7 +326,7 @@ fn signals_to_all_processes_of_the_service_are_an_orderly_stop() {
     }
 }
 
-/// A value that `/proc/PID/status` has under a name.
+/// Returns a value that `/proc/PID/status` has under a name.
 fn status_of(process: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let found = text.lines().find_map(|line| line.strip_prefix(name));

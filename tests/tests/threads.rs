@@ -7,7 +7,7 @@ use gridmux_workloads::Arg;
 
 const KERNELS: u64 = 200;
 
-/// Cycles, counters, and the bytes of every buffer.
+/// Returns cycles, counters, and the bytes of every buffer.
 fn run(seed: u64, gpu: &str, threads: usize) -> (u64, Counters, Vec<Vec<u8>>) {
     let kernel = generate(seed);
     let mut gpu = Gpu::new(GpuConfig::builtin(gpu).expect("built in").scaled_to_sms(8));

@@ -36,7 +36,7 @@ pub enum Arg {
 }
 
 impl Arg {
-    /// The little-endian bytes of a scalar; `None` for a buffer, whose address only the device knows.
+    /// Returns the little-endian bytes of a scalar; `None` for a buffer, whose address only the device knows.
     #[must_use]
     pub fn scalar_bytes(&self) -> Option<Vec<u8>> {
         Some(match self {
@@ -49,7 +49,7 @@ impl Arg {
         })
     }
 
-    /// Size of the parameter in bytes, which is also its alignment; 8 for a buffer.
+    /// Returns the size of the parameter in bytes, which is also its alignment; 8 for a buffer.
     #[must_use]
     pub const fn param_bytes(&self) -> usize {
         match self {
@@ -92,7 +92,7 @@ impl Case {
         verify::check(&(self.reference)(&self.params, &self.args), outputs)
     }
 
-    /// The `Out` and `InOut` buffers as they are before the launch, in argument order.
+    /// Returns the `Out` and `InOut` buffers as they are before the launch, in argument order.
     #[must_use]
     pub fn initial_outputs(&self) -> Vec<Vec<u8>> {
         self.args
@@ -123,13 +123,13 @@ impl Case {
         packed
     }
 
-    /// Blocks of the grid.
+    /// Returns the blocks of the grid.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.grid.iter().map(|&extent| u64::from(extent)).product()
     }
 
-    /// Threads of the grid.
+    /// Returns the threads of the grid.
     #[must_use]
     pub fn threads(&self) -> u64 {
         self.block
@@ -137,7 +137,7 @@ impl Case {
             .fold(self.blocks(), |n, &extent| n * u64::from(extent))
     }
 
-    /// Bytes of all buffers together.
+    /// Returns the bytes of all buffers together.
     #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
         self.args

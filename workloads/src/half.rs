@@ -1,6 +1,6 @@
 //! Half precision (IEEE 754 binary16) on the host: from and to double, which holds every half exactly.
 
-/// The value of a half's bits.
+/// Returns the value of a half's bits.
 pub(crate) fn to_f64(bits: u16) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 0x3ff));
@@ -12,7 +12,7 @@ pub(crate) fn to_f64(bits: u16) -> f64 {
     }
 }
 
-/// The bits of a number of moderate size that a half holds exactly, as inputs are made.
+/// Returns the bits of a number of moderate size that a half holds exactly, as inputs are made.
 ///
 /// # Panics
 /// If a half does not hold the number.

@@ -16,7 +16,7 @@ impl Prng {
         Self { counter: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.counter = self.counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.counter;
@@ -47,8 +47,8 @@ impl Prng {
         ((self.next_u32() as u64 * bound as u64) >> 32) as u32
     }
 
-    /// A float in `low..high` on a grid of 2²⁴ steps, so that it is exact in single precision arithmetic of the unit
-    /// interval.
+    /// Returns a float in `low..high` on a grid of 2²⁴ steps, so that it is exact in single precision arithmetic of the
+    /// unit interval.
     #[allow(clippy::cast_precision_loss, reason = "24 bits are exact in f32")]
     pub fn f32_in(&mut self, low: f32, high: f32) -> f32 {
         let unit = (self.next_u32() >> 8) as f32 / 16_777_216.0;

@@ -185,7 +185,7 @@ fn compare<const BYTES: usize, W: std::fmt::Display, G: std::fmt::Display>(
     }
 }
 
-/// The words of a buffer; a rest shorter than a word is left out, which the comparison's length then shows.
+/// Returns the words of a buffer; a rest shorter than a word is left out, which the comparison's length then shows.
 fn words(bytes: &[u8]) -> Vec<u32> {
     let (chunks, _) = bytes.as_chunks();
     chunks
@@ -195,7 +195,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 impl Bounded {
-    /// Whether a number is near enough. Written so that a NaN fails: every comparison with it is false.
+    /// Returns whether a number is near enough. Written so that a NaN fails: every comparison with it is false.
     fn holds(&self, got: &f64) -> bool {
         (got - self.value).abs() <= self.tolerance
     }

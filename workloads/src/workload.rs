@@ -61,7 +61,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The parameters that stand for `size`.
+    /// Returns the parameters that stand for `size`.
     #[must_use]
     pub fn params(&self, size: Size, seed: u64) -> Params {
         let (elements, rounds) = match size {
@@ -76,13 +76,13 @@ impl Workload {
         }
     }
 
-    /// A launch of the given size; equal arguments give equal bytes.
+    /// Returns a launch of the given size; equal arguments give equal bytes.
     #[must_use]
     pub fn case(&self, size: Size, seed: u64) -> Case {
         (self.build)(self.params(size, seed))
     }
 
-    /// A launch of chosen dimensions.
+    /// Returns a launch of chosen dimensions.
     ///
     /// # Errors
     /// [`BadParams`] if `elements` is zero or a parameter is over [`Workload::limits`].
@@ -115,13 +115,13 @@ impl Workload {
     }
 }
 
-/// Every workload, in the order in which tables show them.
+/// Returns every workload, in the order in which tables show them.
 #[must_use]
 pub fn workloads() -> &'static [Workload] {
     &kernels::ALL
 }
 
-/// The workload of that name.
+/// Returns the workload of that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Workload> {
     workloads().iter().find(|workload| workload.name == name)

@@ -27,7 +27,7 @@ fn equal_seeds_give_equal_cases() {
     }
 }
 
-/// Bytes of the parameters of an entry, as its PTX declares them.
+/// Returns the bytes of the parameters of an entry, as its PTX declares them.
 fn declared_bytes(ptx: &str, entry: &str) -> usize {
     let start = ptx
         .find(&format!(".entry {entry}("))

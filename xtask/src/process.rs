@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long the output of a program that has ended may be silent before it counts as complete.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The command as one would type it, for messages.
+/// Returns the command as one would type it, for messages.
 #[must_use]
 pub fn shown(command: &Command) -> String {
     let environment = command.get_envs().filter_map(|(key, value)| {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The repository's root folder.
+/// Returns the repository's root folder.
 #[must_use]
 pub fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -15,14 +15,14 @@ pub fn root() -> &'static Path {
         .expect("xtask stands in the repository's root")
 }
 
-/// Where tasks keep what they make: virtual environments, logs, comparisons.
+/// Returns where tasks keep what they make: virtual environments, logs, comparisons.
 #[must_use]
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// A cargo command in the repository's root.
+/// Returns a cargo command in the repository's root.
 #[must_use]
 pub fn cargo(subcommand: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -64,7 +64,7 @@ pub struct Target {
 }
 
 impl Package {
-    /// Its folder.
+    /// Returns its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.manifest_path
@@ -82,7 +82,7 @@ impl Package {
     }
 }
 
-/// All packages of the workspace.
+/// Returns all packages of the workspace.
 ///
 /// # Errors
 /// If cargo cannot read the manifests.
@@ -99,7 +99,7 @@ pub fn packages() -> Result<Vec<Package>> {
     Ok(metadata.packages)
 }
 
-/// All files below `folder` that pass `keep`, sorted. Hidden folders and `target` are left out.
+/// Returns all files below `folder` that pass `keep`, sorted. Hidden folders and `target` are left out.
 ///
 /// # Errors
 /// If a folder cannot be read.
@@ -126,7 +126,7 @@ pub fn files(folder: &Path, keep: &dyn Fn(&Path) -> bool) -> Result<Vec<PathBuf>
     Ok(found)
 }
 
-/// The path as people write it: relative to the root.
+/// Returns the path as people write it: relative to the root.
 #[must_use]
 pub fn shown(path: &Path) -> String {
     path.strip_prefix(root())

@@ -91,8 +91,8 @@ fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|done| done.status.success())
 }
 
-/// Whether the programs' build script will find a compiler: it looks for `$GRIDMUX_CLANG`, `clang-19` and upwards,
-/// then `clang`.
+/// Returns whether the programs' build script will find a compiler: it looks for `$GRIDMUX_CLANG`, `clang-19` and
+/// upwards, then `clang`.
 fn clang_is_new_enough() -> bool {
     if std::env::var_os("GRIDMUX_CLANG").is_some()
         || (OLDEST_CLANG..=22).any(|v| process::find(&format!("clang-{v}")).is_some())

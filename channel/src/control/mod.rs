@@ -314,7 +314,7 @@ pub struct ControlError {
 }
 
 impl ControlError {
-    /// An error with its text.
+    /// Returns an error with its text.
     pub fn new(code: ControlCode, message: impl Into<String>) -> Self {
         Self {
             code,

@@ -81,7 +81,7 @@ impl DmaTable {
         self.mappings.clear();
     }
 
-    /// The buffer and the offset in it of `len` bytes at `iova`, which must
+    /// Returns the buffer and the offset in it of `len` bytes at `iova`, which must
     /// lie within one mapping that allows `needed`.
     ///
     /// # Errors

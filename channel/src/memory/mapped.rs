@@ -109,7 +109,7 @@ impl Mapped {
     }
 }
 
-/// Whether a file has as many blocks as its length needs.
+/// Returns whether a file has as many blocks as its length needs.
 pub(super) fn is_whole(facts: &Metadata) -> bool {
     bytes_of(facts) >= facts.len()
 }

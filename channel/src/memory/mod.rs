@@ -108,7 +108,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    /// The error number that a vfio-user reply carries.
+    /// Returns the error number that a vfio-user reply carries.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
@@ -143,7 +143,7 @@ pub struct SealedMemfd {
 }
 
 impl SealedMemfd {
-    /// A memfd of `len` zero bytes, sealed `SHRINK | GROW | SEAL`. `name`
+    /// Returns a memfd of `len` zero bytes, sealed `SHRINK | GROW | SEAL`. `name`
     /// shows in `/proc`.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl SealedMemfd {
         Ok(fallocate(&self.fd, FallocateFlags::empty(), 0, length)?)
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
@@ -201,7 +201,7 @@ impl AsFd for SealedMemfd {
     }
 }
 
-/// The length in bytes of a memfd that is sealed against shrinking.
+/// Returns the length in bytes of a memfd that is sealed against shrinking.
 ///
 /// # Errors
 /// It is not a memfd on tmpfs, or can shrink.
@@ -294,13 +294,13 @@ impl TenantBuffer {
         self
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The descriptor and the offset at which the buffer starts, for a device
+    /// Returns the descriptor and the offset at which the buffer starts, for a device
     /// that registers the memory.
     #[must_use]
     pub fn file(&self) -> (BorrowedFd<'_>, u64) {
@@ -348,7 +348,7 @@ impl TenantBuffer {
         Ok(())
     }
 
-    /// The mapping, for a copy that is worth one.
+    /// Returns the mapping, for a copy that is worth one.
     fn mapped(&self, len: usize) -> Option<&Mapped> {
         if len < mapped::LEAST_BYTES {
             return None;

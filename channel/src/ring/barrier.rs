@@ -19,7 +19,7 @@ const QUERY: libc::c_int = 0;
 const GLOBAL_EXPEDITED: libc::c_int = 1 << 1;
 const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
-/// Whether the kernel lets this process run the barrier (it may be too old, or
+/// Returns whether the kernel lets this process run the barrier (it may be too old, or
 /// a sandbox may forbid the call).
 pub(crate) fn supported() -> bool {
     static SUPPORTED: OnceLock<bool> = OnceLock::new();

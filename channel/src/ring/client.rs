@@ -68,13 +68,13 @@ impl ClientRings {
         })
     }
 
-    /// The shape of the rings.
+    /// Returns the shape of the rings.
     #[must_use]
     pub fn layout(&self) -> &RingLayout {
         self.map.layout()
     }
 
-    /// How many submissions have not been completed.
+    /// Returns how many submissions have not been completed.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
@@ -217,7 +217,7 @@ impl ClientRings {
         Ok(entry)
     }
 
-    /// What a thread needs to wait for the next completion without holding the
+    /// Returns what a thread needs to wait for the next completion without holding the
     /// rings. [`ClientRings::wait`] does all of this for a client of one
     /// thread; a client of several says itself that it waits
     /// ([`ClientRings::set_state`]), lets go of the rings, waits, and then
@@ -250,7 +250,7 @@ impl ClientRings {
         }
     }
 
-    /// What the mediator says about the channel.
+    /// Returns what the mediator says about the channel.
     #[must_use]
     pub fn host_state(&self) -> HostState {
         host_state(&self.map)
@@ -301,7 +301,7 @@ impl Watch {
         park::withdraw(parked);
     }
 
-    /// Whether there is something to look at. What is corrupt counts: who
+    /// Returns whether there is something to look at. What is corrupt counts: who
     /// takes the completion finds it.
     fn is_over(&self) -> bool {
         let queue = self.map.completions();
@@ -363,7 +363,7 @@ impl ArgsArea {
         Ok((start % self.bytes) as u32)
     }
 
-    /// Where `need` bytes would go: here, or after the wrap.
+    /// Returns where `need` bytes would go: here, or after the wrap.
     fn place(&self, need: u64) -> u64 {
         if self.tail % self.bytes + need > self.bytes {
             return self.tail.next_multiple_of(self.bytes);

@@ -64,19 +64,19 @@ impl HostRings {
         })
     }
 
-    /// The shape of the rings.
+    /// Returns the shape of the rings.
     #[must_use]
     pub fn layout(&self) -> &RingLayout {
         self.map.layout()
     }
 
-    /// The memory that the tenant maps as region 2.
+    /// Returns the memory that the tenant maps as region 2.
     #[must_use]
     pub fn memfd(&self) -> BorrowedFd<'_> {
         self.memfd.as_fd()
     }
 
-    /// The eventfd that the tenant writes when [`HostRings::arm`] is in force.
+    /// Returns the eventfd that the tenant writes when [`HostRings::arm`] is in force.
     /// Register it with `EPOLLIN | EPOLLET` and never read it.
     #[must_use]
     pub fn doorbell(&self) -> BorrowedFd<'_> {
@@ -99,7 +99,7 @@ impl HostRings {
         Ok(words.map(SubmissionEntry::from_words))
     }
 
-    /// Whether a submission is there to be taken.
+    /// Returns whether a submission is there to be taken.
     ///
     /// # Errors
     /// [`Corrupt`]: the tenant's index is impossible; close the channel.
@@ -170,13 +170,13 @@ impl HostRings {
         self.pushed += u64::from(self.completions.publish(&queue));
     }
 
-    /// How many completions were pushed so far.
+    /// Returns how many completions were pushed so far.
     #[must_use]
     pub fn completions_pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// Whether the tenant sleeps (it costs a full fence).
+    /// Returns whether the tenant sleeps (it costs a full fence).
     #[inline]
     #[must_use]
     pub fn needs_wake(&self) -> bool {
@@ -225,7 +225,7 @@ impl HostRings {
         park::withdraw(self.map.word(Line::Armed));
     }
 
-    /// What the tenant says that it is doing. What it submitted before it said
+    /// Returns what the tenant says that it is doing. What it submitted before it said
     /// that is seen by a look at the queue that follows.
     #[must_use]
     pub fn tenant_state(&self) -> TenantState {
@@ -234,7 +234,7 @@ impl HostRings {
         TenantState::unpack(word, self.pushed)
     }
 
-    /// How many holds of a stream the tenant says that it has released; 0 for a
+    /// Returns how many holds of a stream the tenant says that it has released; 0 for a
     /// stream that has no word for it. After [`HostRings::announce`] and the
     /// barrier none is missed, as with submissions.
     #[inline]
@@ -256,7 +256,7 @@ impl HostRings {
     }
 }
 
-/// The barrier between [`HostRings::announce`] of any number of tenants and the
+/// Returns whether the barrier between [`HostRings::announce`] of any number of tenants and the
 /// second look at them. False if the kernel refuses what it allowed before (a
 /// sandbox must permit `membarrier`): then sleep for a moment at most.
 #[must_use]

@@ -102,7 +102,7 @@ impl Default for RingLayout {
 }
 
 impl RingLayout {
-    /// A layout of the given sizes, each a power of two: `submission_entries`
+    /// Returns a layout of the given sizes, each a power of two: `submission_entries`
     /// from 1 to [`MAX_ENTRIES`], `completion_entries` up to four times that,
     /// `args_bytes` from one page to [`MAX_ARGS_BYTES`].
     ///
@@ -123,19 +123,19 @@ impl RingLayout {
         })
     }
 
-    /// How many submissions fit.
+    /// Returns how many submissions fit.
     #[must_use]
     pub fn submission_entries(&self) -> u32 {
         self.submission_entries
     }
 
-    /// How many completions fit, and so how many submissions may be in flight.
+    /// Returns how many completions fit, and so how many submissions may be in flight.
     #[must_use]
     pub fn completion_entries(&self) -> u32 {
         self.completion_entries
     }
 
-    /// The size of the argument area in bytes.
+    /// Returns the size of the argument area in bytes.
     #[must_use]
     pub fn args_bytes(&self) -> u32 {
         self.args_bytes
@@ -155,7 +155,7 @@ impl RingLayout {
         end.next_multiple_of(PAGE_BYTES)
     }
 
-    /// The size of the whole memory in bytes.
+    /// Returns the size of the whole memory in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.args_offset() + self.args_bytes as usize

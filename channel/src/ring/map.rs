@@ -67,7 +67,7 @@ impl RingMap {
         self.header64(0).store(MAGIC, Ordering::Relaxed);
     }
 
-    /// Whether the mediator said that it runs the barrier of all processes.
+    /// Returns whether the mediator said that it runs the barrier of all processes.
     pub(crate) fn host_runs_membarrier(&self) -> bool {
         self.header32(6).load(Ordering::Relaxed) == 1
     }
@@ -109,7 +109,7 @@ impl RingMap {
         unsafe { &*self.map.as_mut_ptr().add(offset).cast::<AtomicU64>() }
     }
 
-    /// How many holds of each stream the tenant has released.
+    /// Returns how many holds of each stream the tenant has released.
     #[inline]
     pub(crate) fn releases(&self) -> &[AtomicU64] {
         // SAFETY: that many words stand at this 8-aligned offset of the first page, inside the mapping.
@@ -146,7 +146,7 @@ impl RingMap {
         }
     }
 
-    /// The argument area as words.
+    /// Returns the argument area as words.
     #[inline]
     pub(crate) fn args(&self) -> &[AtomicU64] {
         // SAFETY: the layout places this many bytes, a multiple of 4096, at

@@ -67,7 +67,7 @@ impl<const W: usize, const S: usize> Queue<'_, W, S> {
         &self.slots[position as usize & (self.slots.len() - 1)]
     }
 
-    /// The turn of an entry at `position`: 1 in the first round.
+    /// Returns the turn of an entry at `position`: 1 in the first round.
     fn turn(&self, position: u32) -> u32 {
         (position >> self.slots.len().trailing_zeros()).wrapping_add(1) & self.turn_mask()
     }
@@ -148,13 +148,13 @@ impl<const W: usize, const S: usize> Producer<W, S> {
         staged
     }
 
-    /// How many entries were published so far, modulo 2^32.
+    /// Returns how many entries were published so far, modulo 2^32.
     #[must_use]
     pub fn published(&self) -> u32 {
         self.tail
     }
 
-    /// How many published entries the consumer is known to have released,
+    /// Returns how many published entries the consumer is known to have released,
     /// modulo 2^32, without looking again.
     #[must_use]
     pub fn released(&self) -> u32 {
@@ -221,13 +221,13 @@ impl<const W: usize, const S: usize> Consumer<W, S> {
         queue.head.store(self.head, Ordering::Release);
     }
 
-    /// How many entries were popped so far, modulo 2^32.
+    /// Returns how many entries were popped so far, modulo 2^32.
     #[must_use]
     pub fn popped(&self) -> u32 {
         self.head
     }
 
-    /// Whether an entry is there to be popped.
+    /// Returns whether an entry is there to be popped.
     ///
     /// # Errors
     /// [`Corrupt`] if the slot's turn is impossible.

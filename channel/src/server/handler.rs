@@ -22,19 +22,19 @@ pub struct IoFd<'a> {
 
 /// A device, as one tenant sees it.
 pub trait Handler {
-    /// What the device is.
+    /// Returns what the device is.
     fn device_info(&self) -> DeviceInfo;
 
-    /// What region `region` is ([`crate::regions::describe`] knows ours).
+    /// Returns what region `region` is ([`crate::regions::describe`] knows ours).
     ///
     /// # Errors
     /// `EINVAL` if there is no such region.
     fn region_info(&self, region: u32) -> Result<RegionDescription, Errno>;
 
-    /// The memory of a mappable region.
+    /// Returns the memory of a mappable region.
     fn region_fd(&self, region: u32) -> Option<BorrowedFd<'_>>;
 
-    /// The eventfds of a region.
+    /// Returns the eventfds of a region.
     ///
     /// # Errors
     /// `EINVAL` if it has none.
@@ -65,7 +65,7 @@ pub trait Handler {
     /// `ENOENT` if there is no such mapping, `EBUSY` while it is in use.
     fn dma_unmap(&mut self, request: &DmaUnmap) -> Result<(), Errno>;
 
-    /// How many interrupts an IRQ type has and its flags. Native tenants are
+    /// Returns how many interrupts an IRQ type has and its flags. Native tenants are
     /// woken by futex, so a device may have none.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ impl Inbox {
         Ok(Incoming::Nothing)
     }
 
-    /// One read towards the current message.
+    /// Returns one read towards the current message.
     fn step(&mut self, socket: BorrowedFd<'_>) -> Result<Option<Incoming>, Errno> {
         let goal = match self.header {
             None => HEADER_BYTES,
@@ -120,7 +120,7 @@ impl Inbox {
         Incoming::Message(header)
     }
 
-    /// The body of the message that is complete, and its descriptors.
+    /// Returns the body of the message that is complete, and its descriptors.
     pub(super) fn message(&mut self) -> (&[u8], Vec<OwnedFd>) {
         (
             self.bytes.get(HEADER_BYTES..).unwrap_or_default(),

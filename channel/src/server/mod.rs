@@ -86,13 +86,13 @@ impl Connection {
         })
     }
 
-    /// Whether the peer has agreed on a version.
+    /// Returns whether the peer has agreed on a version.
     #[must_use]
     pub fn negotiated(&self) -> bool {
         self.negotiated
     }
 
-    /// Whether replies wait for room: ask for writability, and call
+    /// Returns whether replies wait for room: ask for writability, and call
     /// [`Connection::on_writable`] then.
     #[must_use]
     pub fn wants_write(&self) -> bool {

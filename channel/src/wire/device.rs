@@ -34,7 +34,7 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// A PCI device that can be reset.
+    /// Returns a PCI device that can be reset.
     #[must_use]
     pub fn new(num_regions: u32, num_irqs: u32) -> Self {
         Self {
@@ -103,7 +103,7 @@ pub struct RegionDescription {
 }
 
 impl RegionDescription {
-    /// A region that is read and written by message.
+    /// Returns a region that is read and written by message.
     #[must_use]
     pub fn accessed(size_bytes: u64) -> Self {
         Self {
@@ -234,7 +234,7 @@ impl IndexQuery {
         Ok(take("index query", payload)?.0)
     }
 
-    /// The request for the description of region `index`, in the 32-byte form
+    /// Returns the request for the description of region `index`, in the 32-byte form
     /// that the specification asks for.
     #[must_use]
     pub fn region_request(index: u32, argsz: u32) -> Vec<u8> {
@@ -274,7 +274,7 @@ pub struct IoEventFd {
 const _: () = assert!(size_of::<IoEventFd>() == SUB_REGION_BYTES);
 
 impl IoEventFd {
-    /// An eventfd that any write of `size` bytes at `offset` signals.
+    /// Returns an eventfd that any write of `size` bytes at `offset` signals.
     #[must_use]
     pub fn new(offset: u64, size: u64, fd_index: u32) -> Self {
         Self {

@@ -42,7 +42,7 @@ pub enum MessageKind {
 }
 
 impl Header {
-    /// The header of a command with `payload` bytes after it.
+    /// Returns the header of a command with `payload` bytes after it.
     #[must_use]
     pub fn command(message_id: u16, command: Command, payload: usize) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Header {
         }
     }
 
-    /// The header of the reply to `self` with `payload` bytes after it.
+    /// Returns the header of the reply to `self` with `payload` bytes after it.
     #[must_use]
     pub fn reply(&self, payload: usize) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Header {
         }
     }
 
-    /// The header of an error reply to `self`. An errno of zero would say "an
+    /// Returns the header of an error reply to `self`. An errno of zero would say "an
     /// error, but none": it becomes `EIO`.
     #[must_use]
     pub fn error_reply(&self, errno: Errno) -> Self {
@@ -79,7 +79,7 @@ impl Header {
         }
     }
 
-    /// The error reply to the first command of a client, for a service that
+    /// Returns the error reply to the first command of a client, for a service that
     /// closes the connection without reading it: clients number their commands
     /// from 1, and the first is [`Command::Version`].
     #[must_use]
@@ -95,7 +95,7 @@ impl Header {
         Ok(take("header", bytes)?.0)
     }
 
-    /// How many bytes follow the header.
+    /// Returns how many bytes follow the header.
     ///
     /// # Errors
     /// The size is below 16 or over [`MAX_MESSAGE_BYTES`].
@@ -119,13 +119,13 @@ impl Header {
         }
     }
 
-    /// Whether the sender wants no reply.
+    /// Returns whether the sender wants no reply.
     #[must_use]
     pub fn no_reply(&self) -> bool {
         self.flags & FLAG_NO_REPLY != 0
     }
 
-    /// The error that a reply reports, if it does; zero reads as `EIO`.
+    /// Returns the error that a reply reports, if it does; zero reads as `EIO`.
     #[must_use]
     pub fn error(&self) -> Option<Errno> {
         if self.flags & FLAG_ERROR == 0 {

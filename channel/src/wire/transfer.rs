@@ -75,7 +75,7 @@ pub struct DmaMap {
 }
 
 impl DmaMap {
-    /// A request for a mapping.
+    /// Returns a request for a mapping.
     #[must_use]
     pub fn new(address: u64, size: u64, offset: u64, protection: Protection) -> Self {
         let read = if protection.read { DMA_READABLE } else { 0 };
@@ -97,7 +97,7 @@ impl DmaMap {
         Ok(take("DMA map", payload)?.0)
     }
 
-    /// What the device may do to it.
+    /// Returns what the device may do to it.
     #[must_use]
     pub fn protection(&self) -> Protection {
         Protection {

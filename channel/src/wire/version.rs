@@ -50,7 +50,7 @@ impl Default for Capabilities {
 }
 
 impl Capabilities {
-    /// What this implementation can do.
+    /// Returns what this implementation can do.
     #[must_use]
     pub fn ours() -> Self {
         Self {
@@ -68,7 +68,7 @@ struct VersionData {
 }
 
 impl Version {
-    /// What this implementation proposes.
+    /// Returns what this implementation proposes.
     #[must_use]
     pub fn ours() -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Version {
         bytes
     }
 
-    /// The server's answer to a client's proposal: the same major, the lower
+    /// Returns the server's answer to a client's proposal: the same major, the lower
     /// minor, and our own capabilities.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ impl Ran {
         })
     }
 
-    /// The text of the JSON error that it must have printed.
+    /// Returns the text of the JSON error that it must have printed.
     pub(crate) fn json_error(&self) -> String {
         let json = self.json();
         json["error"]
@@ -125,7 +125,7 @@ pub(crate) fn sim_vecadd(file: &str, entry: &str, more: &[&str]) -> Ran {
     gridmux(fixed.into_iter().chain(args).chain(more.iter().copied()))
 }
 
-/// A file of the workloads' PTX.
+/// Returns a file of the workloads' PTX.
 pub(crate) fn workload_ptx(name: &str) -> String {
     format!("{}/../workloads/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"))
 }

@@ -54,7 +54,7 @@ impl Running {
         }
     }
 
-    /// The next line, which must be JSON.
+    /// Returns the next line, which must be JSON.
     pub(crate) fn next(&mut self) -> Value {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// One that takes as long as it did alone, from its submission on.
+    /// Returns one that takes as long as it did alone, from its submission on.
     pub(crate) fn new(stream: u64, blocks: u32, submit_us: u64, us: u64) -> Self {
         Self {
             stream,
@@ -31,7 +31,7 @@ impl Launch {
     }
 }
 
-/// The line of a process.
+/// Returns the line of a process.
 pub(crate) fn process() -> Value {
     json!({
         "trace": 1, "pid": 7, "program": "made by hand", "a member of later times": true,
@@ -43,7 +43,7 @@ pub(crate) fn process() -> Value {
     })
 }
 
-/// The line of a launch.
+/// Returns the line of a launch.
 pub(crate) fn line(launch: Launch) -> Value {
     json!({
         "kernel": "k", "registers": 16, "static_shared_bytes": 0, "grid": [launch.blocks, 1, 1], "block": [256, 1, 1],

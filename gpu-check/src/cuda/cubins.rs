@@ -98,7 +98,7 @@ fn is_whole(file: &[u8]) -> bool {
 mod tests {
     use super::{Cubins, name_of};
 
-    /// An ELF file of a header and, at its end, a table of one section.
+    /// Returns an ELF file of a header and, at its end, a table of one section.
     fn elf() -> Vec<u8> {
         let mut file = vec![0; 128];
         file[..5].copy_from_slice(b"\x7fELF\x02");

@@ -14,7 +14,7 @@ const WARPS: u32 = 8;
 /// Multiply-adds of a loop; the loop fits the smallest instruction cache, 256 instructions.
 const FMAS: u32 = 128;
 
-/// A kernel around a body that is repeated `%r9` times; `%rd1` is the first parameter's address.
+/// Returns a kernel around a body that is repeated `%r9` times; `%rd1` is the first parameter's address.
 fn looped(setup: &str, body: &str) -> String {
     format!(
         "
@@ -82,7 +82,7 @@ impl Runner {
         self.bench = Bench::new(self.config.clone());
     }
 
-    /// Cycles of a launch of `blocks` blocks of `threads` threads.
+    /// Returns the cycles of a launch of `blocks` blocks of `threads` threads.
     fn run(&mut self, text: &str, data: u64, turns: u32, blocks: u32, threads: u32) -> u64 {
         let kernel = self.bench.kernel(text, "bench");
         let out = self.bench.buffer(&[0; 4]);
@@ -107,7 +107,8 @@ impl Runner {
             .cycles
     }
 
-    /// Cycles that one more turn takes, from runs of `short` and `long` turns, once code and data are in their caches.
+    /// Returns cycles that one more turn takes, from runs of `short` and `long` turns, once code and data are in their
+    /// caches.
     pub(crate) fn per_turn(
         &mut self,
         text: &str,
@@ -123,7 +124,8 @@ impl Runner {
         cycles / f64::from(long - short)
     }
 
-    /// Cycles from the time at which a launch's first block may be placed to the end of that block, which does nothing.
+    /// Returns cycles from the time at which a launch's first block may be placed to the end of that block, which does
+    /// nothing.
     pub(crate) fn block_start(&mut self) -> f64 {
         let text =
             ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry bench() { ret; }";
@@ -138,12 +140,13 @@ impl Runner {
         cycles
     }
 
-    /// Cycles from a launch's submission to its first block's placement.
+    /// Returns the cycles from a launch's submission to its first block's placement.
     fn launch_cycles(&self) -> u64 {
         u64::from(self.config.launch.kernel_cycles)
     }
 
-    /// Cycles that one turn takes on average in a whole run, launch and block start apart, once code is in its caches.
+    /// Returns cycles that one turn takes on average in a whole run, launch and block start apart, once code is in its
+    /// caches.
     fn whole_turn(&mut self, text: &str, turns: u32, (blocks, threads): (u32, u32)) -> f64 {
         self.run(text, 0, 1, blocks, threads);
         let cycles = self.run(text, 0, turns, blocks, threads);
@@ -153,27 +156,27 @@ impl Runner {
         cycles / f64::from(turns)
     }
 
-    /// Cycles of one instruction of a chain; the loop's own instructions hide behind it.
+    /// Returns the cycles of one instruction of a chain; the loop's own instructions hide behind it.
     pub(crate) fn chain(&mut self, instruction: &str) -> f64 {
         let body = format!("{instruction}\n").repeat(LINKS as usize);
         self.per_turn(&looped("", &body), 0, (4, 20), (1, 1)) / f64::from(LINKS)
     }
 
-    /// Cycles of a load from shared memory whose address is the last load's value.
+    /// Returns the cycles of a load from shared memory whose address is the last load's value.
     pub(crate) fn shared_chase(&mut self) -> f64 {
         let setup = "mov.u32 %r20, box; st.shared.u32 [%r20], %r20;";
         let body = "ld.shared.u32 %r20, [%r20];\n".repeat(LINKS as usize);
         self.per_turn(&looped(setup, &body), 0, (4, 20), (1, 1)) / f64::from(LINKS)
     }
 
-    /// Cycles of an atomic addition of 32 lanes to one word of shared memory, whose result nobody uses.
+    /// Returns the cycles of an atomic addition of 32 lanes to one word of shared memory, whose result nobody uses.
     pub(crate) fn shared_contention(&mut self) -> f64 {
         let setup = "mov.u32 %r20, box;";
         let body = "red.shared.add.u32 [%r20], 1;\n".repeat(LINKS as usize);
         self.per_turn(&looped(setup, &body), 0, (4, 20), (1, 32)) / f64::from(LINKS)
     }
 
-    /// A ring of `nodes` pointers `stride` bytes apart.
+    /// Returns a ring of `nodes` pointers `stride` bytes apart.
     fn ring(&mut self, nodes: u64, stride: u64) -> u64 {
         let bytes = usize::try_from(nodes * stride).expect("small");
         let ring = self.bench.buffer(&vec![0; bytes]);
@@ -188,7 +191,7 @@ impl Runner {
         ring
     }
 
-    /// Cycles of a hop in a ring that was walked before, the first lap of a kernel apart.
+    /// Returns the cycles of a hop in a ring that was walked before, the first lap of a kernel apart.
     pub(crate) fn chase(&self, nodes: u64, stride: u64) -> f64 {
         // One SM makes all runs, because each is near one half of L2.
         let mut config = self.config.clone();
@@ -201,7 +204,7 @@ impl Runner {
         alone.per_turn(&text, ring, (laps(2), laps(3)), (1, 1)) / 8.0
     }
 
-    /// Cycles of a hop to a line and a row that nobody has touched.
+    /// Returns the cycles of a hop to a line and a row that nobody has touched.
     pub(crate) fn cold_chase(&mut self) -> f64 {
         self.fresh();
         let (nodes, stride) = (768_u64, 393_216_u64 + 128);
@@ -228,7 +231,7 @@ impl Runner {
         f64::from(FMAS) * f64::from(blocks) * f64::from(threads) / turn
     }
 
-    /// Bytes per cycle of all shared memories, one word of each bank at a time.
+    /// Returns the bytes per cycle of all shared memories, one word of each bank at a time.
     pub(crate) fn shared_rate(&mut self) -> f64 {
         let setup = "mov.u32 %r20, box; and.b32 %r21, %r3, 31; shl.b32 %r21, %r21, 2; add.u32 %r20, %r20, %r21;";
         let line = |n: usize| {
@@ -280,7 +283,7 @@ impl Runner {
         moved / cycles * f64::from(self.config.clock.core_mhz) / 1000.0
     }
 
-    /// Blocks and threads that fill every SM.
+    /// Returns the blocks and threads that fill every SM.
     fn filled(&self) -> (u32, u32) {
         let per_sm = (self.config.sm.max_threads / 256).min(self.config.sm.max_blocks);
         // Blocks of this size hold 16 KB of shared memory each.
@@ -289,7 +292,7 @@ impl Runner {
         (u32::from(self.config.sm.count) * per_sm, 256)
     }
 
-    /// Cycles of one access of a warp, `words` apart (shared memory) or `bytes` apart (global memory).
+    /// Returns the cycles of one access of a warp, `words` apart (shared memory) or `bytes` apart (global memory).
     pub(crate) fn strided(&mut self, space: &str, stride_bytes: u32) -> f64 {
         self.fresh();
         let lines = usize::try_from(stride_bytes).unwrap_or(0) * 32 + 4096;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Stride in bytes and the cycles that it must take.
 type Step = (u32, f64, f64);
 
-/// Cycles of a load of 32 words `stride` bytes apart: look-ups of the cache's lines, or turns of its banks.
+/// Returns the cycles of a load of 32 words `stride` bytes apart: look-ups of the cache's lines, or turns of its banks.
 fn global_cycles(config: &GpuConfig, stride: u32) -> u32 {
     let l1 = &config.l1;
     let look_ups = (stride * 32).div_ceil(128 * l1.tag_lines) * l1.line_interval;

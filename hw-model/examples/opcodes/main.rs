@@ -25,7 +25,7 @@ const TABLES: [&[Row]; 12] = [
     INTEGER, BITS, FLOAT, COMPARE, CONVERT, DATA, ATOMIC, LANES, CONTROL, VIDEO, MATRIX, TEXTURE,
 ];
 
-/// Every way to choose from the braces of a pattern.
+/// Returns every way to choose from the braces of a pattern.
 fn expanded(pattern: &str) -> Vec<String> {
     let Some((before, rest)) = pattern.split_once('{') else {
         return vec![pattern.to_owned()];

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-/// Number and name of each `.file NUMBER "NAME"` of a text.
+/// Returns the number and name of each `.file NUMBER "NAME"` of a text.
 pub(super) fn named(text: &[u8]) -> Arc<[(u32, Arc<str>)]> {
     let lines = text.split(|byte| *byte == b'\n');
     lines

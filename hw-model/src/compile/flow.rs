@@ -43,7 +43,7 @@ mod tests {
     use super::{Flow, NEVER, reconvergence};
     use std::fmt::Write as _;
 
-    /// The points of a kernel with this body; `%p` is a predicate.
+    /// Returns the points of a kernel with this body; `%p` is a predicate.
     fn points(body: &str) -> Vec<u32> {
         let text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() {{ .reg .pred %p;\n{body} }}"

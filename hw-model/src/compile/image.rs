@@ -312,7 +312,7 @@ impl Linker<'_> {
         Some(())
     }
 
-    /// What stands in the place of a call of the device runtime.
+    /// Returns what stands in the place of a call of the device runtime.
     fn runtime(
         &mut self,
         lower: &mut Lower<'_>,
@@ -478,7 +478,7 @@ impl Linker<'_> {
     }
 }
 
-/// An instruction without guard and operands.
+/// Returns an instruction without guard and operands.
 fn bare(opcode: Opcode) -> Instruction {
     Instruction {
         guard: None,
@@ -491,7 +491,7 @@ fn bare(opcode: Opcode) -> Instruction {
     }
 }
 
-/// The instruction exchanges data across the lanes of its warp and waits for them.
+/// Returns whether the instruction exchanges data across the lanes of its warp and waits for them.
 fn across_lanes(i: &Instruction) -> bool {
     let shuffles = matches!(
         i.opcode,
@@ -501,7 +501,7 @@ fn across_lanes(i: &Instruction) -> bool {
     (shuffles && i.mods.sync) || matrices
 }
 
-/// Its last operand is a member mask.
+/// Returns whether its last operand is a member mask.
 fn has_members(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::Mma | Opcode::WmmaMma)
 }

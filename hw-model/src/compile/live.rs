@@ -136,7 +136,7 @@ mod tests {
     use super::{Flow, LiveRange, live_ranges};
     use std::fmt::Write as _;
 
-    /// The ranges of the registers of a kernel, which are declared in front of its body.
+    /// Returns the ranges of the registers of a kernel, which are declared in front of its body.
     fn ranges(body: &str) -> Vec<LiveRange> {
         let text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() {{ .reg .pred %p; {body} }}"

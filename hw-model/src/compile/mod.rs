@@ -115,7 +115,7 @@ impl Lines {
         Self(ends.map(|(at, _)| at).collect())
     }
 
-    /// Line of a span, from 1.
+    /// Returns the line of a span, from 1.
     fn of(&self, span: Span) -> u32 {
         let before = self.0.partition_point(|end| *end < span.start as usize);
         u32::try_from(before + 1).unwrap_or(u32::MAX)
@@ -380,7 +380,7 @@ fn static_shared_bytes(kernel: &Function, bytes: u64) -> Result<u32, LoadError> 
     })
 }
 
-/// Number of each function of the module among those that the kernel may call.
+/// Returns the number of each function of the module among those that the kernel may call.
 fn numbers(program: &Program, reach: &Reach) -> Box<[u32]> {
     let mut numbers = vec![u32::MAX; program.functions.len()];
     for (number, id) in reach.members.iter().enumerate().skip(1) {

@@ -61,7 +61,7 @@ fn whole_units(params: &[Param]) -> u32 {
         .unwrap_or(u32::MAX)
 }
 
-/// The function that a direct call names.
+/// Returns the function that a direct call names.
 pub(super) fn callee(i: &Instruction) -> Option<FuncId> {
     match i.operands.get(1)? {
         Operand::Symbol {
@@ -72,7 +72,7 @@ pub(super) fn callee(i: &Instruction) -> Option<FuncId> {
     }
 }
 
-/// The function of the device runtime that an instruction calls.
+/// Returns the function of the device runtime that an instruction calls.
 pub(super) fn runtime(program: &Program, i: &Instruction) -> Option<Runtime> {
     if i.opcode != Opcode::Call {
         return None;
@@ -90,14 +90,14 @@ pub(super) fn runtime(program: &Program, i: &Instruction) -> Option<Runtime> {
     fits.then_some(runtime)
 }
 
-/// The program allocates from the heap.
+/// Returns whether the program allocates from the heap.
 pub(super) fn needs_heap(program: &Program) -> bool {
     let bodies = program.functions.iter().flat_map(|f| &f.body);
     let mut runtime = bodies.filter_map(|i| runtime(program, i));
     runtime.any(Runtime::uses_heap)
 }
 
-/// What a call's callee takes and returns; `None` for an indirect call without a prototype.
+/// Returns what a call's callee takes and returns; `None` for an indirect call without a prototype.
 pub(super) fn signature<'a>(
     program: &'a Program,
     function: &'a Function,
@@ -159,7 +159,7 @@ impl Reach {
         self.places.get(id.0 as usize).copied().flatten()
     }
 
-    /// Local memory of a thread in bytes, given the layouts of the members.
+    /// Returns the local memory of a thread in bytes, given the layouts of the members.
     pub(super) fn stack_bytes(&self, program: &Program, layouts: &[FrameLayout]) -> u32 {
         let moves = layouts.iter().any(|l| l.moves);
         match self.depth(program, layouts) {
@@ -254,7 +254,7 @@ pub(super) fn address_taken(program: &Program) -> Vec<FuncId> {
     taken
 }
 
-/// The frame of a function, before its variables are placed behind `locals_at`.
+/// Returns the frame of a function, before its variables are placed behind `locals_at`.
 pub(super) fn frame(
     program: &Program,
     function: &Function,

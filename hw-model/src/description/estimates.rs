@@ -54,7 +54,7 @@ pub(super) fn strike(table: &mut Table, change: &Table) {
     }
 }
 
-/// The table has a value of this dotted name.
+/// Returns whether the table has a value of this dotted name.
 fn gives(table: &Table, key: &str) -> bool {
     let mut names = key.split('.');
     let first = names.next().and_then(|name| table.get(name));

@@ -101,19 +101,19 @@ impl Run {
         }
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     #[must_use]
     pub fn kernel(&self) -> &FormedKernel {
         &self.kernel
     }
 
-    /// What its launches did so far.
+    /// Returns what its launches did so far.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Device address of the instance's memory; zero before [`Run::begin`].
+    /// Returns the device address of the instance's memory; zero before [`Run::begin`].
     #[must_use]
     pub fn counters(&self) -> u64 {
         self.counters

@@ -210,7 +210,7 @@ impl Block {
         })
     }
 
-    /// What completed with the last [`Meeting::Release`].
+    /// Returns what completed with the last [`Meeting::Release`].
     pub(crate) fn released(&self) -> &Released {
         &self.released
     }
@@ -264,7 +264,7 @@ impl Block {
         self.stalled &= !(1 << warp);
     }
 
-    /// A warp ended.
+    /// Returns a warp ended.
     pub(crate) fn end(&mut self, warp: u32) -> Meeting {
         self.alive &= !(1 << warp);
         self.stalled &= !(1 << warp);

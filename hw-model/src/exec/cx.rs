@@ -32,7 +32,7 @@ pub(crate) struct BlockEnv {
 }
 
 impl BlockEnv {
-    /// The environment of no block.
+    /// Returns the environment of no block.
     pub(crate) const fn empty() -> Self {
         Self {
             ctaid: [0; 3],
@@ -220,7 +220,7 @@ impl Cx<'_> {
         });
     }
 
-    /// An operation's immediate as an address offset.
+    /// Returns an operation's immediate as an address offset.
     #[inline(always)]
     pub(crate) fn offset(op: &Op) -> u64 {
         op.imm.cast_unsigned()

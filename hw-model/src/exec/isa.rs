@@ -18,7 +18,7 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// The level to use: the best one of this host, or a lower one that `GRIDMUX_MODEL_ISA` names (`baseline`,
+    /// Returns the level to use: the best one of this host, or a lower one that `GRIDMUX_MODEL_ISA` names (`baseline`,
     /// `avx2`, `avx512`), by which tests compare the levels on one host.
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
@@ -73,7 +73,7 @@ pub(crate) trait Handler {
     fn run(cx: &mut Cx<'_>, op: &Op);
 }
 
-/// The copy of a handler for this host.
+/// Returns the copy of a handler for this host.
 pub(crate) fn handler<H: Handler>() -> ExecFn {
     match Isa::best() {
         Isa::Baseline => baseline::<H>,
@@ -84,7 +84,7 @@ pub(crate) fn handler<H: Handler>() -> ExecFn {
     }
 }
 
-/// A handler compiled once, for operations that are rare and gain nothing from vectors.
+/// Returns a handler compiled once, for operations that are rare and gain nothing from vectors.
 pub(crate) fn once<H: Handler>() -> ExecFn {
     baseline::<H>
 }

@@ -80,7 +80,7 @@ fn at<A: Lane>(lanes: *const A::Raw, lane: usize) -> A {
     A::get(unsafe { *lanes.add(lane) })
 }
 
-/// A whole source operand.
+/// Returns a whole source operand.
 #[inline(always)]
 pub(crate) fn read<A: Lane>(cx: &Cx<'_>, operand: u16) -> [A; 32] {
     let lanes = cx.lanes::<A::Raw>(operand);

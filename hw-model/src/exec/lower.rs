@@ -173,7 +173,7 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    /// The constants; `None` when there are more than an operand can name.
+    /// Returns the constants; `None` when there are more than an operand can name.
     pub(crate) fn into_slots(self) -> Option<Box<[Slot]>> {
         (!self.too_many).then(|| self.slots.into())
     }
@@ -207,7 +207,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// The constants so far, for the next function of the kernel.
+    /// Returns the constants so far, for the next function of the kernel.
     pub(crate) fn into_constants(self) -> Constants {
         self.constants
     }
@@ -217,12 +217,12 @@ impl<'a> Lower<'a> {
         self.function.registers[reg.0 as usize]
     }
 
-    /// The register occupies 64-bit words.
+    /// Returns whether the register occupies 64-bit words.
     pub(crate) fn is_wide(&self, reg: RegId) -> bool {
         self.type_of(reg).size_bytes() == 8
     }
 
-    /// Slot of a register operand of that word size, as a destination or an untyped source.
+    /// Returns the slot of a register operand of that word size, as a destination or an untyped source.
     pub(crate) fn reg(&self, operand: &Operand, wide: bool) -> Option<u16> {
         match operand {
             Operand::Reg(reg)
@@ -235,13 +235,13 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Slot of a register that is live somewhere; slot 0 stands in for one that is only ever written, because
+    /// Returns slot of a register that is live somewhere; slot 0 stands in for one that is only ever written, because
     /// such a register has a live range of its own.
     pub(crate) fn slot(&self, reg: RegId) -> u16 {
         self.place[reg.0 as usize]
     }
 
-    /// The two 64-bit words of a 128-bit register, low one first.
+    /// Returns the two 64-bit words of a 128-bit register, low one first.
     pub(crate) fn two_words(&self, operand: &Operand) -> Option<[u16; 2]> {
         match operand {
             Operand::Reg(reg) if self.type_of(*reg).size_bytes() == 16 => {
@@ -270,7 +270,7 @@ impl<'a> Lower<'a> {
         self.value(i.operands.get(index)?, ty)
     }
 
-    /// An operand as words of the size of `ty`.
+    /// Returns an operand as words of the size of `ty`.
     pub(crate) fn value(&mut self, operand: &Operand, ty: ScalarType) -> Option<u16> {
         let wide = ty.size_bytes() == 8;
         match operand {
@@ -321,7 +321,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// A broadcast constant.
+    /// Returns a broadcast constant.
     pub(crate) fn constant(&mut self, value: u64, wide: bool) -> u16 {
         #[allow(clippy::cast_possible_truncation, reason = "the two halves of a word")]
         let (low, high) = (value as u32, (value >> 32) as u32);
@@ -353,7 +353,7 @@ impl<'a> Lower<'a> {
         index | CONSTANT
     }
 
-    /// A list of operands too long for an operation, as the words of a constant.
+    /// Returns a list of operands too long for an operation, as the words of a constant.
     pub(crate) fn operand_list(&mut self, operands: &[u16]) -> u16 {
         let mut slot = Slot::ZERO;
         for (word, operand) in slot.0.iter_mut().zip(operands) {
@@ -368,7 +368,7 @@ impl<'a> Lower<'a> {
         index | CONSTANT
     }
 
-    /// Words that an operation reads as they are, in slots that follow one another.
+    /// Returns the words that an operation reads as they are, in slots that follow one another.
     pub(crate) fn words(&mut self, words: &[u32]) -> u16 {
         let index = u16::try_from(self.constants.slots.len()).unwrap_or(NONE);
         if self.constants.slots.len() + words.len().div_ceil(32) >= usize::from(NONE) {
@@ -383,7 +383,7 @@ impl<'a> Lower<'a> {
         index | CONSTANT
     }
 
-    /// Cycles that reading the sources takes beyond the first, because some lie in one bank.
+    /// Returns the cycles that reading the sources takes beyond the first, because some lie in one bank.
     fn bank_conflicts(&self, reads: &[RegId]) -> u16 {
         let banks = usize::from(self.register_banks);
         let mut counts = [0_u16; 32];
@@ -398,7 +398,7 @@ impl<'a> Lower<'a> {
         counts.iter().max().copied().unwrap_or(0).saturating_sub(1)
     }
 
-    /// How many registers are read; predicates have a file of their own.
+    /// Returns how many registers are read; predicates have a file of their own.
     fn sources(&self, reads: &[RegId]) -> u8 {
         let registers = reads
             .iter()

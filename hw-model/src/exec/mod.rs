@@ -97,7 +97,7 @@ fn reads_text(i: &Instruction) -> bool {
         )
 }
 
-/// The operation for an instruction, or `None` where the model does not execute it.
+/// Returns the operation for an instruction, or `None` where the model does not execute it.
 pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     use Opcode as O;
     let unknown = |modifier: &String| !HARMLESS.iter().any(|known| modifier.starts_with(known));

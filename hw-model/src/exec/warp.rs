@@ -76,7 +76,7 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// The same, for another operation of the same step.
+    /// Returns the same, for another operation of the same step.
     pub(super) fn again(&mut self) -> Surroundings<'_> {
         Surroundings {
             kernel: self.kernel,
@@ -194,7 +194,7 @@ impl Warp {
         }
     }
 
-    /// What the last operation printed or asserted.
+    /// Returns what the last operation printed or asserted.
     pub(crate) fn said(&self) -> Option<&str> {
         self.said.as_ref().map(|said| &*said.text)
     }
@@ -204,7 +204,7 @@ impl Warp {
         self.said.take()
     }
 
-    /// First register slot of the running function.
+    /// Returns the first register slot of the running function.
     pub(crate) fn first_register(&self) -> u32 {
         self.frame.registers
     }
@@ -299,7 +299,7 @@ impl Warp {
         }
     }
 
-    /// The outcome of a step that ends at the running path's join; true when it is [`Step::Done`].
+    /// Returns whether the outcome of a step that ends at the running path's join; true when it is [`Step::Done`].
     #[inline(never)]
     fn arrived(&mut self, plain: bool, rare: &mut Step) -> bool {
         self.arrive();
@@ -374,7 +374,7 @@ impl Warp {
         self.settled(Step::Done)
     }
 
-    /// What a step that may have parked or ended lanes comes to.
+    /// Returns what a step that may have parked or ended lanes comes to.
     fn settled(&self, step: Step) -> Step {
         match step {
             Step::Done if self.alive == 0 => Step::Ended,

@@ -40,7 +40,7 @@ impl Gpu {
         index.map_or(0, |index| self.cost_of(index))
     }
 
-    /// The same by index.
+    /// Returns the same by index.
     pub(super) fn cost_of(&mut self, index: u32) -> u64 {
         if !self.resident.is_fresh {
             let sums = &mut self.resident.by_launch;

@@ -14,7 +14,7 @@ use crate::timing::sm_faults::overran_waiting;
 use gridmux_policy::units::Cycles;
 
 impl Gpu {
-    /// First time at which anything can happen.
+    /// Returns the first time at which anything can happen.
     pub(super) fn next_event(&mut self) -> Option<u64> {
         let events = [
             self.machine.next_event(),

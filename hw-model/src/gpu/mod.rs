@@ -74,7 +74,7 @@ pub struct Gpu {
 unsafe impl Send for Gpu {}
 
 impl Gpu {
-    /// An idle GPU at cycle 0.
+    /// Returns an idle GPU at cycle 0.
     #[must_use]
     pub fn new(config: GpuConfig) -> Self {
         Self {
@@ -106,8 +106,8 @@ impl Gpu {
         self.machine.set_threads(threads);
     }
 
-    /// What blocks that ended on each SM did, over all launches so far. What their requests came to behind L1 is
-    /// added when their launch ends.
+    /// Returns what blocks that ended on each SM did, over all launches so far. What their requests came to behind L1
+    /// is added when their launch ends.
     #[must_use]
     pub fn sm_counters(&self) -> Vec<Counters> {
         self.machine.sms.iter().map(|sm| *sm.totals()).collect()
@@ -138,7 +138,7 @@ impl Gpu {
         }
     }
 
-    /// What the present plan asks for and this GPU does not have.
+    /// Returns what the present plan asks for and this GPU does not have.
     #[must_use]
     pub fn plan_notes(&self) -> &[PlanNote] {
         self.obey.as_ref().map_or(&[], |obey| &obey.notes)
@@ -198,7 +198,7 @@ impl Gpu {
         obey.is_some_and(|obey| obey.switch_out_nth(sms, sm, nth))
     }
 
-    /// Blocks that were switched out and are on no SM.
+    /// Returns the blocks that were switched out and are on no SM.
     #[must_use]
     pub fn switched_blocks(&self) -> usize {
         self.obey.as_ref().map_or(0, |obey| obey.saved_blocks())
@@ -224,32 +224,32 @@ impl Gpu {
         numbered.flat_map(of_sm).collect()
     }
 
-    /// Its description.
+    /// Returns its description.
     #[must_use]
     pub fn config(&self) -> &GpuConfig {
         &self.config
     }
 
-    /// Time in core cycles.
+    /// Returns the time in core cycles.
     #[must_use]
     pub fn now(&self) -> Cycles {
         Cycles(self.now)
     }
 
-    /// Time in nanoseconds of the core clock.
+    /// Returns the time in nanoseconds of the core clock.
     #[must_use]
     pub fn now_ns(&self) -> Nanos {
         Nanos(self.config.cycles_to_ns(self.now))
     }
 
-    /// Device memory.
+    /// Returns the device memory.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Device memory, to allocate, free and write. A domain with launches goes by [`Gpu::destroy_domain`]; were its
-    /// memory destroyed alone, they would stand still until they are killed.
+    /// Returns device memory, to allocate, free and write. A domain with launches goes by [`Gpu::destroy_domain`]; were
+    /// its memory destroyed alone, they would stand still until they are killed.
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
@@ -298,7 +298,7 @@ impl Gpu {
         compile::load(config, memory, domain, (program, text), Some(entry)).map(Arc::new)
     }
 
-    /// The same, with the module's variables in a tenant's partition, as the fence asks.
+    /// Returns the same, with the module's variables in a tenant's partition, as the fence asks.
     ///
     /// # Errors
     /// As [`Gpu::load_each`].
@@ -546,13 +546,13 @@ impl Gpu {
         std::mem::take(&mut self.printed)
     }
 
-    /// Nothing is queued, running or being copied.
+    /// Returns whether nothing is queued, running or being copied.
     #[must_use]
     pub fn idle(&self) -> bool {
         self.launches.is_empty() && self.copies.is_empty()
     }
 
-    /// Blocks that are resident now, over all SMs.
+    /// Returns the blocks that are resident now, over all SMs.
     #[must_use]
     pub fn resident_blocks(&self) -> u32 {
         self.machine.sms.iter().map(Sm::resident_blocks).sum()

@@ -158,7 +158,7 @@ impl Allocator {
         self.live.iter().min_by_key(distance).copied()
     }
 
-    /// What an allocation of a rounded size takes.
+    /// Returns what an allocation of a rounded size takes.
     fn with_red_zone(&self, rounded: u64) -> u64 {
         (rounded + self.granule).next_multiple_of(self.granule.max(START))
     }

@@ -39,7 +39,7 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// One past the last address.
+    /// Returns one past the last address.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.start + self.bytes
@@ -140,7 +140,7 @@ impl Domain {
         self.stamp
     }
 
-    /// Host address of a device address; add to it only addresses inside a live allocation.
+    /// Returns the host address of a device address; add to it only addresses inside a live allocation.
     #[inline]
     pub(crate) fn host_bias(&self) -> *mut u8 {
         self.host
@@ -148,13 +148,13 @@ impl Domain {
             .wrapping_sub(usize::try_from(self.window_start).unwrap_or(0))
     }
 
-    /// The allocation that holds `address`.
+    /// Returns the allocation that holds `address`.
     #[inline]
     pub(crate) fn find(&self, address: u64) -> Option<Allocation> {
         self.allocator.find(address)
     }
 
-    /// The allocation whose edge is nearest to `address`.
+    /// Returns the allocation whose edge is nearest to `address`.
     pub(crate) fn nearest(&self, address: u64) -> Nearest {
         Nearest(self.allocator.nearest(address))
     }
@@ -296,15 +296,15 @@ impl Memory {
         Ok(address)
     }
 
-    /// First line of a place for the code of a kernel of `operations` operations, of which a line holds one at least.
-    /// No place is given twice, so that what caches hold of a kernel is never taken for another one.
+    /// Returns first line of a place for the code of a kernel of `operations` operations, of which a line holds one at
+    /// least. No place is given twice, so that what caches hold of a kernel is never taken for another one.
     pub(crate) fn place_code(&mut self, operations: usize) -> u64 {
         let first = CODE_LINES + self.code_lines;
         self.code_lines += (operations as u64).next_multiple_of(KERNEL_LINES);
         first
     }
 
-    /// The domain's heap of `bytes` bytes, allocated at the first call.
+    /// Returns the domain's heap of `bytes` bytes, allocated at the first call.
     pub(crate) fn heap(&mut self, domain: DomainId, bytes: u64) -> Result<u64, MemoryError> {
         let known = self.domain(domain)?.heap;
         let whole = |start: &u64| {
@@ -416,7 +416,7 @@ impl Memory {
         self.fill(domain, last, end - last, 0)
     }
 
-    /// Bytes in use, each allocation rounded up to 256.
+    /// Returns the bytes in use, each allocation rounded up to 256.
     ///
     /// # Errors
     /// [`MemoryError::NoDomain`].
@@ -424,14 +424,14 @@ impl Memory {
         Ok(self.domain(domain)?.allocator.used_bytes())
     }
 
-    /// Bytes in use in all domains together, each allocation rounded up to 256.
+    /// Returns the bytes in use in all domains together, each allocation rounded up to 256.
     #[must_use]
     pub fn used_bytes_of_all(&self) -> u64 {
         let used = |domain: &Domain| domain.allocator.used_bytes();
         self.domains.iter().flatten().map(used).sum()
     }
 
-    /// First address and size of the domain's window.
+    /// Returns the first address and size of the domain's window.
     ///
     /// # Errors
     /// [`MemoryError::NoDomain`].
@@ -440,7 +440,7 @@ impl Memory {
         Ok((domain.window_start, domain.window_bytes))
     }
 
-    /// The domain in whose window `address` lies.
+    /// Returns the domain in whose window `address` lies.
     pub(crate) fn domain_at(&self, address: u64) -> Option<DomainId> {
         let holds = |d: &Domain| address.wrapping_sub(d.window_start) < d.window_bytes;
         let found = |d: &Option<Domain>| d.as_ref().is_some_and(holds);
@@ -448,13 +448,13 @@ impl Memory {
         u32::try_from(index).ok().map(DomainId)
     }
 
-    /// The partition of a domain that holds `address` or has it in a guard zone.
+    /// Returns the partition of a domain that holds `address` or has it in a guard zone.
     pub(crate) fn partition_at(&self, domain: DomainId, address: u64) -> Option<Partition> {
         let found = self.domain(domain).ok()?.partition_at(address)?;
         Some(found.as_partition(domain))
     }
 
-    /// The live allocation that holds `address`; a partition counts as one.
+    /// Returns the live allocation that holds `address`; a partition counts as one.
     #[must_use]
     pub fn allocation_at(&self, domain: DomainId, address: u64) -> Option<Allocation> {
         self.domain(domain).ok()?.find(address)

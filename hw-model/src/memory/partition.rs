@@ -29,7 +29,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The control block's `fence_mask`.
+    /// Returns the control block's `fence_mask`.
     #[must_use]
     pub const fn mask(self) -> u64 {
         self.bytes - 1
@@ -46,12 +46,12 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// The live allocation that holds `address`.
+    /// Returns the live allocation that holds `address`.
     pub(super) fn find(&self, address: u64) -> Option<Allocation> {
         self.allocator.find(address)
     }
 
-    /// How others name it.
+    /// Returns how others name it.
     pub(super) fn as_partition(&self, domain: DomainId) -> Partition {
         Partition {
             domain,
@@ -69,7 +69,7 @@ impl Reserved {
     }
 }
 
-/// Why the host refused a mapping.
+/// Returns why the host refused a mapping.
 fn host_error(bytes: u64) -> MemoryError {
     MemoryError::Host {
         bytes,

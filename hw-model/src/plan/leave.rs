@@ -104,7 +104,8 @@ impl Obey {
         }
     }
 
-    /// Blocks beyond tenants' limits on the device; true where more have to leave that are coming back just now.
+    /// Returns whether blocks beyond tenants' limits on the device; true where more have to leave that are coming back
+    /// just now.
     fn give_up_on_device(
         &mut self,
         config: &GpuConfig,
@@ -167,7 +168,7 @@ impl Obey {
         cost < left
     }
 
-    /// Where a launch is in a group's dispatch order.
+    /// Returns where a launch is in a group's dispatch order.
     fn place_in_order(&self, group: usize, launch: &LaunchState) -> (u32, u64) {
         let rank = match self.rules.order(group) {
             DispatchOrder::Rank => self.rules.plan().rank(launch.row),

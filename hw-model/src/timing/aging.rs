@@ -41,7 +41,7 @@ impl Aging {
         }
     }
 
-    /// The candidate that comes before all others, if there is one.
+    /// Returns the candidate that comes before all others, if there is one.
     #[inline(always)]
     pub(super) fn first(&self, candidates: u64) -> Option<u32> {
         let first = candidates & self.favoured;

@@ -48,7 +48,7 @@ pub(crate) struct SavedBlock {
 // that stay while their launch does.
 unsafe impl Send for SavedBlock {}
 
-/// Bytes of a block's context.
+/// Returns the bytes of a block's context.
 pub(crate) fn context_bytes(needs: &BlockNeeds) -> u64 {
     u64::from(needs.registers) * 4 + u64::from(needs.shared_bytes)
 }
@@ -95,7 +95,7 @@ pub(super) struct ContextSwitches {
 }
 
 impl Sm {
-    /// Blocks that are here, or coming, and not leaving.
+    /// Returns the blocks that are here, or coming, and not leaving.
     pub(crate) fn present(&self) -> impl Iterator<Item = Present> {
         let mut taken = self.residency.taken() & !self.context_switches.leaving;
         std::iter::from_fn(move || {
@@ -113,18 +113,18 @@ impl Sm {
         })
     }
 
-    /// Blocks are leaving, so that room will be free.
+    /// Returns whether blocks are leaving, so that room will be free.
     pub(crate) fn is_leaving(&self) -> bool {
         self.context_switches.leaving != 0
     }
 
-    /// A block is coming back.
+    /// Returns whether a block is coming back.
     pub(crate) fn is_coming_back(&self) -> bool {
         let loading = |m: &Moving| matches!(m.phase, Phase::Loading { .. });
         self.context_switches.moves.iter().any(loading)
     }
 
-    /// A block of a launch that is coming back.
+    /// Returns a block of a launch that is coming back.
     pub(super) fn coming_back(&self, launch: u32) -> Option<&SavedBlock> {
         let of_launch = self
             .context_switches
@@ -137,12 +137,13 @@ impl Sm {
         })
     }
 
-    /// A block of these needs would fit, were what is free in one piece.
+    /// Returns whether a block of these needs would fit, were what is free in one piece.
     pub(crate) fn holds_in_sum(&self, needs: &BlockNeeds) -> bool {
         self.residency.room.holds_in_sum(needs)
     }
 
-    /// Blocks that run here and could be switched out: number, launch, block, row, tenant and cycle of their start.
+    /// Returns blocks that run here and could be switched out: number, launch, block, row, tenant and cycle of their
+    /// start.
     pub(crate) fn running(&self) -> impl Iterator<Item = Running> {
         let taken = self.residency.taken() & !self.context_switches.leaving;
         let numbers = (0..self.residency.blocks.len()).filter(move |n| taken >> n & 1 != 0);
@@ -250,7 +251,7 @@ impl Sm {
         }
     }
 
-    /// When the engine has something to do; [`UNKNOWN`] when it waits for answers.
+    /// Returns when the engine has something to do; [`UNKNOWN`] when it waits for answers.
     pub(super) fn next_move_at(&self) -> u64 {
         let times = self
             .context_switches
@@ -288,7 +289,7 @@ impl Sm {
         self.context_switches.moves = moves;
     }
 
-    /// One block moves on as far as it can in this epoch; true when it is done.
+    /// Returns whether one block moves on as far as it can in this epoch; true when it is done.
     fn move_on(&mut self, moving: &mut Moving, sendable: &mut u64, epoch: &Epoch<'_>) -> bool {
         let now = epoch.start;
         if let Phase::Draining(at) = &mut moving.phase {
@@ -388,7 +389,7 @@ impl Sm {
         (self.port.free_at() - from).max(if miss == NO_REPLY { 1 } else { answer })
     }
 
-    /// When a held block has nothing in flight; [`UNKNOWN`] while a load is not answered.
+    /// Returns when a held block has nothing in flight; [`UNKNOWN`] while a load is not answered.
     fn drained_at(&self, number: usize, now: u64) -> u64 {
         let resident = &self.residency.blocks[number];
         let slots = resident.slots[..resident.needs.warps as usize].iter();
@@ -491,18 +492,18 @@ pub(crate) struct Present {
 }
 
 impl SavedBlock {
-    /// What it takes from an SM.
+    /// Returns whether what it takes from an SM.
     pub(crate) fn fits(&self, sm: &Sm) -> bool {
         sm.fits(&self.needs)
     }
 
-    /// The fault of its launch when that ran too long.
+    /// Returns the fault of its launch when that ran too long.
     pub(crate) fn overrun(&self, launch: &LaunchState, domain: &Domain) -> Option<Box<Fault>> {
         let (warp, _) = self.warps.get(first_alive(&self.block))?;
         overran(launch, &self.block, warp, domain)
     }
 
-    /// Bytes that its way takes.
+    /// Returns the bytes that its way takes.
     pub(crate) fn moved_bytes(&self) -> u64 {
         if self.free {
             0
@@ -516,7 +517,7 @@ impl SavedBlock {
         context_bytes(&self.needs).div_ceil(LINE_BYTES)
     }
 
-    /// First line of its context in memory.
+    /// Returns the first line of its context in memory.
     pub(crate) fn area(&self) -> u64 {
         self.area
     }

@@ -43,7 +43,7 @@ impl CopyArrivals {
         }
     }
 
-    /// When the next one happens, as far as it is known; [`u64::MAX`] when none is.
+    /// Returns when the next one happens, as far as it is known; [`u64::MAX`] when none is.
     #[inline(always)]
     pub(super) fn next_at(&self) -> u64 {
         self.next_at

@@ -69,12 +69,12 @@ impl CopyGroups {
         self.unanswered.iter().sum()
     }
 
-    /// Number of the next copy that will wait.
+    /// Returns the number of the next copy that will wait.
     pub(super) fn next(&self) -> CopyNumber {
         self.next
     }
 
-    /// When the last copy is there, as far as they have been answered.
+    /// Returns when the last copy is there, as far as they have been answered.
     pub(super) fn known_at(&self) -> u64 {
         self.there_at.iter().copied().max().unwrap_or(0)
     }
@@ -84,7 +84,8 @@ impl CopyGroups {
         self.open = (self.open + 1) % GROUPS;
     }
 
-    /// When a commit or a wait can go on, as its operation says in `aux`; [`UNKNOWN`] while an answer is missing.
+    /// Returns when a commit or a wait can go on, as its operation says in `aux`; [`UNKNOWN`] while an answer is
+    /// missing.
     pub(super) fn over_at(&self, aux: u32) -> u64 {
         match aux {
             GROUP_COMMIT => self.latest(1, 1),
@@ -93,12 +94,12 @@ impl CopyGroups {
         }
     }
 
-    /// When all copies are there; [`UNKNOWN`] while an answer is missing.
+    /// Returns when all copies are there; [`UNKNOWN`] while an answer is missing.
     pub(super) fn all_at(&self) -> u64 {
         self.latest(0, RING - 1)
     }
 
-    /// The same of the groups that stand so far behind the open one in the ring; the first one is the oldest.
+    /// Returns the same of the groups that stand so far behind the open one in the ring; the first one is the oldest.
     fn latest(&self, first: usize, last: usize) -> u64 {
         let groups = (first..=last).map(|n| (usize::from(self.open) + n) % RING);
         groups.fold(0, |latest, group| match self.unanswered[group] {
@@ -113,7 +114,7 @@ mod tests {
     use super::{Copied, CopyGroups, GROUPS, UNKNOWN};
     use crate::exec::{GROUP_COMMIT, GROUP_WAIT_ALL};
 
-    /// A copy that waits for an answer.
+    /// Returns a copy that waits for an answer.
     fn ask(groups: &mut CopyGroups) -> Copied {
         let copy = groups.made();
         groups.asked();

@@ -158,17 +158,17 @@ impl Dispatcher {
         self.candidates.iter().map(|head| (head.at, head.launch))
     }
 
-    /// First cycle at which a block can be placed.
+    /// Returns the first cycle at which a block can be placed.
     pub(crate) fn next_place_at(&self) -> u64 {
         self.placements.next_at()
     }
 
-    /// First cycle at which the first block of a launch can be placed.
+    /// Returns the first cycle at which the first block of a launch can be placed.
     pub(crate) fn next_launch_at(&self) -> u64 {
         self.front_end.next_at()
     }
 
-    /// Where the search for room begins.
+    /// Returns where the search for room begins.
     pub(crate) fn next_sm(&self) -> usize {
         self.next_sm
     }
@@ -193,13 +193,13 @@ impl Dispatcher {
         }
     }
 
-    /// When the next block could be placed, if nothing is freed before.
+    /// Returns when the next block could be placed, if nothing is freed before.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let candidate = &self.candidates[self.next_candidate()?];
         (!self.full).then_some(self.first_place_of(candidate))
     }
 
-    /// The first cycle at which a candidate's next block can be placed.
+    /// Returns the first cycle at which a candidate's next block can be placed.
     fn first_place_of(&self, candidate: &Candidate) -> u64 {
         let at = candidate.at.max(self.placements.next_at());
         match candidate.has_started {
@@ -208,7 +208,7 @@ impl Dispatcher {
         }
     }
 
-    /// The first candidate at the head of its hardware queue.
+    /// Returns the first candidate at the head of its hardware queue.
     fn next_candidate(&self) -> Option<usize> {
         self.candidates
             .iter()

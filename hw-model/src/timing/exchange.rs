@@ -28,7 +28,7 @@ impl<T> Exchange<T> {
         }
     }
 
-    /// The box from a sender to a receiver.
+    /// Returns the box from a sender to a receiver.
     ///
     /// # Safety
     /// Nobody else may hold this box at the same time.

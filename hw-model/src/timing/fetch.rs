@@ -48,8 +48,8 @@ impl FrontEnd {
         }
     }
 
-    /// The next fetch that can begin at `now` or later; gives the cycle in which its instructions can issue. One for
-    /// a kernel whose quota is `spent` waits behind all others.
+    /// Returns the next fetch that can begin at `now` or later; gives the cycle in which its instructions can issue.
+    /// One for a kernel whose quota is `spent` waits behind all others.
     fn grant(&mut self, now: u64, spent: bool) -> u64 {
         let begins = if spent {
             let begins = now.max(self.free_at);

@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// First cycle at which something can happen without new blocks.
+    /// Returns the first cycle at which something can happen without new blocks.
     pub(crate) fn next_event(&mut self) -> Option<u64> {
         let sms = self.sms.iter_mut().map(|sm| sm.status().next_at).min();
         let sms = sms.filter(|at| *at != u64::MAX);
@@ -103,7 +103,7 @@ impl Machine {
         }
     }
 
-    /// What the memory side has moved for an SM's launches that have not ended, with their numbers.
+    /// Returns what the memory side has moved for an SM's launches that have not ended, with their numbers.
     pub(crate) fn tally_of_sm(&self, sm: u16) -> impl Iterator<Item = &(u32, Counters)> {
         self.groups
             .iter()

@@ -18,7 +18,7 @@ const PARAMETER_LINES: u64 = 1 << 53;
 /// Lines of one launch.
 const LAUNCH_LINES: u64 = 1 << 6;
 
-/// Line and sectors of the parameter at `offset` bytes from the first, of the launch that has this number.
+/// Returns the line and sectors of the parameter at `offset` bytes from the first, of the launch that has this number.
 fn place(number: u64, offset: i64) -> (u64, u8) {
     let sector = u64::try_from(offset).unwrap_or(0) / SECTOR_BYTES;
     let line = sector / (LINE_BYTES / SECTOR_BYTES) % LAUNCH_LINES;

@@ -16,7 +16,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// A number for `item`.
+    /// Returns a number for `item`.
     #[inline]
     pub(crate) fn take(&mut self, item: T) -> u32 {
         if let Some(number) = self.free.pop() {

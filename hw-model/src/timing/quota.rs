@@ -175,13 +175,13 @@ impl Quotas {
         counted.map(|c| c.weight).sum::<u64>().max(1)
     }
 
-    /// The row of the warp in this slot has spent its quota.
+    /// Returns whether the row of the warp in this slot has spent its quota.
     #[inline]
     pub(super) fn spent(&self, slot: u32) -> bool {
         self.spent >> slot & 1 != 0
     }
 
-    /// Which of the candidates may issue.
+    /// Returns which of the candidates may issue.
     #[inline]
     pub(super) fn allow(&self, candidates: u64) -> u64 {
         let within = candidates & !self.spent;

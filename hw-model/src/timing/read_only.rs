@@ -62,8 +62,8 @@ impl Sm {
     }
 }
 
-/// The sectors are in a read-only cache; if they are not, they are from now on, because whoever asked for them
-/// first waits for them, and others are let through (constants are read again and again).
+/// Returns whether the sectors are in a read-only cache; if they are not, they are from now on, because whoever asked
+/// for them first waits for them, and others are let through (constants are read again and again).
 fn present(cache: &mut Cache, line: &LineAccess) -> bool {
     let Some((entry, _)) = cache.find_or_insert(line.line, line.line) else {
         return false;

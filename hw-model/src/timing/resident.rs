@@ -163,12 +163,12 @@ impl Residency {
 }
 
 impl Sm {
-    /// Blocks that are resident.
+    /// Returns the blocks that are resident.
     pub(crate) fn resident_blocks(&self) -> u32 {
         u32::try_from(self.residency.blocks.len()).unwrap_or(0) - self.residency.room.blocks()
     }
 
-    /// A block of these needs fits, its registers and its shared memory each in one piece.
+    /// Returns whether a block of these needs fits, its registers and its shared memory each in one piece.
     pub(crate) fn fits(&self, needs: &BlockNeeds) -> bool {
         self.residency.room.fits(needs)
     }

@@ -41,7 +41,7 @@ impl Room {
         }
     }
 
-    /// Bytes of shared memory that blocks have.
+    /// Returns the bytes of shared memory that blocks have.
     pub(super) fn shared_in_use(&self) -> u32 {
         (self.shared_units - self.shared.sum()) * self.shared_unit
     }

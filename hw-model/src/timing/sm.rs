@@ -172,7 +172,7 @@ impl Sm {
         }
     }
 
-    /// What the GPU must know between epochs.
+    /// Returns what the GPU must know between epochs.
     pub(crate) fn status(&mut self) -> &mut Status {
         &mut self.status
     }

@@ -41,8 +41,8 @@ impl Sm {
         });
     }
 
-    /// The fault of a launch that ran too long, found in one of the blocks that run here or are coming back; `None`
-    /// when it has none here.
+    /// Returns the fault of a launch that ran too long, found in one of the blocks that run here or are coming back;
+    /// `None` when it has none here.
     pub(crate) fn overrun(
         &self,
         index: u32,
@@ -67,12 +67,12 @@ impl Sm {
     }
 }
 
-/// First warp of a block that has not ended.
+/// Returns the first warp of a block that has not ended.
 pub(super) fn first_alive(block: &Block) -> usize {
     block.alive().trailing_zeros() as usize & 31
 }
 
-/// The fault of a launch that ran too long; it names where a warp stands.
+/// Returns the fault of a launch that ran too long; it names where a warp stands.
 #[cold]
 pub(super) fn overran(
     launch: &LaunchState,
@@ -90,7 +90,7 @@ pub(super) fn overran(
     Some(dress(raw, &launch.kernel, block, warp, domain))
 }
 
-/// The same, where none of its blocks has begun and not ended.
+/// Returns the same, where none of its blocks has begun and not ended.
 #[cold]
 pub(crate) fn overran_waiting(launch: &LaunchState) -> Box<Fault> {
     let (next, [x, y, _]) = (launch.next_block, launch.grid.map(u64::from));

@@ -11,7 +11,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// All of `total` units free.
+    /// Returns all of `total` units free.
     pub(crate) fn new(total: u32) -> Self {
         let mut free = Vec::with_capacity(72);
         if total != 0 {

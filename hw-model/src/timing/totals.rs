@@ -19,7 +19,7 @@ pub(super) struct Totals {
 }
 
 impl Sm {
-    /// What blocks that ended here did, over all launches.
+    /// Returns what blocks that ended here did, over all launches.
     pub(crate) fn totals(&self) -> &Counters {
         &self.totals.all
     }
@@ -35,7 +35,7 @@ impl Sm {
         self.quotas.set(weights, now, present);
     }
 
-    /// What the blocks of each row did here so far, running ones included; `now` is the device's time.
+    /// Returns what the blocks of each row did here so far, running ones included; `now` is the device's time.
     pub(crate) fn sample(&self, now: u64) -> Vec<(RowId, Counters)> {
         let mut rows = self.totals.by_row.clone();
         let mut taken = self.residency.taken();
@@ -74,7 +74,7 @@ impl Sm {
         add_row(&mut self.totals.by_row, row, counters);
     }
 
-    /// What a block that is here has done here until `now`.
+    /// Returns what a block that is here has done here until `now`.
     pub(super) fn done_here(&self, number: usize, now: u64) -> Counters {
         let resident = &self.residency.blocks[number];
         let mut counters = resident.counters;

@@ -64,7 +64,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Returns threads that are idle and take `submit_cycles` for a launch.
+    /// Returns the threads that are idle and take `submit_cycles` for a launch.
     pub(crate) fn new(submit_cycles: u64) -> Self {
         Self {
             submit_cycles,
@@ -72,7 +72,7 @@ impl Threads {
         }
     }
 
-    /// A tenant launches at `now`; returns when its thread comes to it.
+    /// Returns a tenant launches at `now`; returns when its thread comes to it.
     pub(crate) fn submit(&mut self, tenant: TenantId, now: u64) -> u64 {
         self.busy.retain(|(_, until)| *until > now);
         let known = self.busy.iter_mut().find(|(other, _)| *other == tenant);

@@ -50,7 +50,7 @@ impl Wheel {
         std::mem::take(&mut self.slots[slot])
     }
 
-    /// First cycle from `from` on that wakes a warp.
+    /// Returns the first cycle from `from` on that wakes a warp.
     #[inline]
     pub(crate) fn next(&self, from: u64) -> Option<u64> {
         let start = Self::slot(from);

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Registers that live across the call.
 const LIVE: u32 = 3000;
 
-/// A kernel that calls `f(depth)`: `f(0)` is 1, and otherwise `f(n)` is `f(n - 1)` and the sum of what it kept
+/// Returns a kernel that calls `f(depth)`: `f(0)` is 1, and otherwise `f(n)` is `f(n - 1)` and the sum of what it kept
 /// meanwhile.
 fn text(depth: u32) -> String {
     let (mut before, mut after) = (String::new(), String::new());

@@ -9,7 +9,7 @@ const RECURS: &str = ".func f(.param .b32 a)\n{\n.reg .pred %p<2>;\n.reg .b32 %r
     setp.eq.u32 %p1, %r1, 0;\n@%p1 bra DONE;\nsub.u32 %r1, %r1, 1;\n\
     {\n.param .b32 p;\nst.param.b32 [p], %r1;\ncall.uni f, (p);\n}\nDONE:\nret;\n}\n";
 
-/// A kernel that does this with each word of 8 KiB of its local memory, at `%rd5`.
+/// Returns a kernel that does this with each word of 8 KiB of its local memory, at `%rd5`.
 fn everywhere(what: &str) -> String {
     let body = format!(
         "mov.u64 %rd5, 0;\nmov.u32 %r6, 0;\nAGAIN:\n{what}\nadd.u64 %rd5, %rd5, 4;\n\

@@ -23,7 +23,7 @@ fn chain(length: usize) -> String {
     text + ".visible .entry k() { call.uni f0; ret; }\n"
 }
 
-/// What loading says of a chain.
+/// Returns what loading says of a chain.
 fn load(length: usize) -> Result<(), String> {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
     let body = move || {

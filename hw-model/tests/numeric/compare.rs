@@ -110,7 +110,7 @@ fn predicates_combine() {
 /// A comparison's name and meaning.
 type Comparison = (String, Box<dyn Fn(f64, f64) -> bool>);
 
-/// All comparisons of floats, ordered, unordered, `num` and `nan`.
+/// Returns all comparisons of floats, ordered, unordered, `num` and `nan`.
 fn float_comparisons() -> Vec<Comparison> {
     let mut out: Vec<Comparison> = Vec::new();
     for name in ORDERED {

@@ -31,7 +31,7 @@ fn range(bits: u32, signed: bool) -> (i128, i128) {
     }
 }
 
-/// The register type that holds a value of `bits` bits.
+/// Returns the register type that holds a value of `bits` bits.
 fn register(bits: u32) -> &'static str {
     match bits {
         8 | 16 => "b16",
@@ -40,7 +40,7 @@ fn register(bits: u32) -> &'static str {
     }
 }
 
-/// An integer as its register holds it: extended as its signedness says.
+/// Returns an integer as its register holds it: extended as its signedness says.
 fn stored(v: i128, bits: u32) -> u64 {
     if bits == 8 {
         v as u64 & 0xffff
@@ -99,7 +99,7 @@ fn integers_to_floats() {
     }
 }
 
-/// An exact value rounded to an integer.
+/// Returns an exact value rounded to an integer.
 fn integral(v: &BigRational, mode: &str) -> BigInt {
     let floor = v.floor().to_integer();
     let rest = v - BigRational::from(floor.clone());
@@ -142,7 +142,7 @@ fn floats_to_integers() {
     }
 }
 
-/// A float of one format in another, NaN as any NaN.
+/// Returns a float of one format in another, NaN as any NaN.
 fn converted(bits: u64, from: Format, to: Format, mode: &str) -> Expected {
     match decode(bits, from) {
         Value::Nan => Expected::Nan(to),
@@ -356,7 +356,7 @@ fn e4m3(bits: u8) -> f64 {
     }
 }
 
-/// The nearest of all 256 numbers, ties to the even one, too large ones to the largest.
+/// Returns the nearest of all 256 numbers, ties to the even one, too large ones to the largest.
 fn nearest_eight(v: f64, decode: impl Fn(u8) -> f64) -> u8 {
     if v.is_nan() {
         return 0x7f;

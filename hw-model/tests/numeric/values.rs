@@ -39,7 +39,7 @@ pub(crate) fn edges(format: Format) -> Vec<u64> {
     positive
 }
 
-/// A number whose exponent lies near one's, or anywhere.
+/// Returns a number whose exponent lies near one's, or anywhere.
 pub(crate) fn random(format: Format) -> impl Fn(&mut Prng) -> u64 {
     move |prng| {
         let bits = prng.next_u64() >> (64 - format.bits);
@@ -115,7 +115,7 @@ pub(crate) fn signed(v: u64, bits: u32) -> i128 {
     i128::from((v << (64 - bits)) as i64 >> (64 - bits))
 }
 
-/// The value as its type reads it.
+/// Returns the value as its type reads it.
 pub(crate) fn value(v: u64, bits: u32, is_signed: bool) -> i128 {
     if is_signed {
         signed(v, bits)

@@ -203,7 +203,7 @@ fn comparisons() {
     }
 }
 
-/// One part of the eight bytes or four half-words of b and a.
+/// Returns one part of the eight bytes or four half-words of b and a.
 fn chosen(v: &[u64], bits: u32, selector: u32, signed: bool) -> i128 {
     let count = 32 / bits;
     let source = if selector < count { v[0] } else { v[1] };

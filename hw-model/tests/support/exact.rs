@@ -124,7 +124,7 @@ pub fn decode(bits: u64, format: Format) -> Value {
     Value::Finite(negative, if negative { -magnitude } else { magnitude })
 }
 
-/// The number as a double, exact for every format here.
+/// Returns the number as a double, exact for every format here.
 pub fn to_f64(bits: u64, format: Format) -> f64 {
     match decode(bits, format) {
         Value::Nan => f64::NAN,
@@ -254,7 +254,7 @@ pub enum Operation {
     Sqrt,
 }
 
-/// The result of an operation on numbers of `from`, rounded to `to`.
+/// Returns the result of an operation on numbers of `from`, rounded to `to`.
 pub fn result(op: Operation, inputs: &[u64], from: &[Format], to: Format, mode: &str) -> Expected {
     let values: Vec<Value> = inputs
         .iter()

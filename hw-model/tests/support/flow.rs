@@ -8,7 +8,7 @@ use gridmux_hw_model::{Fault, FaultKind, RunError, run_functional};
 
 pub const HEAD: &str = ".version 8.5\n.target sm_80\n.address_size 64\n";
 
-/// A module of `functions` and a kernel with its output's address in `%rd2` and its thread's index in `%r1`.
+/// Returns a module of `functions` and a kernel with its output's address in `%rd2` and its thread's index in `%r1`.
 pub fn module(functions: &str, body: &str) -> String {
     format!(
         "{HEAD}{functions}\n.visible .entry k(.param .u64 out)\n{{\n.reg .pred %p<16>;\n.reg .b16 %h<8>;\n\
@@ -18,7 +18,7 @@ pub fn module(functions: &str, body: &str) -> String {
     )
 }
 
-/// One word per thread, from a kernel whose results do not depend on the order of its threads.
+/// Returns one word per thread, from a kernel whose results do not depend on the order of its threads.
 pub fn run(text: &str, blocks: u32, threads: u32) -> Vec<u32> {
     let [functional, timed] = runs(text, blocks, threads);
     assert_eq!(functional, timed, "timing changed the results of {text}");
@@ -76,7 +76,7 @@ fn report_control(text: &str) {
     }
 }
 
-/// The fault of a launch of one block.
+/// Returns the fault of a launch of one block.
 pub fn fault(text: &str, threads: u32) -> Fault {
     let mut bench = Bench::named("h200");
     let kernel = bench.kernel(text, "k");
@@ -99,21 +99,21 @@ pub fn fault(text: &str, threads: u32) -> Fault {
     *timed
 }
 
-/// Line of the first occurrence of `what` in a text, from 1.
+/// Returns the line of the first occurrence of `what` in a text, from 1.
 pub fn line_of(text: &str, what: &str) -> u32 {
     let at = text.find(what).expect("it is there");
     let before = text[..at].matches('\n').count();
     u32::try_from(before + 1).expect("short")
 }
 
-/// The message of a module that is refused.
+/// Returns the message of a module that is refused.
 pub fn refusal(text: &str) -> String {
     let mut bench = Bench::named("h200");
     let error = bench.try_kernel(text, "k").expect_err("it is refused");
     error.to_string()
 }
 
-/// A fault's kind, for tests that look at nothing else.
+/// Returns a fault's kind, for tests that look at nothing else.
 pub fn kind(text: &str, threads: u32) -> FaultKind {
     fault(text, threads).kind
 }

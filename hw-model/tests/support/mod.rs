@@ -129,7 +129,7 @@ impl Bench {
         self.read(&prepared.outputs)
     }
 
-    /// The bytes of every buffer.
+    /// Returns the bytes of every buffer.
     pub fn buffers(&self, prepared: &Prepared) -> Vec<Vec<u8>> {
         self.read(&prepared.buffers)
     }

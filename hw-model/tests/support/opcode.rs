@@ -20,7 +20,7 @@ pub struct Table<'a> {
     pub columns: &'a [Vec<u64>],
 }
 
-/// Bytes of a type.
+/// Returns the bytes of a type.
 pub fn width(ty: &str) -> usize {
     ty[ty.find(|c: char| c.is_ascii_digit()).expect("a width")..]
         .parse::<usize>()
@@ -118,7 +118,7 @@ impl Table<'_> {
         report(self.body);
     }
 
-    /// The same for integers.
+    /// Returns the same for integers.
     pub fn check_bits(&self, want: impl Fn(&[u64]) -> u64) {
         let bits = 8 * width(self.output);
         let mask = if bits == 64 {

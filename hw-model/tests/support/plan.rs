@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// A row of the first tenant with no start budget, ranked by its number; a weight of 0 is none.
+/// Returns a row of the first tenant with no start budget, ranked by its number; a weight of 0 is none.
 pub fn row(row: RowId, cap: u16, weight: u16) -> Row {
     Row {
         row: PlanRow {
@@ -77,7 +77,7 @@ pub fn row(row: RowId, cap: u16, weight: u16) -> Row {
     }
 }
 
-/// The launch's row, of the first tenant.
+/// Returns the launch's row, of the first tenant.
 pub fn standing(row: RowId) -> Standing {
     Standing {
         row,
@@ -85,7 +85,7 @@ pub fn standing(row: RowId) -> Standing {
     }
 }
 
-/// A group over all SMs, filled in order of rank.
+/// Returns a group over all SMs, filled in order of rank.
 pub fn all(config: &GpuConfig, preemption: Preemption) -> GroupOf {
     GroupOf {
         sms: SmSet::first(config.sm.count),
@@ -95,7 +95,7 @@ pub fn all(config: &GpuConfig, preemption: Preemption) -> GroupOf {
     }
 }
 
-/// A plan of these groups, rows and limits.
+/// Returns a plan of these groups, rows and limits.
 pub fn plan_of(
     config: &GpuConfig,
     groups: &[GroupOf],
@@ -135,15 +135,15 @@ pub fn plan_of(
     plan
 }
 
-/// A plan with one group that gives these rows to all SMs.
+/// Returns a plan with one group that gives these rows to all SMs.
 pub fn plan(config: &GpuConfig, preemption: Preemption, rows: &[Row]) -> Plan {
     let groups = [all(config, preemption)];
     plan_of(config, &groups, rows, &[], QuotaRule::default())
 }
 
-/// Bytes of one block's context: "register contents" and "shared memory values" (SMK, section 5.1, step 3), as they
-/// are allocated: for each warp the registers of 32 threads, 4 bytes each, rounded up to the allocation unit, and the
-/// block's static, dynamic and reserved shared memory, rounded up to its unit.
+/// Returns bytes of one block's context: "register contents" and "shared memory values" (SMK, section 5.1, step 3), as
+/// they are allocated: for each warp the registers of 32 threads, 4 bytes each, rounded up to the allocation unit, and
+/// the block's static, dynamic and reserved shared memory, rounded up to its unit.
 pub fn context_bytes(config: &GpuConfig, kernel: &Kernel, launch: &Launch<'_>) -> u64 {
     let threads: u32 = launch.block.iter().product();
     let round = |n: u64, unit: u32| n.div_ceil(u64::from(unit)) * u64::from(unit);
@@ -325,13 +325,13 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A gtx480 of `sms` SMs under a plan.
+    /// Returns a gtx480 of `sms` SMs under a plan.
     pub fn new(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
         let config = GpuConfig::builtin("gtx480").expect("built in");
         Self::on(config.scaled_to_sms(sms), plan)
     }
 
-    /// The same GPU without a front end: schedulers and quotas alone decide who issues.
+    /// Returns the same GPU without a front end: schedulers and quotas alone decide who issues.
     pub fn without_front_end(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
         let mut config = GpuConfig::builtin("gtx480").expect("built in");
         config.fetch = None;
@@ -420,7 +420,7 @@ impl Stage {
         assert_eq!(self.reports.iter().find(faulted), None);
     }
 
-    /// What a launch did, and when it ended.
+    /// Returns what a launch did, and when it ended.
     pub fn ended(&self, tag: u64) -> Option<(u64, Counters)> {
         self.reports.iter().find_map(|report| match report {
             Report::Ended {

@@ -148,7 +148,7 @@ const STATES: [(&str, &str, &str); 11] = [
     ),
 ];
 
-/// Name and module of each; the entry is `k`.
+/// Returns the name and module of each; the entry is `k`.
 pub fn states() -> impl Iterator<Item = (&'static str, String)> {
     STATES
         .into_iter()

@@ -243,7 +243,7 @@ fn take(client: &mut ClientRings) -> u64 {
     taken
 }
 
-/// A launch of one small block.
+/// Returns a launch of one small block.
 pub(crate) fn launch(cookie: u64) -> SubmissionEntry {
     let request = Launch {
         kernel: 0,

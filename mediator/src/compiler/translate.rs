@@ -153,7 +153,7 @@ pub fn translate(texts: Vec<Vec<u8>>) -> Result<Translated, CompileError> {
     })
 }
 
-/// What messages call one of several texts.
+/// Returns what messages call one of several texts.
 pub(crate) fn part_name(n: usize, count: usize) -> String {
     format!("part {} of {count}", n + 1)
 }

@@ -22,7 +22,7 @@ mod tests {
         EXAMPLE.lines().map(line).collect()
     }
 
-    /// Whether a line is `key = value`.
+    /// Returns whether a line is `key = value`.
     fn is_setting(line: &str) -> bool {
         line.split_once(" = ")
             .is_some_and(|(key, _)| key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))

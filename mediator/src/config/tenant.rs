@@ -53,7 +53,7 @@ impl TenantConfig {
         }
     }
 
-    /// Whether the configuration says who its clients are.
+    /// Returns whether the configuration says who its clients are.
     #[must_use]
     pub fn has_rule(&self) -> bool {
         self.user.is_some() || self.group.is_some() || self.cgroup.is_some() || self.uid.is_some()

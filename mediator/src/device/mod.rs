@@ -257,7 +257,7 @@ pub trait Device {
     /// # Errors
     /// The queue is full: to be tried again later.
     fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy>;
-    /// The next report, if there is one.
+    /// Returns the next report, if there is one.
     fn poll(&mut self) -> Option<Report>;
     /// Returns whether the clock is virtual, so that it passes only under a [`Command::Permit`]. Any other clock passes
     /// by itself, real or estimated.
@@ -275,7 +275,7 @@ pub trait Device {
     fn submission(&self) -> Submission {
         Submission::default()
     }
-    /// Device time now.
+    /// Returns the device time now.
     fn now(&self) -> Nanos;
 }
 
@@ -468,7 +468,7 @@ pub struct CompiledKernel {
 pub trait DeviceControl: Send + Sync {
     /// Facts.
     fn facts(&self) -> DeviceFacts;
-    /// Device time now.
+    /// Returns the device time now.
     fn now_ns(&self) -> u64;
     /// Makes a tenant's protection domain.
     ///
@@ -490,9 +490,9 @@ pub trait DeviceControl: Send + Sync {
     /// # Errors
     /// An address that is no allocation of the domain.
     fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError>;
-    /// Bytes that a domain holds.
+    /// Returns the bytes that a domain holds.
     fn used_bytes(&self, domain: DomainId) -> u64;
-    /// Bytes that several domains hold together, read at one moment where the backend can.
+    /// Returns the bytes that several domains hold together, read at one moment where the backend can.
     fn used_bytes_of(&self, domains: &[DomainId]) -> u64 {
         domains.iter().map(|domain| self.used_bytes(*domain)).sum()
     }
@@ -510,7 +510,7 @@ pub trait DeviceControl: Send + Sync {
     fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError>;
     /// Forgets a buffer; copies under way keep it alive.
     fn unregister_buffer(&self, buffer: BufferId);
-    /// The text of a failed operation, once.
+    /// Returns the text of a failed operation, once.
     fn take_fault(&self, tag: Tag) -> Option<String>;
     /// Takes what a domain's kernels printed since the last call, and how many bytes found no room behind it. Nothing
     /// where the backend cannot tell.

@@ -70,7 +70,7 @@ pub(super) fn establish(connection: &UnixStream, with_cgroup: bool) -> io::Resul
     })
 }
 
-/// The control group of a process in the unified hierarchy; none where that cannot be read.
+/// Returns the control group of a process in the unified hierarchy; none where that cannot be read.
 fn cgroup_of(pid: i32) -> Option<String> {
     let file = std::fs::File::open(format!("/proc/{pid}/cgroup")).ok()?;
     let mut text = String::new();
@@ -78,13 +78,13 @@ fn cgroup_of(pid: i32) -> Option<String> {
     unified(&text)
 }
 
-/// The path in the unified hierarchy, from the text of `/proc/PID/cgroup`.
+/// Returns the path in the unified hierarchy, from the text of `/proc/PID/cgroup`.
 fn unified(text: &str) -> Option<String> {
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(path.to_owned())
 }
 
-/// Whether a process has ended: its descriptor is readable then.
+/// Returns whether a process has ended: its descriptor is readable then.
 fn has_ended(process: &OwnedFd) -> io::Result<bool> {
     let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
     Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)

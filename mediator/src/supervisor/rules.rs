@@ -64,12 +64,12 @@ impl Rules {
         }
     }
 
-    /// Whether some tenant is told by control group, so that a peer's must be read.
+    /// Returns whether some tenant is told by control group, so that a peer's must be read.
     pub(super) fn need_cgroup(&self) -> bool {
         self.rules.iter().any(|rule| rule.cgroup.is_some())
     }
 
-    /// The places in the configuration of the tenants that a peer may be, in that order.
+    /// Returns the places in the configuration of the tenants that a peer may be, in that order.
     pub(super) fn allowed(&self, peer: &Peer) -> Vec<u16> {
         let matching = |(place, rule): (u16, &Rule)| rule.admits(peer, self.own).then_some(place);
         (0..).zip(&self.rules).filter_map(matching).collect()
@@ -145,7 +145,7 @@ impl Rule {
     }
 }
 
-/// Whether a path is another one or lies below it.
+/// Returns whether a path is another one or lies below it.
 fn is_below(path: &str, top: &str) -> bool {
     let top = top.trim_end_matches('/');
     path.strip_prefix(top)

@@ -42,12 +42,12 @@ impl LatencyMaps {
         }
     }
 
-    /// The ring that a device host writes samples to.
+    /// Returns the ring that a device host writes samples to.
     pub(super) fn producer_fd(&self) -> Option<BorrowedFd<'_>> {
         self.program.as_ref().map(LatencyProgram::producer_fd)
     }
 
-    /// Why there is no eBPF; `None` when there is.
+    /// Returns why there is no eBPF; `None` when there is.
     pub(super) fn unavailable(&self) -> Option<&str> {
         self.reason.as_deref()
     }

@@ -371,13 +371,13 @@ impl Rig {
         }
     }
 
-    /// A tenant with kernel 0: 256 threads, 32 registers a thread, sliceable, 16 bytes of parameters.
+    /// Returns a tenant with kernel 0: 256 threads, 32 registers a thread, sliceable, 16 bytes of parameters.
     pub(crate) fn join(&mut self, slot: u16, weight: u32) -> Rc<RefCell<Wire>> {
         let counters = Arc::new(TenantCounters::default());
         self.join_as(slot, TenantId(slot.into()), weight, counters)
     }
 
-    /// A client of a tenant, with kernel 0 as in [`Rig::join`].
+    /// Returns a client of a tenant, with kernel 0 as in [`Rig::join`].
     pub(crate) fn join_as(
         &mut self,
         slot: u16,
@@ -443,7 +443,7 @@ impl Rig {
     }
 }
 
-/// A submission of kernel 0.
+/// Returns a submission of kernel 0.
 pub(crate) fn launch(cookie: u64, grid: [u32; 3], block: [u16; 3]) -> SubmissionEntry {
     let request = Launch {
         kernel: 0,

@@ -95,10 +95,10 @@ impl Subject for Dispatched {
         enforces(element)
     }
 
-    /// A piece obeys the plan under which it was handed over, and starts a launch's latency later. Caps and limits may
-    /// be exceeded by what is handed over ahead, which is the more the shorter a slice is: the shortest lasts a grain,
-    /// or as long as the shortest block. Where blocks stay unequally long, what was handed over may have to wait until
-    /// a slice ahead of it in its lane and the blocks in its way have ended.
+    /// Returns a piece obeys the plan under which it was handed over, and starts a launch's latency later. Caps and
+    /// limits may be exceeded by what is handed over ahead, which is the more the shorter a slice is: the shortest
+    /// lasts a grain, or as long as the shortest block. Where blocks stay unequally long, what was handed over may have
+    /// to wait until a slice ahead of it in its lane and the blocks in its way have ended.
     fn slack(&self, element: Element) -> Slack {
         let [shortest, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
         let ahead = most_ahead(Some(self.launch.0), shortest.0);
@@ -144,7 +144,8 @@ impl Subject for Dispatched {
         true
     }
 
-    /// Which events are lost follows from how many there are at once: those for which the queue has no room.
+    /// Returns whether which events are lost follows from how many there are at once: those for which the queue has no
+    /// room.
     fn lose_events(&mut self, _from: u64, _n: u64) -> bool {
         self.events = FEW_EVENTS;
         true

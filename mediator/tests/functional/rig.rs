@@ -214,7 +214,7 @@ impl Rig {
         self.submit(&Command::Kill(tag), &[]);
     }
 
-    /// What is known of an operation.
+    /// Returns what is known of an operation.
     pub(crate) fn of(&self, tag: Tag) -> Progress {
         self.seen.get(&tag.to_bits()).copied().unwrap_or_default()
     }
@@ -280,7 +280,7 @@ impl Rig {
         self.control.take_fault(tag).expect("a text")
     }
 
-    /// A buffer of the tenant's with these bytes.
+    /// Returns a buffer of the tenant's with these bytes.
     pub(crate) fn buffer(&self, bytes: &[u8]) -> (BufferId, File) {
         let size = (bytes.len() as u64).next_multiple_of(4096);
         let memfd = SealedMemfd::create("test", size).expect("a memfd");

@@ -118,7 +118,7 @@ impl Asked {
     }
 }
 
-/// What the engine says happened to launches, each with its number, load and place in it.
+/// Returns what the engine says happened to launches, each with its number, load and place in it.
 fn trace<E: Engine>(driver: &mut Driver<E>, launches: &[(u64, usize, usize)]) -> Trace {
     let events = driver.take_block_events();
     let seen = events.iter().map(|event| {

@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = &[
 /// Why a case does not apply to an executor whose runs differ by themselves.
 const UNREPEATABLE: &str = "two equal runs differ";
 
-/// Three rows of two tenants: caps that differ by group and change, a limit, a budget and ranks.
+/// Returns three rows of two tenants: caps that differ by group and change, a limit, a budget and ranks.
 fn scene(subject: &dyn Subject, case: &'static str) -> Scene {
     let (shape, grain) = (subject.device(), subject.grain());
     let blocks = 5 * u32::from(shape.sms);
@@ -69,7 +69,8 @@ fn scene(subject: &dyn Subject, case: &'static str) -> Scene {
     }
 }
 
-/// The same blocks at the same times in the same places; complete, because a row's number is not part of it.
+/// Returns whether the same blocks at the same times in the same places; complete, because a row's number is not part
+/// of it.
 fn same(one: &Trace, other: &Trace) -> bool {
     one.blocks == other.blocks
 }

@@ -29,7 +29,7 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// The plan lists nothing, in two groups, and its default row has a cap of 2: at 2 grains each SM has 2 blocks.
+/// Returns the plan lists nothing, in two groups, and its default row has a cap of 2: at 2 grains each SM has 2 blocks.
 fn unlisted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms);
@@ -117,8 +117,8 @@ fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// A tenant with two rows at most launches eight kernels one after the other. Every one is introduced, six rows go, and
-/// what is watched in every case holds.
+/// Returns a tenant with two rows at most launches eight kernels one after the other. Every one is introduced, six rows
+/// go, and what is watched in every case holds.
 fn numbers(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     if !subject.limit_rows(2) {

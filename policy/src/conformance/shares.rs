@@ -80,7 +80,7 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// What a tenant held, and what it was entitled to, until a time, in SM · nanoseconds.
+/// Returns what a tenant held, and what it was entitled to, until a time, in SM · nanoseconds.
 #[allow(clippy::cast_precision_loss, reason = "integrals")]
 fn integrate(run: &Run, shape: &DeviceShape, tenant: TenantId, until: Nanos) -> (f64, f64) {
     let mut times: Vec<Nanos> = run.trace.blocks.iter().map(|seen| seen.at).collect();

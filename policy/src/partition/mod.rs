@@ -319,7 +319,8 @@ impl Partitioner {
         })
     }
 
-    /// The lowest weighted level among the claims that have a kernel that wants more; none while one has nothing.
+    /// Returns the lowest weighted level among the claims that have a kernel that wants more; none while one has
+    /// nothing.
     fn lowest_unsated(&self) -> Option<Ceiling> {
         let unsated = |claim: &&ClaimLevel| {
             let own = &self.kernels[claim.kernels.0..claim.kernels.1];

@@ -308,7 +308,7 @@ impl SmkP {
         }
     }
 
-    /// When the controller should look again, or a grace ends.
+    /// Returns when the controller should look again, or a grace ends.
     fn next_wake(&self, balance: &Balance, now: Nanos) -> Option<Nanos> {
         let tick = self.settings.hold_shares && self.ledger.active().nth(1).is_some();
         let tenants = self.ledger.active();

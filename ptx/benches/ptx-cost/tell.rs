@@ -232,7 +232,7 @@ fn tell_worst(rows: &[Row]) {
     }
 }
 
-/// The least value that at least the share `q` of the sorted values does not exceed.
+/// Returns the least value that at least the share `q` of the sorted values does not exceed.
 fn quantile<T: Copy>(sorted: &[T], q: f64) -> T {
     #[allow(
         clippy::cast_possible_truncation,
@@ -243,7 +243,7 @@ fn quantile<T: Copy>(sorted: &[T], q: f64) -> T {
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// A count as a figure.
+/// Returns a count as a figure.
 #[allow(clippy::cast_precision_loss, reason = "thousands")]
 pub(crate) fn number(count: usize) -> f64 {
     count as f64

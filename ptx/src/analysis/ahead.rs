@@ -50,21 +50,21 @@ impl Ahead {
         Self { wanted, from_start }
     }
 
-    /// Whether the function has any wanted instruction.
+    /// Returns whether the function has any wanted instruction.
     #[must_use]
     pub fn any(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// A wanted instruction that a thread may reach from the block's first instruction on, that one included.
+    /// Returns a wanted instruction that a thread may reach from the block's first instruction on, that one included.
     #[must_use]
     pub fn from_block(&self, block: u32) -> Option<u32> {
         let found = self.from_start[block as usize];
         (found != NONE).then_some(found)
     }
 
-    /// A wanted instruction that a thread may reach after it executed this one, or that threads which do not take
-    /// its branch or exit may reach: what others meet when some leave here.
+    /// Returns a wanted instruction that a thread may reach after it executed this one, or that threads which do not
+    /// take its branch or exit may reach: what others meet when some leave here.
     #[must_use]
     pub fn after(&self, flow: &Flow, instruction: u32) -> Option<u32> {
         let number = flow.block_of(instruction);
@@ -80,14 +80,14 @@ impl Ahead {
     }
 }
 
-/// A barrier of the block or part of it: threads that left early change what it waits for.
+/// Returns whether a barrier of the block or part of it: threads that left early change what it waits for.
 #[must_use]
 pub fn is_block_barrier(i: &Instruction) -> bool {
     matches!(i.opcode, Opcode::Bar | Opcode::BarRed | Opcode::BarArrive)
 }
 
-/// An operation in which the threads of a warp take part together (PTX ISA sections 9.7.9.6, 9.7.13, 9.7.14):
-/// what is missing when one of them left.
+/// Returns whether an operation in which the threads of a warp take part together (PTX ISA sections 9.7.9.6, 9.7.13,
+/// 9.7.14): what is missing when one of them left.
 #[must_use]
 pub fn is_warp_synchronising(i: &Instruction) -> bool {
     use Opcode as O;

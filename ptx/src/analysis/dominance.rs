@@ -27,21 +27,21 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The closest node that every path from the root to this one passes; `None` for the root and for nodes that
-    /// the root does not reach.
+    /// Returns the closest node that every path from the root to this one passes; `None` for the root and for nodes
+    /// that the root does not reach.
     #[must_use]
     pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = self.parent[node as usize];
         (parent != NONE).then_some(parent)
     }
 
-    /// Whether the root reaches the node.
+    /// Returns whether the root reaches the node.
     #[must_use]
     pub fn holds(&self, node: u32) -> bool {
         self.leave[node as usize] != 0
     }
 
-    /// Whether every path from the root to `b` passes `a`; true for `a == b`, false for nodes not in the tree.
+    /// Returns whether every path from the root to `b` passes `a`; true for `a == b`, false for nodes not in the tree.
     #[must_use]
     pub fn dominates(&self, a: u32, b: u32) -> bool {
         let (a, b) = (a as usize, b as usize);
@@ -217,7 +217,7 @@ impl Graph for Forward<'_> {
     }
 }
 
-/// Which blocks every path from the entry to a block passes.
+/// Returns which blocks every path from the entry to a block passes.
 #[must_use]
 pub fn dominators(flow: &Flow) -> Tree {
     if flow.blocks.is_empty() {
@@ -324,27 +324,27 @@ impl PostDominators {
         }
     }
 
-    /// Whether every thread that reaches `b` and leaves by one of the tree's exits passes `a` then or later; one that
-    /// traps or loops for ever does not leave. True for `a == b` unless the block is doomed.
+    /// Returns whether every thread that reaches `b` and leaves by one of the tree's exits passes `a` then or later;
+    /// one that traps or loops for ever does not leave. True for `a == b` unless the block is doomed.
     #[must_use]
     pub fn dominates(&self, a: u32, b: u32) -> bool {
         self.tree.dominates(a, b)
     }
 
-    /// The first block that every thread from this one passes; `None` when that is the way out, or when the block
-    /// is doomed.
+    /// Returns the first block that every thread from this one passes; `None` when that is the way out, or when the
+    /// block is doomed.
     #[must_use]
     pub fn parent(&self, block: u32) -> Option<u32> {
         self.tree.parent(block).filter(|&p| p != self.exit)
     }
 
-    /// Whether every way from the block ends in `trap`, or no thread can leave behind it.
+    /// Returns whether every way from the block ends in `trap`, or no thread can leave behind it.
     #[must_use]
     pub fn is_doomed(&self, block: u32) -> bool {
         !self.tree.holds(block)
     }
 
-    /// The virtual exit's node.
+    /// Returns the virtual exit's node.
     pub(crate) fn exit(&self) -> u32 {
         self.exit
     }
@@ -354,14 +354,14 @@ impl PostDominators {
         self.tree.parent(node)
     }
 
-    /// Whether the virtual exit follows the block, for endless loops too.
+    /// Returns whether the virtual exit follows the block, for endless loops too.
     pub(crate) fn leaves(&self, block: u32) -> bool {
         self.leaves[block as usize]
     }
 }
 
-/// Blocks from which every way ends in `trap`: a block is doomed when it leads nowhere (and no thread leaves there),
-/// or when all of its successors are doomed.
+/// Returns blocks from which every way ends in `trap`: a block is doomed when it leads nowhere (and no thread leaves
+/// there), or when all of its successors are doomed.
 fn doomed(flow: &Flow) -> Vec<bool> {
     let mut left: Vec<u32> = Vec::with_capacity(flow.blocks.len());
     left.extend((0..index(flow.blocks.len())).map(|b| index(flow.successors(b).len())));

@@ -81,7 +81,7 @@ pub fn effects(program: &Program, function: &Function) -> Effects {
     effects
 }
 
-/// Whether an instruction writes and whether it reads global memory; `None` when neither.
+/// Returns whether an instruction writes and whether it reads global memory; `None` when neither.
 fn global_access(i: &Instruction) -> Option<(bool, bool)> {
     use Opcode as O;
     let space = i.mods.spaces.first().copied().unwrap_or_default();
@@ -95,7 +95,7 @@ fn global_access(i: &Instruction) -> Option<(bool, bool)> {
     }
 }
 
-/// Whether an instruction may run twice, and whether it gives the same in any order of blocks.
+/// Returns whether an instruction may run twice, and whether it gives the same in any order of blocks.
 fn verdict(program: &Program, i: &Instruction) -> (bool, bool) {
     use Opcode as O;
     let space = i.mods.spaces.first().copied().unwrap_or_default();

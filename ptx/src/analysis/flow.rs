@@ -30,7 +30,7 @@ pub struct Flow {
     predecessor_starts: Vec<u32>,
 }
 
-/// Whether control may go elsewhere than to the next instruction.
+/// Returns whether control may go elsewhere than to the next instruction.
 fn ends_block(i: &Instruction) -> bool {
     matches!(
         i.opcode,
@@ -83,22 +83,22 @@ impl Flow {
         }
     }
 
-    /// Blocks that may come right behind this one, as indices into [`Flow::blocks`], without repetition; leaving the
-    /// function is no successor.
+    /// Returns the blocks that may come right behind this one, as indices into [`Flow::blocks`], without repetition;
+    /// leaving the function is no successor.
     #[must_use]
     pub fn successors(&self, block: u32) -> &[u32] {
         let at = |b: usize| self.successor_starts[b] as usize;
         &self.successors[at(block as usize)..at(block as usize + 1)]
     }
 
-    /// Blocks that may come right before this one.
+    /// Returns the blocks that may come right before this one.
     #[must_use]
     pub fn predecessors(&self, block: u32) -> &[u32] {
         let at = |b: usize| self.predecessor_starts[b] as usize;
         &self.predecessors[at(block as usize)..at(block as usize + 1)]
     }
 
-    /// The block that holds this instruction.
+    /// Returns the block that holds this instruction.
     #[must_use]
     pub fn block_of(&self, instruction: u32) -> u32 {
         let after = self.blocks.partition_point(|b| b.first <= instruction);
@@ -130,7 +130,7 @@ impl Flow {
         }
     }
 
-    /// Blocks that can be reached from the entry, each before those that it dominates (reverse postorder).
+    /// Returns the blocks that can be reached from the entry, each before those that it dominates (reverse postorder).
     #[must_use]
     pub fn reverse_postorder(&self) -> Vec<u32> {
         let mut seen = vec![false; self.blocks.len()];
@@ -157,7 +157,7 @@ impl Flow {
     }
 }
 
-/// Blocks without their successors.
+/// Returns the blocks without their successors.
 fn split(function: &Function) -> Vec<Block> {
     let body = &function.body;
     let mut leads = vec![false; body.len() + 1];

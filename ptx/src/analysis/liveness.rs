@@ -137,7 +137,7 @@ impl<'a> Liveness<'a> {
         true
     }
 
-    /// What is live at the start of a block.
+    /// Returns what is live at the start of a block.
     fn live_in(&self, block: u32) -> &[u64] {
         let at = block as usize * self.words;
         &self.live_in[at..at + self.words]
@@ -152,7 +152,7 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// The classes live at the end of a block.
+    /// Returns the classes live at the end of a block.
     pub(crate) fn live_out(&self, block: u32) -> Set {
         let mut out = vec![0; self.words];
         self.out_into(block, &mut out);

@@ -16,7 +16,7 @@ pub enum Access {
     MayWrite,
 }
 
-/// Whether the first operand is written. Instructions that write none are listed.
+/// Returns whether the first operand is written. Instructions that write none are listed.
 fn has_destination(opcode: Opcode) -> bool {
     use Opcode as O;
     match opcode {
@@ -42,7 +42,7 @@ fn has_destination(opcode: Opcode) -> bool {
     }
 }
 
-/// Whether what it writes is read as well: the accumulators of `wgmma`, and registers of unknown instructions.
+/// Returns whether what it writes is read as well: the accumulators of `wgmma`, and registers of unknown instructions.
 fn updates(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::WgmmaMmaAsync | Opcode::Other)
 }

@@ -45,13 +45,13 @@ impl Phases {
         }
     }
 
-    /// Whether the load of that index reads what nobody writes at that time.
+    /// Returns whether the load of that index reads what nobody writes at that time.
     #[must_use]
     pub fn is_settled(&self, instruction: u32) -> bool {
         self.settled.binary_search(&instruction).is_ok()
     }
 
-    /// Whether the instruction of that index is a barrier that ends a phase.
+    /// Returns whether the instruction of that index is a barrier that ends a phase.
     #[must_use]
     pub fn is_boundary(&self, instruction: u32) -> bool {
         self.boundaries.binary_search(&instruction).is_ok()
@@ -62,7 +62,7 @@ impl Phases {
     }
 }
 
-/// A barrier of all threads of the block: a constant number and no thread count.
+/// Returns whether a barrier of all threads of the block: a constant number and no thread count.
 fn ends_phase(i: &Instruction) -> bool {
     matches!(
         (i.opcode, i.operands.as_slice()),
@@ -152,7 +152,7 @@ fn may_load_shared(i: &Instruction) -> bool {
         )
 }
 
-/// How an instruction touches shared memory: `Some(None)` not at all, `None` in a way that cannot be followed.
+/// Returns how an instruction touches shared memory: `Some(None)` not at all, `None` in a way that cannot be followed.
 #[allow(clippy::option_option, reason = "the two absences differ")]
 fn access(
     program: &Program,
@@ -289,7 +289,7 @@ impl Pieces {
         pieces
     }
 
-    /// The segment of block `b` that holds the place right before this instruction.
+    /// Returns the segment of block `b` that holds the place right before this instruction.
     fn segment(&self, b: u32, instruction: u32) -> u32 {
         let before = self.boundaries.partition_point(|&at| at < instruction);
         b + u32::try_from(before).unwrap_or(u32::MAX)
@@ -304,7 +304,7 @@ impl Pieces {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    /// The piece that an instruction is in.
+    /// Returns the piece that an instruction is in.
     fn of(&self, flow: &Flow, instruction: u32) -> u32 {
         let segment = self.segment(flow.block_of(instruction), instruction);
         self.root[segment as usize]

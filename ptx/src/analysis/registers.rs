@@ -77,7 +77,7 @@ pub fn registers_estimate(function: &Function) -> u32 {
     (largest + ALWAYS).max(least).min(most)
 }
 
-/// The most that launch bounds leave.
+/// Returns the most that launch bounds leave.
 fn most(bounds: &LaunchBounds) -> u32 {
     let threads = bounds.required_threads.or(bounds.max_threads);
     let threads = threads.map_or(1, |t| t.into_iter().fold(1, u32::saturating_mul));
@@ -87,7 +87,7 @@ fn most(bounds: &LaunchBounds) -> u32 {
     MOST.min(part).min(named).max(FEWEST)
 }
 
-/// Whether an instruction's result comes from memory, and late.
+/// Returns whether an instruction's result comes from memory, and late.
 fn loads_memory(i: &Instruction) -> bool {
     let space = i.mods.spaces.first().copied().unwrap_or_default();
     let is_far = !matches!(space, StateSpace::Param | StateSpace::Local);
@@ -184,8 +184,8 @@ impl Classes {
     }
 }
 
-/// Whether an instruction gives the same in the whole launch, without a register of each thread; `known` are registers
-/// that hold such values.
+/// Returns whether an instruction gives the same in the whole launch, without a register of each thread; `known` are
+/// registers that hold such values.
 fn is_of_the_launch(function: &Function, i: &Instruction, known: impl Fn(&RegId) -> bool) -> bool {
     use Opcode as O;
     let sources = || i.operands.iter().skip(1);

@@ -101,7 +101,7 @@ fn is_global(i: &Instruction) -> bool {
     }
 }
 
-/// Bytes that one thread moves.
+/// Returns the bytes that one thread moves.
 fn width_bytes(i: &Instruction) -> u32 {
     if i.opcode == Opcode::CpAsync {
         return match i.operands.get(2) {
@@ -145,7 +145,7 @@ fn values(function: &Function, uniformity: &Uniformity) -> Vec<Value> {
     values
 }
 
-/// What an instruction computes.
+/// Returns what an instruction computes.
 fn result(i: &Instruction, values: &[Value], uniformity: &Uniformity) -> Value {
     use Opcode as O;
     let at = |n: usize| operand(i.operands.get(n), values, uniformity);

@@ -44,8 +44,8 @@ impl Uniformity {
         Self::run(program, function, flow, post, None)
     }
 
-    /// The same for the threads of each warp, where a warp is 32 neighbours in x: «block» in what the methods say is
-    /// then «warp».
+    /// Returns the same for the threads of each warp, where a warp is 32 neighbours in x: «block» in what the methods
+    /// say is then «warp».
     #[must_use]
     pub fn of_warps(
         program: &Program,
@@ -75,25 +75,27 @@ impl Uniformity {
         }
     }
 
-    /// Whether all threads of a block hold the same value in the register wherever they read it together.
+    /// Returns whether all threads of a block hold the same value in the register wherever they read it together.
     #[must_use]
     pub fn is_uniform(&self, register: RegId) -> bool {
         !self.registers[register.0 as usize]
     }
 
-    /// Whether every thread of the thread block reaches this basic block, or none does, each time.
+    /// Returns whether every thread of the thread block reaches this basic block, or none does, each time.
     #[must_use]
     pub fn block_uniformly_reached(&self, block: u32) -> bool {
         !self.blocks[block as usize]
     }
 
-    /// Whether all threads that are at the instruction execute it, or none does: it has no guard or a uniform one.
+    /// Returns whether all threads that are at the instruction execute it, or none does: it has no guard or a uniform
+    /// one.
     #[must_use]
     pub fn guard_is_uniform(&self, instruction: &Instruction) -> bool {
         instruction.guard.is_none_or(|g| self.is_uniform(g.reg))
     }
 
-    /// Whether every thread of the thread block executes the instruction of that index, or none does, each time.
+    /// Returns whether every thread of the thread block executes the instruction of that index, or none does, each
+    /// time.
     #[must_use]
     pub fn executed_uniformly(&self, function: &Function, flow: &Flow, instruction: u32) -> bool {
         self.block_uniformly_reached(flow.block_of(instruction))
@@ -197,7 +199,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// Whether the results are the same in all threads whose register operands are.
+    /// Returns whether the results are the same in all threads whose register operands are.
     fn may_agree(&self, n: u32, i: &Instruction) -> bool {
         use Opcode as O;
         match i.opcode {
@@ -334,7 +336,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// The node itself or the next one above it that is not divergent, with path halving.
+    /// Returns the node itself or the next one above it that is not divergent, with path halving.
     fn next_agreed(&mut self, node: u32) -> u32 {
         let mut at = node as usize;
         while self.up[at] as usize != at {

@@ -73,7 +73,7 @@ impl WarpRows {
         rows
     }
 
-    /// Whether the instruction gives one result for all values that the register may have within a warp.
+    /// Returns whether the instruction gives one result for all values that the register may have within a warp.
     #[must_use]
     pub fn settles(&self, instruction: u32, register: RegId) -> bool {
         self.settles
@@ -81,13 +81,13 @@ impl WarpRows {
             .is_ok_and(|at| self.settles[at].1 == register)
     }
 
-    /// Whether a warp agrees on the special register where the block does not.
+    /// Returns whether a warp agrees on the special register where the block does not.
     #[must_use]
     pub fn agrees_on(special: SpecialReg) -> bool {
         matches!(special, SpecialReg::Tid(1..) | SpecialReg::Warpid)
     }
 
-    /// Whether the whole warp gets one result from an exchange, whatever each thread puts in: all 32 are named.
+    /// Returns whether the whole warp gets one result from an exchange, whatever each thread puts in: all 32 are named.
     #[must_use]
     pub fn exchange_agrees(i: &Instruction) -> bool {
         let all = |at: usize| matches!(i.operands.get(at), Some(Operand::Int(-1 | 0xffff_ffff)));
@@ -122,7 +122,7 @@ fn is_lane_row(class: Class) -> bool {
     matches!(class, Class::LaneRow { .. })
 }
 
-/// The operand whose lane row the instruction settles.
+/// Returns the operand whose lane row the instruction settles.
 fn settled_operand(i: &Instruction, operand: &dyn Fn(usize) -> Class) -> Option<usize> {
     use crate::decode::Comparison as C;
     let constant = |at: usize| match operand(at) {
@@ -169,7 +169,7 @@ fn settled_operand(i: &Instruction, operand: &dyn Fn(usize) -> Class) -> Option<
     }
 }
 
-/// The comparison with its operands exchanged.
+/// Returns the comparison with its operands exchanged.
 fn mirrored(c: crate::decode::Comparison) -> Option<crate::decode::Comparison> {
     use crate::decode::Comparison as C;
     Some(match c {
@@ -185,7 +185,7 @@ fn mirrored(c: crate::decode::Comparison) -> Option<crate::decode::Comparison> {
     })
 }
 
-/// What the first operand then holds.
+/// Returns what the first operand then holds.
 fn result(i: &Instruction, operand: &dyn Fn(usize) -> Class) -> Class {
     use Class as K;
     let is_integer = i.mods.types.iter().all(|t| !t.is_float());

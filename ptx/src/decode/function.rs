@@ -93,7 +93,7 @@ impl<'a> Body<'a> {
         })
     }
 
-    /// A place that waits for a label.
+    /// Returns a place that waits for a label.
     pub(crate) fn site(&mut self, instruction: u32, operand: u32) -> u32 {
         self.sites.push(Site::Operand {
             instruction,
@@ -378,7 +378,7 @@ fn instruction(
     Ok(())
 }
 
-/// Threads of a warp meet by name only, from PTX 6.4 and sm_70 on (sections 9.7.9.6 and 9.7.13.3).
+/// Returns whether threads of a warp meet by name only, from PTX 6.4 and sm_70 on (sections 9.7.9.6 and 9.7.13.3).
 fn needs_sync(program: &Program) -> bool {
     let number = program.target.strip_prefix("sm_").unwrap_or("");
     let digits = number
@@ -387,7 +387,8 @@ fn needs_sync(program: &Program) -> bool {
     program.version >= (6, 4) && number[..digits].parse::<u32>().is_ok_and(|n| n >= 70)
 }
 
-/// Whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA section
+/// Returns whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA
+/// section
 /// 9.7.3.6: «for .target sm_1x the rounding modifier is optional»). It truncates its product, so that no other opcode
 /// stands for it.
 fn may_leave_rounding_out(program: &Program, opcode: Opcode, mods: &Modifiers) -> bool {
@@ -403,7 +404,7 @@ fn may_leave_rounding_out(program: &Program, opcode: Opcode, mods: &Modifiers) -
         && mods.part.is_none()
 }
 
-/// The operand that does not belong, and why.
+/// Returns the operand that does not belong, and why.
 fn verify(
     decoder: &Decoder<'_>,
     body: &Body<'_>,
@@ -542,7 +543,7 @@ impl Body<'_> {
 }
 
 impl Context<'_, '_> {
-    /// The registers that an operand names which is not modelled; the cursor ends at the `,` or `;` behind it.
+    /// Returns the registers that an operand names which is not modelled; the cursor ends at the `,` or `;` behind it.
     fn registers_of(&mut self, c: &mut Cursor<'_>) -> Operand {
         let mut depth = 0_u32;
         let mut registers = Vec::new();

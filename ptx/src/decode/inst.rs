@@ -80,7 +80,7 @@ pub enum ScalarType {
 }
 
 impl ScalarType {
-    /// Size in bytes in memory; predicates count as 1, sub-byte types as 1.
+    /// Returns the size in bytes in memory; predicates count as 1, sub-byte types as 1.
     #[must_use]
     pub const fn size_bytes(self) -> u32 {
         use ScalarType as T;

@@ -76,7 +76,7 @@ pub(crate) static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     all
 });
 
-/// Whether any instruction has this word, shapes such as `m16n8k16` and `16x64b` included.
+/// Returns whether any instruction has this word, shapes such as `m16n8k16` and `16x64b` included.
 pub(crate) fn is_known(word: &str) -> bool {
     let is_shape = || {
         let letters = word.bytes().filter(|b| !b.is_ascii_digit());

@@ -9,7 +9,7 @@ use super::{AtomOp, CacheOp, MemoryOrder, Mode, Modifiers, Opcode, Rounding, Sca
 use crate::syntax::vocabulary::{Modifier, is_directive, modifier_of};
 use smallvec::SmallVec;
 
-/// The word of a mnemonic that does not belong (0 is the opcode itself), and why.
+/// Returns the word of a mnemonic that does not belong (0 is the opcode itself), and why.
 pub(crate) fn check(
     row: &Row,
     opcode: Opcode,
@@ -117,8 +117,8 @@ fn exclusive(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// Whether a word cannot be an opcode, not even one that the tables lack: it means something else, or it begins with an
-/// opcode and ends with a modifier or another one, the dots between them lost.
+/// Returns whether a word cannot be an opcode, not even one that the tables lack: it means something else, or it begins
+/// with an opcode and ends with a modifier or another one, the dots between them lost.
 pub(crate) fn is_no_opcode(word: &str) -> bool {
     if ROWS.contains_key(word) {
         return false;
@@ -210,7 +210,8 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     suited(opcode, m, ty)
 }
 
-/// The same for instructions on barriers, copies, several devices and matrices (sections 9.7.9, 9.7.13 to 9.7.16).
+/// Returns the same for instructions on barriers, copies, several devices and matrices (sections 9.7.9, 9.7.13 to
+/// 9.7.16).
 fn structured(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     use Opcode as O;
     let fail = |what: &str| Err(what.to_owned());
@@ -321,7 +322,7 @@ fn ordered(m: &Modifiers) -> Result<(), String> {
     scoped(m)
 }
 
-/// A strong order and a scope go together.
+/// Returns a strong order and a scope go together.
 fn scoped(m: &Modifiers) -> Result<(), String> {
     use MemoryOrder as M;
     match (m.order, m.scope) {
@@ -335,7 +336,7 @@ fn scoped(m: &Modifiers) -> Result<(), String> {
     }
 }
 
-/// Where an asynchronous copy goes, and where it comes from.
+/// Returns where an asynchronous copy goes, and where it comes from.
 fn copied(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     use super::StateSpace as S;
     match m.spaces.as_slice() {

@@ -321,7 +321,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// How many bytes of initialisers the module may still have.
+    /// Returns how many bytes of initialisers the module may still have.
     pub(crate) fn initialisers(&mut self) -> &mut Initialisers {
         &mut self.initialisers
     }
@@ -461,7 +461,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether some dimension is open or zero.
+/// Returns whether some dimension is open or zero.
 fn is_open(d: &Declarator) -> bool {
     d.dims.iter().any(|n| n.unwrap_or(0) == 0)
 }
@@ -490,7 +490,7 @@ fn natural_align(head: Head) -> u32 {
     head.ty.size_bytes() * u32::from(head.vector.max(1))
 }
 
-/// Bytes of a declared name; an open dimension counts as zero.
+/// Returns the bytes of a declared name; an open dimension counts as zero.
 fn total(d: &Declarator, element: u64) -> Result<u64, Fault> {
     let mut bytes = element;
     for dim in &d.dims {
@@ -559,7 +559,7 @@ fn performance(c: &mut Cursor<'_>, end: usize, function: &mut Function) {
     }
 }
 
-/// Whether the type's initialiser is a list of properties rather than of values.
+/// Returns whether the type's initialiser is a list of properties rather than of values.
 pub(crate) fn is_opaque(ty: ScalarType) -> bool {
     matches!(
         ty,

@@ -70,8 +70,8 @@ static NEEDS: &[(&[Opcode], &str)] = &[
     (&[O::Tcgen05Commit], "cta_group::1|cta_group::2 mbarrier::arrive::one"),
 ];
 
-/// What is wrong with the words behind an opcode, and with which of them (counted from the first one behind it; their
-/// count when one is missing).
+/// Returns what is wrong with the words behind an opcode, and with which of them (counted from the first one behind it;
+/// their count when one is missing).
 pub(super) fn check(opcode: Opcode, words: &[&str]) -> Result<(), (usize, String)> {
     let lists = NEEDS
         .iter()

@@ -36,7 +36,7 @@ impl Mnemonics {
         }
     }
 
-    /// The mnemonic with this text, taken apart when it is a new one. `words` are its words without dots.
+    /// Returns the mnemonic with this text, taken apart when it is a new one. `words` are its words without dots.
     pub(crate) fn get<'a>(
         &mut self,
         text: &[u8],
@@ -92,7 +92,7 @@ fn take_apart(text: Arc<str>, words: &[(Sym, &str)]) -> Mnemonic {
     }
 }
 
-/// The opcode that a word further on makes of the row's.
+/// Returns the opcode that a word further on makes of the row's.
 fn refine(opcode: Opcode, words: &[&str]) -> Opcode {
     use Opcode as O;
     let has = |w: &str| words.contains(&w);

@@ -174,7 +174,7 @@ impl Context<'_, '_> {
         })
     }
 
-    /// A label, patched when its scope closes.
+    /// Returns a label, patched when its scope closes.
     fn label(&mut self, sym: crate::syntax::intern::Sym, offset: u32) -> Operand {
         let site = self.body.site(self.instruction, self.operand);
         self.names.wait(sym, offset, site);
@@ -298,7 +298,7 @@ fn symbol(d: Declaration) -> Option<Symbol> {
     })
 }
 
-/// A special register, or all four of a vector of them.
+/// Returns a special register, or all four of a vector of them.
 fn special_register(c: &mut Cursor<'_>, special: SpecialReg) -> Option<Operand> {
     use SpecialReg as S;
     let has_axis = matches!(

@@ -41,7 +41,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The kernel (`.entry`) of that name.
+    /// Returns the kernel (`.entry`) of that name.
     #[must_use]
     pub fn kernel(&self, name: &str) -> Option<(FuncId, &Function)> {
         self.functions

@@ -22,19 +22,19 @@ impl RegisterNames {
             .push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
     }
 
-    /// How many registers there are.
+    /// Returns how many registers there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Every name, in order.
+    /// Returns every name, in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|n| &self[n])
     }

@@ -17,7 +17,8 @@ const LONGEST_OPCODE: usize = 24;
 pub(crate) struct UsedNames(Option<HashSet<u32>>);
 
 impl UsedNames {
-    /// Whether the word at the cursor is one of the module's names, or an opcode run together with a name or literal.
+    /// Returns whether the word at the cursor is one of the module's names, or an opcode run together with a name or
+    /// literal.
     pub(crate) fn explain(&mut self, c: &Cursor<'_>) -> bool {
         let used = self.0.get_or_insert_with(|| collect(c));
         let sym = c.token().sym();

@@ -78,7 +78,7 @@ impl Value {
         }
     }
 
-    /// The register that the value arrives in.
+    /// Returns the register that the value arrives in.
     pub(crate) fn formal(self, prefix: &str) -> String {
         format!("%{prefix}_{}", self.word())
     }
@@ -178,7 +178,7 @@ impl Carried {
         }
     }
 
-    /// What the function is handed.
+    /// Returns what the function is handed.
     pub(crate) fn of(&self, function: FuncId) -> Values {
         self.by_function[function.0 as usize]
     }

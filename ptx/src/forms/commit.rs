@@ -137,8 +137,8 @@ impl<'a> Walk<'a> {
         self.point.first_round = is_firm.then_some(round);
     }
 
-    /// Whether what an instruction asks of memory lies at an address that rests on no load, and where it leads to as
-    /// well.
+    /// Returns whether what an instruction asks of memory lies at an address that rests on no load, and where it leads
+    /// to as well.
     fn has_firm_address(&self, i: &Instruction) -> bool {
         i.operands.iter().all(|o| match o {
             Operand::Reg(r) if i.opcode == Opcode::BrxIdx => !self.doubtful[r.0 as usize],
@@ -227,7 +227,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next block that every thread comes to unless it leaves.
+    /// Returns the next block that every thread comes to unless it leaves.
     fn next(&mut self, at: u32) -> Option<u32> {
         let successors = self.flow.successors(at);
         let stays = |s: &&u32| !self.leaves[**s as usize];
@@ -246,14 +246,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether ways that part at `at` may meet in `join`, early enough.
+    /// Returns whether ways that part at `at` may meet in `join`, early enough.
     fn may_join(&self, at: u32, join: u32) -> bool {
         let meets = self.tree.parent(join) == Some(at) && self.flow.predecessors(join).len() > 1;
         meets && self.early[join as usize] && !self.leaves[join as usize]
     }
 
-    /// Whether every way from these blocks comes to `join` or leaves, with nothing that must come after the place;
-    /// notes the loads between.
+    /// Returns whether every way from these blocks comes to `join` or leaves, with nothing that must come after the
+    /// place; notes the loads between.
     fn passes_to(&mut self, from: &[u32], join: u32) -> bool {
         let mut between: Vec<u32> = Vec::new();
         let mut queue: Vec<u32> = from.to_vec();
@@ -304,8 +304,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Blocks that are reached, and to which no loop leads: taken away one after another, each when all its predecessors
-/// were.
+/// Returns the blocks that are reached, and to which no loop leads: taken away one after another, each when all its
+/// predecessors were.
 fn early(flow: &Flow) -> Vec<bool> {
     let reached = flow.reverse_postorder();
     let mut is_reached = vec![false; flow.blocks.len()];
@@ -332,7 +332,7 @@ fn early(flow: &Flow) -> Vec<bool> {
     early
 }
 
-/// Blocks from which every way leaves, quietly, without a loop and without a load, which would be for nothing.
+/// Returns blocks from which every way leaves, quietly, without a loop and without a load, which would be for nothing.
 fn leaves(function: &Function, flow: &Flow) -> Vec<bool> {
     let quiet: Vec<bool> = (flow.blocks.iter())
         .map(|b| {
@@ -361,14 +361,15 @@ fn leaves(function: &Function, flow: &Flow) -> Vec<bool> {
     leaves
 }
 
-/// Whether an instruction loads what others may have written.
+/// Returns whether an instruction loads what others may have written.
 pub(super) fn looks_at_memory(i: &Instruction) -> bool {
     let space = i.mods.spaces.first().copied().unwrap_or_default();
     let loads = matches!(i.opcode, Opcode::Ld | Opcode::Ldu);
     loads && !matches!(space, StateSpace::Param | StateSpace::Const)
 }
 
-/// Whether an instruction leaves no trace that outlives its block, waits for nobody and is waited for by nobody.
+/// Returns whether an instruction leaves no trace that outlives its block, waits for nobody and is waited for by
+/// nobody.
 pub(super) fn is_quiet(i: &Instruction) -> bool {
     use Opcode as O;
     let space = i.mods.spaces.first().copied().unwrap_or_default();

@@ -54,7 +54,7 @@ pub(super) fn judge(program: &Program, calls: &Calls) -> Vec<Judged> {
         .collect()
 }
 
-/// What each function waits for, its callees included.
+/// Returns what each function waits for, its callees included.
 fn waits_of_functions(program: &Program, calls: &Calls) -> Vec<Waits> {
     let own = program
         .functions
@@ -72,9 +72,9 @@ fn waits_of_functions(program: &Program, calls: &Calls) -> Vec<Waits> {
     all
 }
 
-/// Whether threads of a block may meet in each function, its callees included: by shared memory, at a barrier, or in an
-/// operation of their warp. Where they do not, a warp may go on to its next block while others are still in this one,
-/// as warps of different blocks on one SM do.
+/// Returns whether threads of a block may meet in each function, its callees included: by shared memory, at a barrier,
+/// or in an operation of their warp. Where they do not, a warp may go on to its next block while others are still in
+/// this one, as warps of different blocks on one SM do.
 pub(super) fn threads_meet(program: &Program, calls: &Calls) -> Vec<bool> {
     let meets = |i: &Instruction| {
         use Opcode as O;
@@ -98,7 +98,7 @@ fn is_shared(space: StateSpace) -> bool {
     matches!(space, StateSpace::Shared | StateSpace::SharedCluster)
 }
 
-/// Whether an operand is, or holds, the address of a variable in shared memory.
+/// Returns whether an operand is, or holds, the address of a variable in shared memory.
 fn names_shared(program: &Program, operand: &Operand) -> bool {
     match operand {
         Operand::Symbol {
@@ -115,7 +115,7 @@ fn names_shared(program: &Program, operand: &Operand) -> bool {
     }
 }
 
-/// What the instruction itself waits for.
+/// Returns what the instruction itself waits for.
 fn waits(i: &Instruction) -> Waits {
     use Opcode as O;
     match i.opcode {
@@ -191,7 +191,8 @@ struct Masks {
 }
 
 impl Masks {
-    /// Whether a warp-synchronising instruction names only threads that come to it together: its mask was taken, by
+    /// Returns whether a warp-synchronising instruction names only threads that come to it together: its mask was
+    /// taken, by
     /// `activemask` or `match`, from the threads that were at one place, and whoever was there comes here once.
     fn names_who_is_here(
         &mut self,
@@ -226,7 +227,7 @@ impl Masks {
         !comes_again(flow, to, from)
     }
 
-    /// The instruction that made a mask of the threads that were there.
+    /// Returns the instruction that made a mask of the threads that were there.
     fn source(&mut self, function: &Function, mask: RegId) -> Option<u32> {
         let writers = self.writers.get_or_insert_with(|| writers(function));
         let writer = |register: RegId| writers[register.0 as usize];
@@ -248,7 +249,7 @@ impl Masks {
     }
 }
 
-/// The one instruction that writes each register, if it is one and writes all of it.
+/// Returns the one instruction that writes each register, if it is one and writes all of it.
 fn writers(function: &Function) -> Vec<Option<u32>> {
     let mut times = vec![0_u8; function.registers.len()];
     let mut found = vec![None; function.registers.len()];
@@ -264,7 +265,7 @@ fn writers(function: &Function) -> Vec<Option<u32>> {
     found
 }
 
-/// Whether control comes from a block back to it without passing another one.
+/// Returns whether control comes from a block back to it without passing another one.
 fn comes_again(flow: &Flow, block: u32, past: u32) -> bool {
     let mut seen = vec![false; flow.blocks.len()];
     let mut queue = vec![block];

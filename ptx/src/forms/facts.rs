@@ -105,7 +105,7 @@ pub(crate) fn examine(
     facts
 }
 
-/// Whether an operand that the typed layer knows names a special register.
+/// Returns whether an operand that the typed layer knows names a special register.
 fn names_special(operand: &Operand) -> bool {
     match operand {
         Operand::Special(_) => true,
@@ -240,9 +240,9 @@ fn special(
     });
 }
 
-/// Whether the instruction takes 32 bits of each special register that it names: a `mov` of 32 bits, a `mov` that packs
-/// a vector of them, or a `cvt` from a 32-bit integer. No other instruction may name one (`ptxas` 13.5 accepts `mov`
-/// and `cvt` alone).
+/// Returns whether the instruction takes 32 bits of each special register that it names: a `mov` of 32 bits, a `mov`
+/// that packs a vector of them, or a `cvt` from a 32-bit integer. No other instruction may name one (`ptxas` 13.5
+/// accepts `mov` and `cvt` alone).
 fn reads_32_bits(i: &Instruction) -> bool {
     use ScalarType as T;
     let words = |t: &T| matches!(t, T::B32 | T::U32 | T::S32);
@@ -259,7 +259,7 @@ fn reads_32_bits(i: &Instruction) -> bool {
     }
 }
 
-/// The destination's name when it can hold a 32-bit integer on the way to the value.
+/// Returns the destination's name when it can hold a 32-bit integer on the way to the value.
 fn plain_destination(function: &Function, i: &Instruction) -> Option<String> {
     let [Operand::Reg(destination), Operand::Special(_)] = i.operands.as_slice() else {
         return None;

@@ -49,13 +49,13 @@ pub(super) struct FirstRound {
 }
 
 impl FirstRound {
-    /// The instruction behind what is copied: that which leads back, where it is the round.
+    /// Returns the instruction behind what is copied: that which leads back, where it is the round.
     pub(super) const fn next(&self) -> u32 {
         self.body.end
     }
 
-    /// The loop that basic block `at` leads to, if its first round can be copied, or a part of it; `leaves` says from
-    /// which blocks every way leaves.
+    /// Returns the loop that basic block `at` leads to, if its first round can be copied, or a part of it; `leaves`
+    /// says from which blocks every way leaves.
     pub(super) fn behind(
         function: &Function,
         flow: &Flow,
@@ -136,7 +136,7 @@ impl FirstRound {
         (is_closed && are_plain && round.is_fit(function, flow, at)).then_some(round)
     }
 
-    /// Whether the part may be copied, is worth it, and is reached from block `at`.
+    /// Returns whether the part may be copied, is worth it, and is reached from block `at`.
     fn is_fit(&self, function: &Function, flow: &Flow, at: u32) -> bool {
         let (start, end) = (self.body.start as usize, self.body.end as usize);
         let inside = &function.body[start..end];
@@ -162,12 +162,12 @@ impl FirstRound {
     }
 }
 
-/// Whether threads that come to the end of a block go on together.
+/// Returns whether threads that come to the end of a block go on together.
 fn stay_together(flow: &Flow, block: u32) -> bool {
     flow.successors(block).len() == 1 && !flow.blocks[block as usize].leaves
 }
 
-/// The first instruction that is not quiet, from a block on in the order of the text, and its block.
+/// Returns the first instruction that is not quiet, from a block on in the order of the text, and its block.
 fn first_loud(function: &Function, flow: &Flow, head: u32) -> Option<(u32, u32)> {
     let most = flow.blocks[head as usize].first + HIDES;
     for (b, block) in (head..).zip(&flow.blocks[head as usize..]) {
@@ -183,7 +183,7 @@ fn first_loud(function: &Function, flow: &Flow, head: u32) -> Option<(u32, u32)>
     None
 }
 
-/// The head of a loop that `at` leads to, at most by way of one block, and that is right behind it in the text.
+/// Returns the head of a loop that `at` leads to, at most by way of one block, and that is right behind it in the text.
 fn entered(flow: &Flow, at: u32, is_loop: impl Fn(u32, u32) -> bool) -> Option<u32> {
     let ways = flow.successors(at);
     let next = at + 1;
@@ -198,7 +198,7 @@ fn entered(flow: &Flow, at: u32, is_loop: impl Fn(u32, u32) -> bool) -> Option<u
     (between && !leaves && is_loop(next, next + 1)).then_some(next + 1)
 }
 
-/// Whether an instruction does the same in a copy, and leaves no trace.
+/// Returns whether an instruction does the same in a copy, and leaves no trace.
 fn may_be_copied(i: &Instruction) -> bool {
     let reads_own = |o: &Operand| match o {
         Operand::Special(s) => matches!(s, SpecialReg::Tid(_) | SpecialReg::Ntid(_)),
@@ -212,7 +212,7 @@ const fn leads_elsewhere(i: &Instruction) -> bool {
     matches!(i.opcode, O::Bra | O::BrxIdx | O::Ret | O::Exit)
 }
 
-/// Whether only the loop knows the predicate of the branch behind its body.
+/// Returns whether only the loop knows the predicate of the branch behind its body.
 fn has_own_guard(function: &Function, body: &Range<u32>) -> bool {
     let Some(guard) = function.body[body.end as usize].guard else {
         return false;
@@ -227,7 +227,7 @@ fn has_own_guard(function: &Function, body: &Range<u32>) -> bool {
     })
 }
 
-/// Whether a branch is a guarded one whose predicate these instructions leave alone.
+/// Returns whether a branch is a guarded one whose predicate these instructions leave alone.
 fn keeps_guard(branch: &Instruction, others: &[Instruction]) -> bool {
     let Some(guard) = branch.guard.filter(|_| branch.opcode == Opcode::Bra) else {
         return false;

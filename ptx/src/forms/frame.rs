@@ -117,7 +117,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The kernel's shape; `Whole` in a callee.
+    /// Returns the kernel's shape; `Whole` in a callee.
     pub(crate) fn shape(&self) -> Shape {
         match self.role {
             Role::Kernel(form) => form.shape,
@@ -125,7 +125,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether the fence goes round this function.
+    /// Returns whether the fence goes round this function.
     pub(crate) fn is_fenced(&self) -> bool {
         match self.role {
             Role::Kernel(form) => form.fenced,
@@ -133,7 +133,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// A register of its own, of type `pred`, `b16`, `b32` or `b64`.
+    /// Returns a register of its own, of type `pred`, `b16`, `b32` or `b64`.
     pub(crate) fn fresh(&mut self, ty: &'static str) -> String {
         let n = match self.registers.iter_mut().find(|(t, _)| *t == ty) {
             Some((_, n)) => {
@@ -148,7 +148,8 @@ impl<'a> Frame<'a> {
         format!("%{}_{ty}_{n}", self.names.prefix)
     }
 
-    /// A register for values that do not outlive the text of one place; the same name for the same number everywhere.
+    /// Returns a register for values that do not outlive the text of one place; the same name for the same number
+    /// everywhere.
     pub(crate) fn scratch(&mut self, ty: &'static str, number: u32) -> String {
         let known = self
             .scratch
@@ -162,7 +163,7 @@ impl<'a> Frame<'a> {
         name
     }
 
-    /// A label that no other function text uses.
+    /// Returns a label that no other function text uses.
     pub(crate) fn label(&self, word: &str) -> String {
         // Labels are local to a function, but debug information may name them across.
         format!("${}_{word}_{}", self.names.prefix, self.id.0)
@@ -189,7 +190,7 @@ impl<'a> Frame<'a> {
         self.tail.push_str(text);
     }
 
-    /// Whether nothing stands between an instruction and the text that is added next at the end.
+    /// Returns whether nothing stands between an instruction and the text that is added next at the end.
     pub(crate) fn is_last_statement(&mut self, instruction: u32) -> bool {
         let end = self.syntax.end - 1;
         self.tail.is_empty() && self.statement(instruction).end == end
@@ -209,12 +210,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether its text is only counted, and nobody wants to know how much more there is.
+    /// Returns whether its text is only counted, and nobody wants to know how much more there is.
     pub(crate) fn is_over(&self) -> bool {
         self.edits.is_over(self.head.len() + self.tail.len())
     }
 
-    /// The instruction's span, its `;` included.
+    /// Returns the instruction's span, its `;` included.
     pub(crate) fn span(&self, instruction: u32) -> Span {
         self.function.body[instruction as usize].span
     }
@@ -248,7 +249,7 @@ impl<'a> Frame<'a> {
         self.edits.replace(span, text);
     }
 
-    /// The instruction's statement, for edits to single tokens.
+    /// Returns the instruction's statement, for edits to single tokens.
     pub(crate) fn statement(&mut self, instruction: u32) -> Statement {
         if self.statements.is_empty() {
             let (from, to) = self.syntax.statements;
@@ -270,24 +271,24 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// The register that holds the block's place on an axis throughout the body (`worker`).
+    /// Returns the register that holds the block's place on an axis throughout the body (`worker`).
     pub(crate) fn place(&mut self, axis: u8) -> String {
         self.scratch("b32", 16 + u32::from(axis.min(2)))
     }
 
-    /// The control block's field at that offset, as an address operand.
+    /// Returns the control block's field at that offset, as an address operand.
     pub(crate) fn control(&self, offset: u32) -> String {
         format!("[{}+{offset}]", self.names.control)
     }
 
-    /// The register in which a callee is handed the value.
+    /// Returns the register in which a callee is handed the value.
     pub(crate) fn formal(&self, value: Value) -> Option<String> {
         self.carried
             .contains(value)
             .then(|| value.formal(&self.names.prefix))
     }
 
-    /// Text that puts a value into a register of its type, ending in `;`.
+    /// Returns text that puts a value into a register of its type, ending in `;`.
     pub(crate) fn load(&mut self, value: Value, into: &str) -> String {
         if let Some(formal) = self.formal(value) {
             return format!("mov.{} {into}, {formal};", value.ty());
@@ -337,7 +338,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Text that puts the end of the tenant's shared memory into a register: where the words of `worker` begin,
+    /// Returns text that puts the end of the tenant's shared memory into a register: where the words of `worker` begin,
     /// else where the dynamic part ends.
     fn shared_end(&mut self, into: &str) -> String {
         let mut text = match self.shape() {
@@ -382,8 +383,8 @@ impl<'a> Frame<'a> {
         self.pad = Some((name, bytes));
     }
 
-    /// Text by which a thread leaves for good after a fault. A worker's others learn it from a word, because the thread
-    /// may be the one that speaks for the block.
+    /// Returns text by which a thread leaves for good after a fault. A worker's others learn it from a word, because
+    /// the thread may be the one that speaks for the block.
     pub(crate) fn leave_for_fault(&mut self) -> String {
         if self.shape() != Shape::Worker {
             return "exit;".to_owned();
@@ -443,8 +444,8 @@ impl<'a> Frame<'a> {
         self.edits
     }
 
-    /// Where text at entry goes: behind the declarations that stand before the first instruction, so that it may name
-    /// their registers; `None` when there are none, and when a branch may lead back to a label among them.
+    /// Returns where text at entry goes: behind the declarations that stand before the first instruction, so that it
+    /// may name their registers; `None` when there are none, and when a branch may lead back to a label among them.
     fn entry_point(&self) -> Option<u32> {
         let (from, to) = self.syntax.statements;
         let mut behind = None;
@@ -466,7 +467,7 @@ impl<'a> Frame<'a> {
         behind
     }
 
-    /// The byte offset at which text at entry stands.
+    /// Returns the byte offset at which text at entry stands.
     pub(crate) fn entry_offset(&self) -> u32 {
         let brace = self.syntax.header_end;
         let open = self.module.token_span(brace, brace + 1).end;
@@ -482,8 +483,8 @@ impl<'a> Frame<'a> {
                 .any(|o| matches!(o, Operand::Target(0)))
     }
 
-    /// The registers that text at entry may name: declared in front of it, and by no inner scope as well, so that a
-    /// name alone tells which one is meant.
+    /// Returns the registers that text at entry may name: declared in front of it, and by no inner scope as well, so
+    /// that a name alone tells which one is meant.
     pub(crate) fn registers_at_entry(&self) -> EntryRegisters<'a> {
         let (from, to) = self.syntax.statements;
         let c = self.module.cursor(0);
@@ -513,13 +514,14 @@ impl<'a> Frame<'a> {
         found
     }
 
-    /// Whether text at entry may name registers of the body.
+    /// Returns whether text at entry may name registers of the body.
     pub(crate) fn entry_sees_registers(&self) -> bool {
         self.entry_point().is_some()
     }
 }
 
-/// The text with each mark replaced by its piece, in one pass: a worker's text is long, and every kernel has one.
+/// Returns the text with each mark replaced by its piece, in one pass: a worker's text is long, and every kernel has
+/// one.
 fn fill(text: &str, pieces: &[(&str, String)]) -> String {
     let more: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
     let mut filled = String::with_capacity(text.len() + more + 1);

@@ -48,15 +48,15 @@ use crate::syntax::module::StatementKind;
 /// Most bytes of a loop's round that is copied.
 const MOST_COPIED: usize = 8 << 10;
 
-/// Why the function stands in the way of refusing blocks, for reasons of its own.
+/// Returns why the function stands in the way of refusing blocks, for reasons of its own.
 pub(super) fn judge(program: &Program, waits: &Waits, start: u32) -> Option<Found> {
     let narrow = (program.address_size != 64).then_some((Reason::Addresses32, start));
     let early = narrow.or_else(|| waits.for_earlier.clone());
     early.or_else(|| waits.unseen.clone())
 }
 
-/// The axis that launches are cut across: the last one on which each function, or one that it may call, reads its
-/// block's place. Only that one then needs an offset.
+/// Returns the axis that launches are cut across: the last one on which each function, or one that it may call, reads
+/// its block's place. Only that one then needs an offset.
 pub(super) fn cut_axes(facts: &[Facts], calls: &Calls) -> Vec<u8> {
     let reads = |axis: u8| {
         let reads = |f: &Facts| {
@@ -139,8 +139,8 @@ pub(super) fn edit(frame: &mut Frame<'_>) {
     }
 }
 
-/// The body's first instructions that only read parameters. The load of the word comes behind them, so that what they
-/// wait for is on its way together with its own address.
+/// Returns the body's first instructions that only read parameters. The load of the word comes behind them, so that
+/// what they wait for is on its way together with its own address.
 fn parameters_first(frame: &Frame<'_>, point: &CommitPoint) -> u32 {
     let flow = Flow::new(frame.function);
     let Some(block) = flow.blocks.first() else {
@@ -192,7 +192,7 @@ struct Copied {
     text: String,
 }
 
-/// The copy, where the text is such that it can be made; in a fenced kernel it would have to be fenced as well.
+/// Returns the copy, where the text is such that it can be made; in a fenced kernel it would have to be fenced as well.
 fn copied_round(frame: &Frame<'_>, point: &CommitPoint) -> Option<Copied> {
     let round = point.first_round.clone()?;
     let is_outside = (round.next() as usize) + 1 < outer_instructions(frame);
@@ -232,7 +232,8 @@ fn copied_round(frame: &Frame<'_>, point: &CommitPoint) -> Option<Copied> {
     Some(Copied { round, text })
 }
 
-/// Whether something is declared inside what is to be copied, whose copy would stand in front of the declaration.
+/// Returns whether something is declared inside what is to be copied, whose copy would stand in front of the
+/// declaration.
 fn declares_within(frame: &Frame<'_>, round: &FirstRound) -> bool {
     let inside = frame.span(round.body.start).start..frame.span(round.next()).start;
     let (from, to) = frame.syntax.statements;
@@ -243,7 +244,7 @@ fn declares_within(frame: &Frame<'_>, round: &FirstRound) -> bool {
     })
 }
 
-/// Where a branch leads to.
+/// Returns where a branch leads to.
 fn target(frame: &Frame<'_>, n: u32) -> Option<u32> {
     let i = &frame.function.body[n as usize];
     match i.operands.as_slice() {
@@ -252,7 +253,7 @@ fn target(frame: &Frame<'_>, n: u32) -> Option<u32> {
     }
 }
 
-/// The label that stands in the copy for an instruction's; that of the decision for what comes next.
+/// Returns the label that stands in the copy for an instruction's; that of the decision for what comes next.
 fn round_label(frame: &Frame<'_>, round: &FirstRound, n: u32) -> String {
     if n == round.next() {
         return frame.label("decide");
@@ -260,7 +261,7 @@ fn round_label(frame: &Frame<'_>, round: &FirstRound, n: u32) -> String {
     frame.label(&format!("round{}", n - round.body.start))
 }
 
-/// An instruction's text, if it stands on one line, as the copy does.
+/// Returns an instruction's text, if it stands on one line, as the copy does.
 fn on_one_line<'a>(frame: &Frame<'a>, n: u32) -> Option<&'a str> {
     let span = frame.span(n);
     let bytes = &frame.module.source()[span.start as usize..span.end as usize];
@@ -299,8 +300,8 @@ impl Copied {
     }
 }
 
-/// Text behind the body by which threads that go round the loop come to the decision, and out of the loop then; its
-/// label.
+/// Returns text behind the body by which threads that go round the loop come to the decision, and out of the loop then;
+/// its label.
 fn goes_round(frame: &mut Frame<'_>, again: u32, decide: &str) -> String {
     let label = frame.label("skip");
     if let Some(guard) = frame.function.body[again as usize].guard {
@@ -314,7 +315,7 @@ fn goes_round(frame: &mut Frame<'_>, again: u32, decide: &str) -> String {
     label
 }
 
-/// An instruction's guard, or its opposite.
+/// Returns an instruction's guard, or its opposite.
 fn guard_text(frame: &Frame<'_>, instruction: u32, opposite: bool) -> String {
     let i = &frame.function.body[instruction as usize];
     i.guard.map_or_else(String::new, |guard| {
@@ -324,9 +325,9 @@ fn guard_text(frame: &Frame<'_>, instruction: u32, opposite: bool) -> String {
     })
 }
 
-/// Text that sets the predicate in the threads that load: those that are zero in x or, if the body reads y, in y. The
-/// lanes of a warp load the word in one access, so that this is one in the usual block: a row of a block of rows is a
-/// warp or less.
+/// Returns text that sets the predicate in the threads that load: those that are zero in x or, if the body reads y, in
+/// y. The lanes of a warp load the word in one access, so that this is one in the usual block: a row of a block of rows
+/// is a warp or less.
 fn speakers(frame: &mut Frame<'_>, into: &str) -> String {
     let reads_y = |o: &Operand| *o == Operand::Special(SpecialReg::Tid(1));
     let mut operands = frame.function.body.iter().flat_map(|i| &i.operands);
@@ -335,8 +336,8 @@ fn speakers(frame: &mut Frame<'_>, into: &str) -> String {
     format!("{text} setp.eq.u32 {into}, {place}, 0;")
 }
 
-/// Text that reads the thread's place on an axis, and the register that then holds it: where the body's first block
-/// reads it anyway, that read goes to the head.
+/// Returns text that reads the thread's place on an axis, and the register that then holds it: where the body's first
+/// block reads it anyway, that read goes to the head.
 fn thread_place(frame: &mut Frame<'_>, axis: u8) -> (String, String) {
     let name = ["x", "y"][usize::from(axis.min(1))];
     let Some((n, register)) = early_read(frame, axis) else {
@@ -348,8 +349,8 @@ fn thread_place(frame: &mut Frame<'_>, axis: u8) -> (String, String) {
     (format!(" mov.u32 {register}, %tid.{name};"), register)
 }
 
-/// The body's first read of the thread's place on an axis, and the register that it goes to, if it may as well be done
-/// at the entry: nothing leads back there, and nothing before it is about that register.
+/// Returns the body's first read of the thread's place on an axis, and the register that it goes to, if it may as well
+/// be done at the entry: nothing leads back there, and nothing before it is about that register.
 fn early_read(frame: &Frame<'_>, axis: u8) -> Option<(u32, String)> {
     let function = frame.function;
     let flow = Flow::new(function);
@@ -383,7 +384,7 @@ fn outer_instructions(frame: &Frame<'_>) -> usize {
         .count()
 }
 
-/// Text that finds the address of the block's mark, from the number that it has in the launch.
+/// Returns text that finds the address of the block's mark, from the number that it has in the launch.
 fn mark_place(frame: &mut Frame<'_>, mark: &str, number: &str) -> String {
     let (wide, t, place) = (
         frame.scratch("b64", 2),

@@ -22,7 +22,7 @@ pub(super) const TIMES_SOURCE: usize = 8;
 /// Bytes that it may add to any module.
 pub(super) const FREE_BYTES: usize = 1 << 20;
 
-/// What a form may add to a module of that length.
+/// Returns what a form may add to a module of that length.
 pub(super) const fn limit(source_bytes: usize) -> usize {
     TIMES_SOURCE * source_bytes + FREE_BYTES
 }
@@ -45,7 +45,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Why the form is refused to the kernel.
+    /// Returns why the form is refused to the kernel.
     pub(super) fn refusal(&self, kernel: FuncId, form: Form) -> Option<&Refusal> {
         let at = kernel.0 as usize;
         let bit = Form::ALL.iter().position(|&f| f == form)?;
@@ -102,7 +102,7 @@ impl Growth {
     }
 }
 
-/// Whether some form might add more than that: false for certain when it cannot.
+/// Returns whether some form might add more than that: false for certain when it cannot.
 fn may_exceed(program: &Program, limit: usize) -> bool {
     let held = program.variables.iter().filter(|v| v.owner.is_some());
     let name = held.map(|v| v.name.len()).max().unwrap_or(0);

@@ -139,12 +139,12 @@ impl Judgement {
         *self.registers[n].get_or_init(|| registers_estimate(&program.functions[n]))
     }
 
-    /// What the threads of a function agree on, when judging it had to ask.
+    /// Returns what the threads of a function agree on, when judging it had to ask.
     pub(crate) fn uniformity(&self, function: FuncId) -> Option<&Uniformity> {
         self.uniformity.get(function.0 as usize)?.as_ref()
     }
 
-    /// Why the kernel cannot take the form, or `None` when it can.
+    /// Returns why the kernel cannot take the form, or `None` when it can.
     #[must_use]
     pub fn refusal(&self, kernel: FuncId, form: Form) -> Option<&Refusal> {
         let at = |list: &'_ [Option<Refusal>]| -> Option<usize> {
@@ -171,8 +171,8 @@ impl Judgement {
         shape.or_else(fence).or_else(both).or_else(length)
     }
 
-    /// The best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of the
-    /// fenced forms; when it can take none of them, [`Form::FENCE`], which [`Self::refusal`] then explains.
+    /// Returns the best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of
+    /// the fenced forms; when it can take none of them, [`Form::FENCE`], which [`Self::refusal`] then explains.
     #[must_use]
     pub fn best(&self, kernel: FuncId, fenced: bool) -> Form {
         [Shape::Worker, Shape::Gate, Shape::Slice]
@@ -186,7 +186,7 @@ impl Judgement {
     }
 }
 
-/// Whether any function copies asynchronously into shared memory.
+/// Returns whether any function copies asynchronously into shared memory.
 fn copies(program: &Program) -> bool {
     let mut bodies = program.functions.iter().flat_map(|f| &f.body);
     bodies.any(|i| i.opcode == Opcode::CpAsync)
@@ -210,7 +210,7 @@ pub(super) fn indices(program: &Program) -> HashMap<&str, usize> {
     names.zip(0..).collect()
 }
 
-/// The first list's refusals, and the second's where it has none.
+/// Returns the first list's refusals, and the second's where it has none.
 fn inherit(base: &[Option<Refusal>], own: Vec<Option<Refusal>>) -> Vec<Option<Refusal>> {
     base.iter().zip(own).map(|(b, o)| b.clone().or(o)).collect()
 }
@@ -238,7 +238,7 @@ impl Judge<'_> {
             .collect()
     }
 
-    /// What stands against a control block behind the kernel's parameters.
+    /// Returns what stands against a control block behind the kernel's parameters.
     fn control(&self, n: usize, function: &Function) -> Option<Found> {
         if !function.is_entry {
             return None;
@@ -251,8 +251,8 @@ impl Judge<'_> {
         self.calls.address_taken[n].then_some((Reason::AddressTaken, start))
     }
 
-    /// A callee whose address is taken, and that reads the grid, is handed it by every indirect call; that takes every
-    /// function that such a call may reach.
+    /// Returns a callee whose address is taken, and that reads the grid, is handed it by every indirect call; that
+    /// takes every function that such a call may reach.
     fn carry(&self, n: usize, facts: &Facts) -> Option<Found> {
         let needs: Values = slice::needs(facts);
         if !self.calls.address_taken[n] || needs.is_empty() {
@@ -268,7 +268,7 @@ impl Judge<'_> {
     }
 }
 
-/// Bytes of parameters that this `.version` and `.target` allow (PTX ISA section 5.1.6.1).
+/// Returns the bytes of parameters that this `.version` and `.target` allow (PTX ISA section 5.1.6.1).
 fn params_limit(program: &Program) -> u32 {
     if program.version >= (8, 1) && ticket::sm(program) >= 70 {
         MAX_LARGE_PARAMS_BYTES

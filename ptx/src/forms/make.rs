@@ -36,7 +36,7 @@ pub enum BlockRule {
 }
 
 impl BlockRule {
-    /// Whether a launch of that grid and block keeps the rule.
+    /// Returns whether a launch of that grid and block keeps the rule.
     #[must_use]
     pub fn allows(self, grid: [u32; 3], block: [u32; 3]) -> bool {
         match self {
@@ -159,7 +159,7 @@ pub fn rewrite_judged(
     }
 }
 
-/// A kernel of a module that would become too long.
+/// Returns a kernel of a module that would become too long.
 fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelForm {
     let Some((_, function)) = program
         .kernel(&made.name)
@@ -175,7 +175,7 @@ fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelF
     kernel_form(program, function, Form::WHOLE, refusal, &Options::default())
 }
 
-/// The form that each function gets: the chosen one for a kernel that can take it.
+/// Returns the form that each function gets: the chosen one for a kernel that can take it.
 pub(super) fn forms_of(
     program: &Program,
     judgement: &Judgement,
@@ -222,12 +222,12 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// The form that a function takes.
+    /// Returns the form that a function takes.
     pub(super) fn form(&self, n: usize) -> Form {
         self.plan.forms[n]
     }
 
-    /// What the module declares for all of its functions.
+    /// Returns what the module declares for all of its functions.
     pub(super) fn head(&self) -> Edits {
         let mut edits = Edits::new();
         let asks = |f: &Form| {
@@ -240,7 +240,7 @@ impl<'a> Making<'a> {
         edits
     }
 
-    /// The text of every function, declarations included, and the function's index.
+    /// Returns the text of every function, declarations included, and the function's index.
     pub(super) fn functions(&self) -> impl Iterator<Item = (usize, &'a FunctionSyntax)> {
         let (module, indices) = (self.module, &self.indices);
         let functions = module.functions.iter();
@@ -279,7 +279,7 @@ impl<'a> Making<'a> {
     }
 }
 
-/// What became of each kernel that the module defines.
+/// Returns what became of each kernel that the module defines.
 fn kernels(
     program: &Program,
     judgement: &Judgement,

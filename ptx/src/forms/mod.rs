@@ -98,7 +98,7 @@ impl Form {
         }
     }
 
-    /// The same shape, fenced.
+    /// Returns the same shape, fenced.
     #[must_use]
     pub const fn fence(self) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Form {
         }
     }
 
-    /// The name that the command line takes and prints.
+    /// Returns the name that the command line takes and prints.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match (self.shape, self.fenced) {
@@ -166,7 +166,7 @@ pub struct Options {
     pub fence: fence::FenceOptions,
 }
 
-/// Every module of the golden files that can be rewritten.
+/// Returns every module of the golden files that can be rewritten.
 #[cfg(test)]
 fn golden_modules() -> impl Iterator<Item = (crate::Module, crate::decode::Program)> {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");

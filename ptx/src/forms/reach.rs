@@ -72,17 +72,17 @@ impl Calls {
         }
     }
 
-    /// The functions that a function calls by name, as often as it does.
+    /// Returns the functions that a function calls by name, as often as it does.
     pub(crate) fn callees(&self, function: usize) -> impl Iterator<Item = usize> {
         self.callees[function].iter().map(|&f| f as usize)
     }
 
-    /// Whether a function calls through a pointer.
+    /// Returns whether a function calls through a pointer.
     pub(crate) fn calls_indirectly(&self, function: usize) -> bool {
         self.indirectly[function]
     }
 
-    /// Which functions the given ones may reach, themselves included.
+    /// Returns which functions the given ones may reach, themselves included.
     pub(crate) fn reached(&self, from: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut reached: Vec<bool> = (0..self.callees.len()).map(from).collect();
         let mut queue: Vec<usize> = (0..reached.len()).filter(|&n| reached[n]).collect();
@@ -102,8 +102,8 @@ impl Calls {
         reached
     }
 
-    /// Which functions may call themselves, directly or through others (Tarjan, «Depth-first search and linear graph
-    /// algorithms», 1972): those in a strongly connected component of several, or with an edge to themselves.
+    /// Returns which functions may call themselves, directly or through others (Tarjan, «Depth-first search and linear
+    /// graph algorithms», 1972): those in a strongly connected component of several, or with an edge to themselves.
     pub(crate) fn recursive(&self) -> Vec<bool> {
         // One more node stands for «any function whose address is taken».
         let any = self.callees.len();
@@ -188,7 +188,7 @@ impl Calls {
 /// Functions of the device runtime that are defined by the driver and do not depend on the grid.
 pub(crate) const HARMLESS_EXTERNALS: &[&str] = &["vprintf", "malloc", "free", "__assertfail"];
 
-/// Whether a function by that name launches kernels from the device.
+/// Returns whether a function by that name launches kernels from the device.
 pub(crate) fn launches_kernels(name: &str) -> bool {
     [
         "cudaLaunch",
@@ -201,7 +201,7 @@ pub(crate) fn launches_kernels(name: &str) -> bool {
     .any(|p| name.starts_with(p))
 }
 
-/// Whether a function by that name is cooperative groups' grid barrier.
+/// Returns whether a function by that name is cooperative groups' grid barrier.
 pub(crate) fn synchronises_grid(name: &str) -> bool {
     name.starts_with("cudaCG")
 }

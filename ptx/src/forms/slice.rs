@@ -16,12 +16,12 @@ use super::facts::{Facts, GridRegister, Read};
 use super::frame::{Frame, Role};
 use super::{Reason, Shape};
 
-/// Why the function cannot be cut at all, for reasons of its own.
+/// Returns why the function cannot be cut at all, for reasons of its own.
 pub(super) fn judge(facts: &Facts) -> Option<(Reason, u32)> {
     facts.refusal.clone()
 }
 
-/// What a read asks for.
+/// Returns what a read asks for.
 fn value(read: &Read) -> Value {
     match read.register {
         GridRegister::Ctaid => Value::Ctaid(read.axis),
@@ -29,7 +29,7 @@ fn value(read: &Read) -> Value {
     }
 }
 
-/// The values that a function reads itself.
+/// Returns the values that a function reads itself.
 pub(super) fn needs(facts: &Facts) -> super::carry::Values {
     let mut values = super::carry::Values::default();
     facts.reads.iter().for_each(|r| values.insert(value(r)));

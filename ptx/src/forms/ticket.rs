@@ -19,8 +19,8 @@ const STATIC_SHARED: u64 = 48 << 10;
 /// A variable's bytes are counted in steps of its alignment, at least of this.
 const STEP: u64 = 16;
 
-/// Whether the words of a kernel in this form are a static variable of its own. Every shared variable of the module is
-/// counted, whichever function it belongs to.
+/// Returns whether the words of a kernel in this form are a static variable of its own. Every shared variable of the
+/// module is counted, whichever function it belongs to.
 pub(super) fn words_are_static(program: &Program, form: Form) -> bool {
     let shared = program
         .variables
@@ -32,13 +32,13 @@ pub(super) fn words_are_static(program: &Program, form: Form) -> bool {
     !form.fenced && taken <= STATIC_SHARED - u64::from(WORDS_BYTES)
 }
 
-/// The declaration of the dynamic shared memory, once for a module. Its alignment is what the words need and no more,
-/// so that it does not move the base of the tenant's own.
+/// Returns the declaration of the dynamic shared memory, once for a module. Its alignment is what the words need and no
+/// more, so that it does not move the base of the tenant's own.
 pub(super) fn declaration(names: &Names) -> String {
     format!(" .extern .shared .align 4 .b8 {}[];", names.shared)
 }
 
-/// Why no kernel of this module can take tickets, or be gated.
+/// Returns why no kernel of this module can take tickets, or be gated.
 pub(super) fn judge_module(program: &Program) -> Option<Reason> {
     // `%dynamic_smem_size` came with PTX 4.1, 64-bit addresses are what the control block holds.
     (program.version < (4, 1) || program.address_size != 64).then_some(Reason::TooOld {
@@ -46,18 +46,18 @@ pub(super) fn judge_module(program: &Program) -> Option<Reason> {
     })
 }
 
-/// Why the function stands in the way of tickets, for reasons of its own.
+/// Returns why the function stands in the way of tickets, for reasons of its own.
 pub(super) fn judge(program: &Program, facts: &Facts, start: u32) -> Option<Found> {
     let old = judge_module(program).map(|reason| (reason, start));
     old.or_else(|| facts.shared_size.clone())
 }
 
-/// Whether loads and stores name an order and a scope on this target (PTX ISA section 8: PTX 6.0, `sm_70`).
+/// Returns whether loads and stores name an order and a scope on this target (PTX ISA section 8: PTX 6.0, `sm_70`).
 pub(super) fn has_scopes(program: &Program) -> bool {
     program.version >= (6, 0) && sm(program) >= 70
 }
 
-/// The order and scope of a load that others write to, `.relaxed.sys` where there are such.
+/// Returns the order and scope of a load that others write to, `.relaxed.sys` where there are such.
 pub(super) fn load_order(frame: &Frame<'_>, scope: &str) -> String {
     match has_scopes(frame.program) {
         true => format!(".relaxed.{scope}"),
@@ -65,14 +65,14 @@ pub(super) fn load_order(frame: &Frame<'_>, scope: &str) -> String {
     }
 }
 
-/// The number in `.target sm_90a`.
+/// Returns the number in `.target sm_90a`.
 pub(super) fn sm(program: &Program) -> u32 {
     let sm = program.target.strip_prefix("sm_").unwrap_or("");
     let digits = sm.find(|c: char| !c.is_ascii_digit()).unwrap_or(sm.len());
     sm[..digits].parse().unwrap_or(0)
 }
 
-/// Text that puts the address of the words behind the dynamic shared memory into a 32-bit register.
+/// Returns text that puts the address of the words behind the dynamic shared memory into a 32-bit register.
 pub(super) fn words_address(frame: &mut Frame<'_>, into: &str) -> String {
     let size = frame.scratch("b32", 9);
     let shared = &frame.names.shared;
@@ -100,7 +100,7 @@ mod tests {
     use crate::control::EXTRA_SHARED_BYTES;
     use crate::forms::{Form, Options, rewrite};
 
-    /// The rewritten text, and the bytes that a launch adds.
+    /// Returns the rewritten text, and the bytes that a launch adds.
     fn worker(shared: u32, form: Form) -> (String, u32) {
         let text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 4 .b8 tile[{shared}];\n\

@@ -14,7 +14,7 @@ use crate::decode::{Function, RegId};
 const MAX_WORK: usize = 1 << 22;
 const NONE: u32 = u32::MAX;
 
-/// The registers, in ascending order.
+/// Returns the registers, in ascending order.
 pub(super) fn unset_registers(function: &Function, flow: &Flow) -> Vec<RegId> {
     if flow.blocks.is_empty() {
         return Vec::new();

@@ -138,7 +138,7 @@ fn branches_back(function: &Function) -> bool {
     })
 }
 
-/// Whether a loop can be entered at more than one place: it is no natural loop, and [`loops`] does not have it.
+/// Returns whether a loop can be entered at more than one place: it is no natural loop, and [`loops`] does not have it.
 fn is_irreducible(flow: &Flow) -> bool {
     let tree = dominators(flow);
     let order = flow.reverse_postorder();
@@ -186,7 +186,7 @@ fn may_read_global(i: &Instruction) -> bool {
     matches!(i.opcode, Opcode::Ld | Opcode::Atom) && is_global(i)
 }
 
-/// An atomic operation that leaves memory as it was.
+/// Returns whether an atomic operation that leaves memory as it was.
 fn only_reads(i: &Instruction) -> bool {
     let operand = |at: usize| i.operands.get(at);
     match i.mods.atom {
@@ -318,7 +318,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The load that the loop waits for, when it is a wait.
+    /// Returns the load that the loop waits for, when it is a wait.
     fn wait(&self) -> Option<u32> {
         let mut reads = false;
         for (_, i) in self.instructions() {
@@ -360,7 +360,7 @@ impl<'a> Search<'a> {
         load
     }
 
-    /// Whether an instruction of a loop does something that others may see, or is not looked into.
+    /// Returns whether an instruction of a loop does something that others may see, or is not looked into.
     fn makes_progress(&self, i: &Instruction) -> bool {
         match i.opcode {
             Opcode::St => is_global(i),
@@ -371,7 +371,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What the values of registers rest on within the loop.
+    /// Returns what the values of registers rest on within the loop.
     fn sources(&self, registers: &[RegId]) -> Sources {
         let mut found = Sources::default();
         let mut seen: Vec<RegId> = registers.to_vec();
@@ -431,7 +431,7 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Whether a register's new value in the loop is made from its old one, directly or by a few steps.
+    /// Returns whether a register's new value in the loop is made from its old one, directly or by a few steps.
     fn depends_on_itself(&self, register: RegId, writer: u32) -> bool {
         let mut seen: Vec<RegId> = Vec::new();
         let mut queue = vec![writer];
@@ -497,7 +497,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Whether the address grows with the block's number and something is subtracted from it.
+    /// Returns whether the address grows with the block's number and something is subtracted from it.
     fn is_for_earlier(&self, load: u32) -> bool {
         let Some(Operand::Address {
             base: AddressBase::Reg(base),

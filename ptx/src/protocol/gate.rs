@@ -84,8 +84,8 @@ impl Gate {
         value: 0,
     };
 
-    /// An instance that has launched nothing: launches of at most `window` blocks, or of one plane across the axis that
-    /// [`LaunchGrid::Planes`](crate::forms::LaunchGrid::Planes) names, `depth` of them at a time.
+    /// Returns an instance that has launched nothing: launches of at most `window` blocks, or of one plane across the
+    /// axis that [`LaunchGrid::Planes`](crate::forms::LaunchGrid::Planes) names, `depth` of them at a time.
     ///
     /// # Errors
     /// [`SpecError`].
@@ -113,7 +113,7 @@ impl Gate {
         })
     }
 
-    /// The bytes of the instance's memory before its first launch: no marks, and blocks are let in.
+    /// Returns the bytes of the instance's memory before its first launch: no marks, and blocks are let in.
     #[must_use]
     pub fn memory(&self) -> Vec<u8> {
         let bytes = control::gate_bytes(self.depth, self.window);
@@ -124,7 +124,7 @@ impl Gate {
         memory
     }
 
-    /// The write that lets blocks in.
+    /// Returns the write that lets blocks in.
     #[must_use]
     pub fn opening() -> Write {
         Write {
@@ -133,13 +133,13 @@ impl Gate {
         }
     }
 
-    /// Offset, from the counters, of the table of that number.
+    /// Returns offset, from the counters, of the table of that number.
     #[must_use]
     pub fn table_at(&self, number: u32) -> u64 {
         control::gate_table_offset(number, self.window)
     }
 
-    /// The launch as a device makes it, of an instance at that address.
+    /// Returns the launch as a device makes it, of an instance at that address.
     #[must_use]
     pub fn launch(&self, launch: &GateLaunch, counters: u64) -> InstanceLaunch {
         let table = counters + self.table_at(launch.number);
@@ -176,15 +176,15 @@ impl Gate {
         (was_stopped && !self.faulted).then(Self::opening)
     }
 
-    /// What [`Gate::resume`] asked to write has arrived; `fault_recorded` was read after that. A fault between the two
-    /// readings has made the word zero, or will, in vain or not: the write that makes sure.
+    /// Returns what [`Gate::resume`] asked to write has arrived; `fault_recorded` was read after that. A fault between
+    /// the two readings has made the word zero, or will, in vain or not: the write that makes sure.
     #[must_use]
     pub fn resumed(&mut self, fault_recorded: bool) -> Option<Write> {
         self.faulted |= fault_recorded;
         fault_recorded.then_some(Self::CLOSING)
     }
 
-    /// The launch to be made now, if any. Call again until it returns `None`.
+    /// Returns the launch to be made now, if any. Call again until it returns `None`.
     pub fn next_launch(&mut self) -> Option<GateLaunch> {
         if self.stopped || self.faulted {
             return None;
@@ -192,7 +192,7 @@ impl Gate {
         self.refused_launch().or_else(|| self.fresh_launch())
     }
 
-    /// The lowest box with blocks that were refused.
+    /// Returns the lowest box with blocks that were refused.
     fn refused_launch(&mut self) -> Option<GateLaunch> {
         let mut parts = self.parts.iter_mut();
         let part = parts.find(|p| p.state == State::Refused)?;
@@ -225,8 +225,8 @@ impl Gate {
         })
     }
 
-    /// All blocks of a launch have left the device; `fault_recorded` says whether the counters hold a fault
-    /// ([`control::FAULT_KIND_AT`]), after which nothing more starts. True when its table is to be read.
+    /// Returns whether all blocks of a launch have left the device; `fault_recorded` says whether the counters hold a
+    /// fault ([`control::FAULT_KIND_AT`]), after which nothing more starts. True when its table is to be read.
     pub fn launch_ended(&mut self, number: u32, fault_recorded: bool) -> bool {
         self.faulted |= fault_recorded;
         let Some(at) = self.parts.iter().position(|p| p.number == number) else {
@@ -240,7 +240,7 @@ impl Gate {
         is_asked
     }
 
-    /// Bytes of the table of that number: one for each block of its box.
+    /// Returns the bytes of the table of that number: one for each block of its box.
     #[must_use]
     pub fn table_bytes(&self, number: u32) -> u64 {
         let part = self.parts.iter().find(|p| p.number == number);
@@ -258,15 +258,15 @@ impl Gate {
         }
     }
 
-    /// Nothing of it is on the device: it has ended, or was stopped and has drained.
+    /// Returns whether nothing of it is on the device: it has ended, or was stopped and has drained.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let flies = |p: &Part| matches!(p.state, State::Flying { .. });
         !self.parts.iter().any(flies)
     }
 
-    /// Every launch has ended, and every block has run or a fault was recorded; the memory may be reused, once it is
-    /// cleared.
+    /// Returns whether every launch has ended, and every block has run or a fault was recorded; the memory may be
+    /// reused, once it is cleared.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let has_run = self.parts.is_empty() && self.next >= self.extent();
@@ -277,13 +277,13 @@ impl Gate {
         self.grid.0[usize::from(self.axis.min(2))]
     }
 
-    /// Whether it is stopped.
+    /// Returns whether it is stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Whether it ends for a recorded fault, so that not all blocks may have run.
+    /// Returns whether it ends for a recorded fault, so that not all blocks may have run.
     #[must_use]
     pub fn is_faulted(&self) -> bool {
         self.faulted

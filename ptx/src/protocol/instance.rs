@@ -74,7 +74,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// What the instance's memory holds before its first launch.
+    /// Returns what the instance's memory holds before its first launch.
     #[must_use]
     pub fn memory(&self) -> Vec<u8> {
         match self {
@@ -116,13 +116,13 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance whose memory is at device address `counters`, aligned to 8, and holds [`Host::memory`].
+    /// Returns an instance whose memory is at device address `counters`, aligned to 8, and holds [`Host::memory`].
     #[must_use]
     pub fn new(host: Host, counters: u64) -> Self {
         Self { host, counters }
     }
 
-    /// The host's half.
+    /// Returns the host's half.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
@@ -194,7 +194,7 @@ impl Instance {
         Ok(())
     }
 
-    /// All blocks of the launch of that number have left the device.
+    /// Returns all blocks of the launch of that number have left the device.
     ///
     /// # Errors
     /// The device's.
@@ -265,7 +265,7 @@ impl Instance {
         device.write_all(&workers.set_caps(caps))
     }
 
-    /// Nothing of it is on the device.
+    /// Returns whether nothing of it is on the device.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         match &self.host {
@@ -274,7 +274,7 @@ impl Instance {
         }
     }
 
-    /// Every launch has ended, and every block has run or a fault was recorded.
+    /// Returns whether every launch has ended, and every block has run or a fault was recorded.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         match &self.host {
@@ -283,7 +283,7 @@ impl Instance {
         }
     }
 
-    /// Whether it is stopped.
+    /// Returns whether it is stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         match &self.host {
@@ -292,7 +292,7 @@ impl Instance {
         }
     }
 
-    /// Whether it ends for a recorded fault, so that not all blocks may have run.
+    /// Returns whether it ends for a recorded fault, so that not all blocks may have run.
     #[must_use]
     pub fn is_faulted(&self) -> bool {
         match &self.host {
@@ -302,7 +302,7 @@ impl Instance {
     }
 }
 
-/// Words of the instance's memory from that offset on.
+/// Returns the words of the instance's memory from that offset on.
 ///
 /// # Errors
 /// The device's.
@@ -313,7 +313,7 @@ pub fn words<D: Device>(device: &mut D, at: u32, count: u32) -> Result<Vec<u32>,
     Ok(bytes.chunks_exact(4).map(word).collect())
 }
 
-/// The fault that the instance recorded, if any.
+/// Returns the fault that the instance recorded, if any.
 ///
 /// # Errors
 /// The device's.

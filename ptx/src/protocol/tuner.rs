@@ -45,7 +45,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// Whether its blocks took less time each.
+    /// Returns whether its blocks took less time each.
     fn beats(&self, other: &Self) -> bool {
         let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
         product(self.time, other.blocks) < product(other.time, self.blocks)
@@ -69,13 +69,13 @@ impl TicketTuner {
         }
     }
 
-    /// How the next instance is to take its tickets.
+    /// Returns how the next instance is to take its tickets.
     #[must_use]
     pub fn manner(&self) -> Manner {
         self.untried().unwrap_or_else(|| self.best())
     }
 
-    /// Whether nothing else is to be tried.
+    /// Returns whether nothing else is to be tried.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.untried().is_none()
@@ -97,7 +97,7 @@ impl TicketTuner {
         }
     }
 
-    /// The manner in which a block took the least time, the first of several.
+    /// Returns the manner in which a block took the least time, the first of several.
     fn best(&self) -> Manner {
         let all = self
             .tried
@@ -108,7 +108,7 @@ impl TicketTuner {
         Manner { chunk, taking }
     }
 
-    /// The next manner to try.
+    /// Returns the next manner to try.
     fn untried(&self) -> Option<Manner> {
         self.tried.iter().find_map(|(taking, trials)| {
             let chunk = next_chunk(trials, self.most)?;
@@ -118,7 +118,7 @@ impl TicketTuner {
     }
 }
 
-/// The next larger chunk, when those behind the best have not been in vain often enough.
+/// Returns the next larger chunk, when those behind the best have not been in vain often enough.
 fn next_chunk(tried: &[Trial], most: u32) -> Option<u32> {
     let Some(last) = tried.last() else {
         return Some(1);
@@ -137,7 +137,8 @@ mod tests {
     use super::{Manner, TICKET_NS, TicketTuner, WARY_NS};
     use crate::control::Taking;
 
-    /// The manners that are tried, and the one that it settles on, when an instance of 100 blocks takes so long.
+    /// Returns the manners that are tried, and the one that it settles on, when an instance of 100 blocks takes so
+    /// long.
     fn settle(mut tuner: TicketTuner, time: impl Fn(Manner) -> u64) -> (Vec<Manner>, Manner) {
         let mut tried = Vec::new();
         while !tuner.is_settled() {
@@ -149,7 +150,7 @@ mod tests {
         (tried, tuner.manner())
     }
 
-    /// The chunks that are tried of those taken ahead, and the best.
+    /// Returns the chunks that are tried of those taken ahead, and the best.
     fn chunks(most: u32, time: impl Fn(u32) -> u64) -> (Vec<u32>, u32) {
         let late = |m: Manner| u64::from(m.taking == Taking::Late) << 20;
         let (tried, best) = settle(TicketTuner::new(most, 1), |m| time(m.chunk) + late(m));

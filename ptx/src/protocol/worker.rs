@@ -46,8 +46,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// An instance that has launched nothing: `tickets` is [`control::Control::total`], and there is one cap for each
-    /// SM. `None` when there is no ticket.
+    /// Returns an instance that has launched nothing: `tickets` is [`control::Control::total`], and there is one cap
+    /// for each SM. `None` when there is no ticket.
     #[must_use]
     pub fn new(tickets: u32, caps: &[u32]) -> Option<Self> {
         (tickets > 0).then(|| Self {
@@ -95,7 +95,7 @@ impl Workers {
         self
     }
 
-    /// The bytes of the instance's memory before its first launch: counters and places.
+    /// Returns the bytes of the instance's memory before its first launch: counters and places.
     #[must_use]
     pub fn memory(&self) -> Vec<u8> {
         let sms = u32::try_from(self.caps.len()).unwrap_or(u32::MAX);
@@ -108,7 +108,7 @@ impl Workers {
         bytes
     }
 
-    /// How a cap is told to the device.
+    /// Returns how a cap is told to the device.
     fn cap_word(&self, cap: u32) -> u32 {
         match cap >= self.unbound {
             true => control::CAP_UNBOUND,
@@ -172,7 +172,7 @@ impl Workers {
         self.faulted = true;
     }
 
-    /// Whether it ends for a recorded fault, so that not all blocks may have run.
+    /// Returns whether it ends for a recorded fault, so that not all blocks may have run.
     #[must_use]
     pub fn is_faulted(&self) -> bool {
         self.faulted
@@ -232,20 +232,20 @@ impl Workers {
         self.fresh = seen.placed == self.launched;
     }
 
-    /// Whether the next step waits for an observation. When a launch waits for room that may last.
+    /// Returns whether the next step waits for an observation. When a launch waits for room that may last.
     #[must_use]
     pub fn wants_observation(&self) -> bool {
         !self.fresh && !self.has_ended()
     }
 
-    /// Nothing of it is on the device: it has ended, or was stopped and has drained.
+    /// Returns whether nothing of it is on the device: it has ended, or was stopped and has drained.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.flying.is_empty()
     }
 
-    /// Every launch has ended, and every block has run or a fault was recorded; the memory may be reused, once the
-    /// next instance's [`Workers::memory`] was written to it.
+    /// Returns whether every launch has ended, and every block has run or a fault was recorded; the memory may be
+    /// reused, once the next instance's [`Workers::memory`] was written to it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let taken = self.next >= self.tickets && !self.deals;
@@ -262,7 +262,7 @@ impl Workers {
         }
     }
 
-    /// Whether it is stopped.
+    /// Returns whether it is stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped
@@ -280,7 +280,7 @@ impl Workers {
         self.dealt
     }
 
-    /// The caps as last set.
+    /// Returns the caps as last set.
     #[must_use]
     pub fn caps(&self) -> &[u32] {
         &self.caps

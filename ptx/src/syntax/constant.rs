@@ -225,7 +225,7 @@ fn unary(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
     }
 }
 
-/// Whether `.s64)` or `.u64)` stands at the cursor, the rest of a cast, and which of them.
+/// Returns whether `.s64)` or `.u64)` stands at the cursor, the rest of a cast, and which of them.
 pub(crate) fn cast(c: &Cursor<'_>) -> Option<bool> {
     if c.kind() != kind::DOT || c.kind_after() != b')' {
         return None;
@@ -237,7 +237,8 @@ pub(crate) fn cast(c: &Cursor<'_>) -> Option<bool> {
     }
 }
 
-/// Whether the constant at the cursor is a floating one: behind signs and parentheses stands a floating literal.
+/// Returns whether the constant at the cursor is a floating one: behind signs and parentheses stands a floating
+/// literal.
 pub(crate) fn is_floating(c: &Cursor<'_>) -> bool {
     let mut kinds = c.tokens[c.at..].iter().map(|t| t.kind());
     kinds.find(|k| !matches!(k, b'-' | b'+' | b'(')) == Some(kind::FLOAT)

@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
         self.interner.name(sym)
     }
 
-    /// The directive that the next token is, when it is one.
+    /// Returns the directive that the next token is, when it is one.
     pub(crate) fn directive(&self) -> Option<Directive> {
         match self.kind() {
             kind::DOT => VOCABULARY.directive(self.token().sym()),
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An unsigned integer literal that fits `u32`.
+    /// Returns an unsigned integer literal that fits `u32`.
     pub(crate) fn small_int(&mut self, what: &str) -> Result<u32, Fault> {
         let here = *self;
         let token = self.expect(kind::INT, what)?;

@@ -36,12 +36,12 @@ impl Interner {
         }
     }
 
-    /// How many names there are.
+    /// Returns how many names there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The name's bytes.
+    /// Returns the name's bytes.
     pub(crate) fn bytes(&self, sym: Sym) -> &[u8] {
         let i = sym.0 as usize;
         let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
@@ -54,12 +54,12 @@ impl Interner {
         self.ends[i] - if i == 0 { 0 } else { self.ends[i - 1] }
     }
 
-    /// The name as text; names are ASCII by construction.
+    /// Returns the name as text; names are ASCII by construction.
     pub(crate) fn name(&self, sym: Sym) -> &str {
         std::str::from_utf8(self.bytes(sym)).unwrap_or("")
     }
 
-    /// Every name, the vocabulary's included.
+    /// Returns every name, the vocabulary's included.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         (0_u32..).zip(&self.ends).map(|(n, _)| self.name(Sym(n)))
     }

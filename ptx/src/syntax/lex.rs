@@ -46,13 +46,13 @@ impl Token {
         (self.packed & 0xff) as u8
     }
 
-    /// The name of a `NAME` or `DOT` token.
+    /// Returns the name of a `NAME` or `DOT` token.
     #[inline]
     pub(crate) fn sym(self) -> Sym {
         Sym(self.packed >> 8)
     }
 
-    /// One past the last byte.
+    /// Returns one past the last byte.
     pub(crate) fn end(self, names: &Interner) -> u32 {
         self.start
             + match self.kind() {
@@ -190,7 +190,7 @@ impl Lexer<'_> {
         self.push_name(start, kind::NAME, start)
     }
 
-    /// A dot-word, whose parts may be joined by `::` (`.shared::cluster`).
+    /// Returns a dot-word, whose parts may be joined by `::` (`.shared::cluster`).
     fn dot_word(&mut self) -> Result<(), Fault> {
         let start = self.at;
         self.at += 1;
@@ -252,7 +252,7 @@ impl Lexer<'_> {
         self.push_sized(start, kind)
     }
 
-    /// Whether `.5`, `.5e3` or `.5e-3` stands here and not a word such as `.2d`.
+    /// Returns whether `.5`, `.5e3` or `.5e-3` stands here and not a word such as `.2d`.
     fn is_fraction(&self) -> bool {
         let word = &self.source[self.at + 1..];
         let digits = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -348,7 +348,7 @@ impl Lexer<'_> {
             .map_or(self.source.len(), |n| self.at + n);
     }
 
-    /// Line markers (`# 12 "file"`, `#line 12`) are trivia; other preprocessor lines would change the text.
+    /// Returns the line markers (`# 12 "file"`, `#line 12`) are trivia; other preprocessor lines would change the text.
     fn preprocessor_line(&mut self) -> Result<(), Fault> {
         let start = self.at;
         let begins_line = self.source[..start]

@@ -145,7 +145,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Line, from 1, of a byte offset.
+    /// Returns line, from 1, of a byte offset.
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         let before = self.ends.partition_point(|&end| end < offset);
@@ -193,7 +193,7 @@ impl Module {
         Ok((tokens, interner, parsed))
     }
 
-    /// The typed view.
+    /// Returns the typed view.
     ///
     /// # Errors
     /// A declaration or operand that is malformed in a way that the lossless layer does not look at: a variable
@@ -202,7 +202,7 @@ impl Module {
         crate::decode::decode(self).map_err(|fault| fault.locate(&self.source))
     }
 
-    /// The typed view of each function for itself: an instruction that is malformed stands there as
+    /// Returns the typed view of each function for itself: an instruction that is malformed stands there as
     /// [`Opcode::Other`](crate::decode::Opcode::Other), and the first such of each function is handed back.
     ///
     /// # Errors
@@ -214,7 +214,7 @@ impl Module {
         Ok((program, faults.into_iter().map(located).collect()))
     }
 
-    /// The module as text: the bytes that it was parsed from.
+    /// Returns the module as text: the bytes that it was parsed from.
     #[must_use]
     pub fn print(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.source.len());
@@ -227,19 +227,20 @@ impl Module {
         out.extend_from_slice(&self.source);
     }
 
-    /// The source bytes.
+    /// Returns the source bytes.
     #[must_use]
     pub fn source(&self) -> &[u8] {
         &self.source
     }
 
-    /// Each statement's kind and span, in source order; a function's header stands before its body's statements.
+    /// Returns each statement's kind and span, in source order; a function's header stands before its body's
+    /// statements.
     pub fn statements(&self) -> impl Iterator<Item = (StatementKind, Span)> {
         self.statements_in(0, self.statements.len())
             .map(|s| (s.kind, self.token_span(s.first, s.end)))
     }
 
-    /// The statement of that index.
+    /// Returns the statement of that index.
     pub(crate) fn statement(&self, index: usize) -> Option<Statement> {
         let packed = self.statements.get(index)?;
         let next = self.statements.get(index + 1);
@@ -268,13 +269,13 @@ impl Module {
         })
     }
 
-    /// Line, from 1, of a byte offset.
+    /// Returns line, from 1, of a byte offset.
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         crate::error::position(&self.source, offset).0
     }
 
-    /// An index of lines, for looking up many offsets.
+    /// Returns an index of lines, for looking up many offsets.
     #[must_use]
     pub fn lines(&self) -> Lines {
         let ends = self.source.iter().enumerate().filter(|&(_, &b)| b == b'\n');
@@ -291,12 +292,12 @@ impl Module {
         unused_prefix(base, self.names())
     }
 
-    /// Every name of the module, and the words of the language.
+    /// Returns every name of the module, and the words of the language.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.interner.names()
     }
 
-    /// Where the module uses its own variables and functions.
+    /// Returns where the module uses its own variables and functions.
     pub(crate) fn uses(&self) -> ModuleUses {
         // What was parsed once is parsed again in the same way.
         let again = parse(self.cursor(0), Some(ModuleUses::default()));
@@ -316,7 +317,7 @@ impl Module {
         }
     }
 
-    /// Bytes from the first token's text to the last one's, trivia before the first excluded.
+    /// Returns the bytes from the first token's text to the last one's, trivia before the first excluded.
     pub(crate) fn token_span(&self, first: usize, end: usize) -> Span {
         Span {
             start: self.tokens[first].start,

@@ -40,7 +40,7 @@ pub(crate) struct Declaration {
 }
 
 impl Declaration {
-    /// Whether it stands outside all functions.
+    /// Returns whether it stands outside all functions.
     pub(crate) fn is_of_module(self) -> bool {
         self.depth == 0
     }
@@ -170,8 +170,8 @@ impl Names {
         Ok(())
     }
 
-    /// The declaration that a use means now. `member` gives the value of a range's member from the range and the
-    /// member's number; it is asked once per scope that uses the member and has to answer the same each time.
+    /// Returns the declaration that a use means now. `member` gives the value of a range's member from the range and
+    /// the member's number; it is asked once per scope that uses the member and has to answer the same each time.
     #[inline]
     pub(crate) fn resolve(
         &mut self,
@@ -219,7 +219,7 @@ impl Names {
         }
     }
 
-    /// The range that `sym` is a member of, and its number.
+    /// Returns the range that `sym` is a member of, and its number.
     fn range_of(&self, interner: &Interner, sym: Sym) -> Option<(Declaration, u32)> {
         let name = interner.bytes(sym);
         let digits = name.iter().rev().take_while(|b| b.is_ascii_digit()).count();

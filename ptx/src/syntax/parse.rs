@@ -189,7 +189,7 @@ impl Parser<'_> {
         self.undeclared()
     }
 
-    /// A variable or register declaration.
+    /// Returns a variable or register declaration.
     fn variable(&mut self, meaning: Meaning) -> Result<(), Fault> {
         let (names, uses) = (&mut self.names, &mut self.out.uses);
         declaration(&mut self.c, |c, head, d| {
@@ -275,7 +275,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether the file ends here or a directive follows that only a module's next statement begins with.
+    /// Returns whether the file ends here or a directive follows that only a module's next statement begins with.
     fn module_goes_on(&self) -> bool {
         self.c.kind() == kind::END
             || self.c.directive().is_some_and(|d| {

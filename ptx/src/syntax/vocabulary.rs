@@ -88,19 +88,19 @@ pub(crate) struct Vocabulary {
     pub(crate) inlined_at: Sym,
 }
 
-/// What a word means as a modifier.
+/// Returns what a word means as a modifier.
 pub(crate) fn modifier_of(word: &str) -> Option<Modifier> {
     VOCABULARY.modifier(VOCABULARY.interner.find(word.as_bytes())?)
 }
 
-/// The word of a type, without its dot.
+/// Returns the word of a type, without its dot.
 pub(crate) fn word_of(ty: T) -> &'static str {
     let mut rows = MODIFIERS.iter();
     rows.find(|(_, modifier)| *modifier == Modifier::Type(ty))
         .map_or("b8", |(word, _)| word)
 }
 
-/// Whether the word is a directive's.
+/// Returns whether the word is a directive's.
 pub(crate) fn is_directive(word: &str) -> bool {
     let sym = VOCABULARY.interner.find(word.as_bytes());
     sym.is_some_and(|sym| VOCABULARY.directive(sym).is_some())
@@ -170,7 +170,7 @@ impl Vocabulary {
         at(&self.directives, sym)
     }
 
-    /// Whether the name has a meaning without a declaration: a special register, the sink or the warp's size.
+    /// Returns whether the name has a meaning without a declaration: a special register, the sink or the warp's size.
     pub(crate) fn is_predefined(&self, sym: Sym) -> bool {
         self.special(sym).is_some() || sym == self.sink || sym == self.warp_sz
     }

@@ -6,7 +6,7 @@ const INSTRUCTION_BYTES: usize = 16;
 /// The low twelve bits of a machine instruction are its opcode; this one does nothing and fills the end of a section.
 const NOP: u16 = 0x918;
 
-/// Each kernel's name with the number of its instructions, the padding at the end left out.
+/// Returns each kernel's name with the number of its instructions, the padding at the end left out.
 pub(super) fn instructions(cubin: &[u8]) -> Vec<(String, u32)> {
     sections(cubin).unwrap_or_default()
 }

@@ -37,7 +37,7 @@ pub(crate) struct Assembler {
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 
 impl Assembler {
-    /// The assembler, or `None` with no CUDA compiler on this machine.
+    /// Returns the assembler, or `None` with no CUDA compiler on this machine.
     pub(crate) fn find() -> Option<Self> {
         let target = target_folder();
         let installed = std::fs::read_dir(target.join("nvcc/lib")).ok();
@@ -56,7 +56,7 @@ impl Assembler {
         })
     }
 
-    /// The cost of each kernel of a module by name.
+    /// Returns the cost of each kernel of a module by name.
     ///
     /// # Errors
     /// What the assembler said against it.
@@ -125,8 +125,8 @@ impl Assembler {
     }
 }
 
-/// The architectures to assemble a module for: its own, and the later ones of [`ARCHITECTURES`] unless its target is
-/// for one architecture alone (`sm_90a`).
+/// Returns the architectures to assemble a module for: its own, and the later ones of [`ARCHITECTURES`] unless its
+/// target is for one architecture alone (`sm_90a`).
 pub(crate) fn targets(text: &[u8]) -> Vec<String> {
     let header = String::from_utf8_lossy(&text[..text.len().min(4096)]).into_owned();
     let Some(at) = header.find(".target") else {
@@ -143,7 +143,7 @@ pub(crate) fn targets(text: &[u8]) -> Vec<String> {
     std::iter::once(own.clone()).chain(later).collect()
 }
 
-/// Where cargo builds, seen from this crate.
+/// Returns where cargo builds, seen from this crate.
 fn target_folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))

@@ -28,7 +28,7 @@ fn linked(texts: &[&str]) -> Result<Module, LinkError> {
     link((0..).zip(texts).map(part).collect())
 }
 
-/// The linked text without its header, and its typed view.
+/// Returns the linked text without its header, and its typed view.
 fn text_of(texts: &[&str]) -> (String, Program) {
     let module = linked(texts).unwrap_or_else(|error| panic!("{error}"));
     let program = module.decode().unwrap_or_else(|error| panic!("{error}"));

@@ -53,7 +53,7 @@ fn linked_alone_a_module_of_the_corpus_is_itself_without_its_debug_sections() {
     assert!(files > 100, "{files} files");
 }
 
-/// A program of the corpus and its library, by two compilers, as one module each.
+/// Returns a program of the corpus and its library, by two compilers, as one module each.
 fn with_library(library: &str) -> Vec<Module> {
     let user = include_str!("../../../workloads/corpus/out/nvcc/separate_library.sm80.ptx");
     let part = |name: &str, text: &str| Part {

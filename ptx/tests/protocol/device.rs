@@ -143,7 +143,7 @@ impl Code {
             .collect()
     }
 
-    /// One step of a worker on `sm`, one of its [`Code::choices`].
+    /// Returns one step of a worker on `sm`, one of its [`Code::choices`].
     pub(crate) fn step(&self, at: At, choice: u8, sm: usize, set: &mut Set) -> (At, Effect) {
         let place = &mut set.places[sm];
         let quiet = |at| (at, Effect::Nothing);
@@ -295,7 +295,7 @@ impl Code {
 }
 
 impl At {
-    /// The hint of a worker that has one.
+    /// Returns the hint of a worker that has one.
     pub(crate) fn hint(self) -> Option<u32> {
         match self {
             Self::TellPlaced { hint, .. }
@@ -310,7 +310,7 @@ impl At {
         }
     }
 
-    /// Whether it is counted.
+    /// Returns whether it is counted.
     pub(crate) fn is_member(self) -> bool {
         match self {
             Self::Enter | Self::Exit => false,
@@ -318,7 +318,7 @@ impl At {
         }
     }
 
-    /// A worker's first step; `dealt` is the ticket that it was dealt.
+    /// Returns a worker's first step; `dealt` is the ticket that it was dealt.
     pub(crate) fn first(code: &Code, dealt: Option<u32>) -> Self {
         match dealt {
             Some(ticket) if code.fault != Fault::TakesDealt => {
@@ -328,7 +328,7 @@ impl At {
         }
     }
 
-    /// The ticket that nothing but its own steps stands in front of, if its block has not run.
+    /// Returns the ticket that nothing but its own steps stands in front of, if its block has not run.
     pub(crate) fn comes_to(self) -> Option<u32> {
         match self {
             Self::Run {
@@ -340,7 +340,7 @@ impl At {
         }
     }
 
-    /// The ticket that it runs or is about to run.
+    /// Returns the ticket that it runs or is about to run.
     pub(crate) fn runs(self) -> Option<u32> {
         match self {
             Self::Run {

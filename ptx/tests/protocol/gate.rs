@@ -363,7 +363,7 @@ impl World {
     }
 }
 
-/// What a block does whose threads have all looked; `None` is that it leaves.
+/// Returns what a block does whose threads have all looked; `None` is that it leaves.
 fn decision(config: &Config, saw: [Saw; 2]) -> Option<At> {
     if saw == [Saw::NotMeant; 2] {
         return None;

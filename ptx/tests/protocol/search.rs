@@ -14,13 +14,13 @@ pub(crate) trait State: Debug + Hash + Sized {
     type Config: Debug;
     /// A step between two states, for a trace.
     type Step: Debug;
-    /// The first state.
+    /// Returns the first state.
     fn first(config: &Self::Config) -> Self;
-    /// All states one step further, each with the step's name, always in the same order.
+    /// Returns all states one step further, each with the step's name, always in the same order.
     fn successors(&self, config: &Self::Config) -> Vec<(Self::Step, Self)>;
-    /// What must hold in every state.
+    /// Returns what must hold in every state.
     fn check(&self, config: &Self::Config) -> Result<(), String>;
-    /// Whether everything is done.
+    /// Returns whether everything is done.
     fn has_ended(&self) -> bool;
 }
 
@@ -92,7 +92,7 @@ fn fingerprint(world: &impl Hash) -> u128 {
     half(1) << 64 | half(2)
 }
 
-/// The steps from the first state to state `at`, and that state.
+/// Returns the steps from the first state to state `at`, and that state.
 fn trace<W: State>(config: &W::Config, origins: &[Origin], mut at: u32) -> (Vec<String>, W) {
     let mut turns = Vec::new();
     while at != 0 {
@@ -110,7 +110,7 @@ fn trace<W: State>(config: &W::Config, origins: &[Origin], mut at: u32) -> (Vec<
     (steps, world)
 }
 
-/// The first state from which no end can be reached.
+/// Returns the first state from which no end can be reached.
 fn cannot_end(states: usize, edges: &[(u32, u32)], ended: &[u32]) -> Option<u32> {
     let mut starts = vec![0_u32; states + 1];
     for (_, to) in edges {

@@ -211,8 +211,8 @@ impl World {
         }
     }
 
-    /// The lowest ticket that was accepted and has not run is one that somebody runs, or comes to without waiting for
-    /// another, so that a wait for earlier blocks ends.
+    /// Returns the lowest ticket that was accepted and has not run is one that somebody runs, or comes to without
+    /// waiting for another, so that a wait for earlier blocks ends.
     fn check_lowest(&self) -> Result<(), String> {
         let lowest = (0..self.set.next)
             .zip(&self.ran)
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// The resident worker `n` moves.
+    /// Returns the resident worker `n` moves.
     fn device_step(&self, code: &Code, n: usize, choice: u8) -> (Step, Self) {
         let mut to = self.clone();
         let Worker { sm, at: from, .. } = self.resident[n];

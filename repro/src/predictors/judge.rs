@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Blocks one after another on one SM, of launch 0.
+    /// Returns the blocks one after another on one SM, of launch 0.
     fn blocks(durations: &[u64], from: u64) -> Vec<(u64, u16, u32, Option<u64>)> {
         let mut now = from;
         let mut all = Vec::new();

@@ -195,7 +195,7 @@ impl Device {
         }
     }
 
-    /// The arguments of a launch, which are the tenant's again once the next entry is taken.
+    /// Returns the arguments of a launch, which are the tenant's again once the next entry is taken.
     fn args_of(&self, entry: &SubmissionEntry) -> Vec<u8> {
         let Ok(Operation::Launch(launch)) = entry.decode() else {
             return Vec::new();

@@ -34,7 +34,7 @@ pub(super) fn drive(
     }
 }
 
-/// One launch, as a tenant makes it; timed or not.
+/// Returns one launch, as a tenant makes it; timed or not.
 pub(super) fn whole(
     stage: &mut Stage<'_, '_>,
     subject: &Subject<'_>,
@@ -91,7 +91,7 @@ impl<'r, 'a, 's> Place<'r, 'a, 's> {
         Self { stage, run }
     }
 
-    /// An instance whose memory is as it is at the beginning.
+    /// Returns an instance whose memory is as it is at the beginning.
     fn begin(&mut self, host: Host) -> Result<Instance, String> {
         let begun = self.run.begin(self.stage.gpu, host);
         begun.map_err(|e| e.to_string())
@@ -133,9 +133,9 @@ trait Events {
     ) -> Result<(), String>;
     /// Stops, resumptions and the like still to come.
     fn turns(&self) -> u32;
-    /// The cycle of the next.
+    /// Returns the cycle of the next.
     fn next_turn(&self) -> u64;
-    /// What must hold at any time.
+    /// Returns what must hold at any time.
     fn check(&self, place: &mut Place<'_, '_, '_>) -> Result<(), String>;
 }
 
@@ -238,8 +238,8 @@ fn gate(
     until_it_ends(instance, &mut place, &mut events, dice).map(|_| ())
 }
 
-/// Every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts. Stops by
-/// time seldom part so few blocks.
+/// Returns every launch three times: refused as a whole, then the blocks that marked themselves, in two random parts.
+/// Stops by time seldom part so few blocks.
 fn in_two_parts(
     mut gate: Gate,
     place: &mut Place<'_, '_, '_>,
@@ -435,7 +435,8 @@ impl Events for Caps {
 }
 
 impl Caps {
-    /// A ticket of a row that was rounded up to chunks may begin behind the row's end ([`Control::workers`]).
+    /// Returns whether a ticket of a row that was rounded up to chunks may begin behind the row's end
+    /// ([`Control::workers`]).
     fn is_for_none(&self, ticket: u32) -> bool {
         self.control.ticket_begins(ticket) >= self.control.grid[0]
     }

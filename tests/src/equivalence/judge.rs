@@ -135,7 +135,7 @@ impl Counts {
         }
     }
 
-    /// Whether the form was refused by every kernel because the rewriter does not have it.
+    /// Returns whether the form was refused by every kernel because the rewriter does not have it.
     #[must_use]
     pub fn is_not_built(&self, form: Form) -> bool {
         let mut of_form = self.reasons.iter().filter(|((other, _), _)| *other == form);
@@ -180,7 +180,7 @@ impl Default for Judge {
 }
 
 impl Judge {
-    /// A judge with an idle GPU.
+    /// Returns a judge with an idle GPU.
     ///
     /// # Panics
     /// If the built-in configuration is gone.
@@ -332,7 +332,7 @@ impl Judge {
     }
 }
 
-/// Whether the outputs are what the case's reference says.
+/// Returns whether the outputs are what the case's reference says.
 fn verify(case: &Case, image: &Image) -> Result<(), String> {
     let is_buffer = |arg: &&Arg| matches!(arg, Arg::Buffer { .. });
     let buffers = case.args.iter().filter(is_buffer).zip(image);
@@ -345,7 +345,7 @@ fn verify(case: &Case, image: &Image) -> Result<(), String> {
         .map_err(|mismatch| mismatch.to_string())
 }
 
-/// The first difference, in words.
+/// Returns the first difference, in words.
 fn differs(expected: &Image, got: &Image) -> Result<(), String> {
     for ((name, old), (_, new)) in expected.iter().zip(got) {
         if let Some(at) = old.iter().zip(new).position(|(a, b)| a != b) {

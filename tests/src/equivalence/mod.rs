@@ -69,7 +69,7 @@ impl<'a> From<&'a Generated> for Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Blocks of the grid.
+    /// Returns the blocks of the grid.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.grid.iter().product()

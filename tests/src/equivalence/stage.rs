@@ -91,7 +91,7 @@ impl<'a, 's> Stage<'a, 's> {
         })
     }
 
-    /// The subject's kernel in the form that its text was given.
+    /// Returns the subject's kernel in the form that its text was given.
     pub(super) fn formed(&self, form: &KernelForm) -> FormedKernel {
         FormedKernel {
             kernel: self.kernel.clone(),
@@ -124,7 +124,7 @@ impl<'a, 's> Stage<'a, 's> {
         Ok(into)
     }
 
-    /// What the run left behind; the domain goes.
+    /// Returns what the run left behind; the domain goes.
     pub(super) fn finish(self) -> Result<Image, String> {
         let mut image = Vec::new();
         for (n, (address, bytes)) in self.buffers.iter().enumerate() {

@@ -227,7 +227,7 @@ impl Maker {
         }
     }
 
-    /// A predicate over variables, which may differ between threads.
+    /// Returns a predicate over variables, which may differ between threads.
     pub(super) fn predicate(&mut self) -> String {
         if self.body.text.chance(25) {
             return self.old_predicate();
@@ -267,7 +267,7 @@ impl Maker {
         }
     }
 
-    /// A predicate that was computed long before, sometimes computed anew.
+    /// Returns a predicate that was computed long before, sometimes computed anew.
     fn old_predicate(&mut self) -> String {
         let n = self.body.text.dice.below(2) as usize;
         let p = self.body.predicates[n].clone();
@@ -281,7 +281,7 @@ impl Maker {
         p
     }
 
-    /// A predicate that is the same for all threads of the block.
+    /// Returns a predicate that is the same for all threads of the block.
     pub(super) fn uniform_predicate(&mut self) -> String {
         let u = self.body.uniform();
         let t = &mut self.body.text;
@@ -295,7 +295,7 @@ impl Maker {
         )
     }
 
-    /// Nothing, or `@%p ` or `@!%p ` before an instruction.
+    /// Returns nothing, or `@%p ` or `@!%p ` before an instruction.
     fn guard(&mut self) -> String {
         if !self.body.text.chance(12) {
             return String::new();

@@ -100,7 +100,7 @@ impl Maker {
         t.place(&end);
     }
 
-    /// A register or number from 0 to 4, or from 1.
+    /// Returns a register or number from 0 to 4, or from 1.
     fn trip_count(&mut self, uniform: bool) -> String {
         if !uniform {
             self.features.insert("divergent loop");

@@ -133,7 +133,7 @@ impl Maker {
         self.epilogue();
     }
 
-    /// The finished module and its launch.
+    /// Returns the finished module and its launch.
     pub(super) fn finish(self, seed: u64) -> Generated {
         let entry = "generated";
         let mut ptx = format!(
@@ -355,7 +355,7 @@ impl Body {
         emit!(t, "st.global.f32 [{own}+24], {}", floats[0]);
     }
 
-    /// One of the integer variables.
+    /// Returns one of the integer variables.
     pub(super) fn int(&mut self) -> String {
         one(&mut self.text, &self.ints)
     }

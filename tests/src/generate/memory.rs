@@ -210,7 +210,7 @@ impl Maker {
         self.accumulator_at(zone, &i)
     }
 
-    /// The same for a number that is given.
+    /// Returns the same for a number that is given.
     fn accumulator_at(&mut self, zone: u32, i: &str) -> String {
         let base = self.body.accumulators.clone().unwrap_or_default();
         let t = &mut self.body.text;

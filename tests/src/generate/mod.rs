@@ -61,13 +61,13 @@ pub struct Generated {
     pub features: BTreeSet<&'static str>,
 }
 
-/// The kernel of a seed.
+/// Returns the kernel of a seed.
 #[must_use]
 pub fn generate(seed: u64) -> Generated {
     generate_on(seed, None)
 }
 
-/// The kernel of a seed, on a grid that was chosen for it.
+/// Returns the kernel of a seed, on a grid that was chosen for it.
 #[must_use]
 pub fn generate_on(seed: u64, grid: Option<[u32; 3]>) -> Generated {
     // Neighbouring seeds of the generator give unrelated numbers, but let kernel and data differ.
@@ -100,7 +100,7 @@ fn draw_block(dice: &mut Prng) -> [u32; 3] {
     }
 }
 
-/// A buffer of random words.
+/// Returns a buffer of random words.
 fn random_words(dice: &mut Prng, words: u32, role: Role) -> Arg {
     let bytes = (0..words).flat_map(|_| dice.next_u32().to_le_bytes());
     Arg::Buffer {

@@ -50,7 +50,7 @@ impl Maker {
         }
     }
 
-    /// A shared array of one word per thread: static, or the launch's dynamic one.
+    /// Returns a shared array of one word per thread: static, or the launch's dynamic one.
     fn array(&mut self) -> &'static str {
         if self.body.text.chance(35) {
             self.features.insert("dynamic shared");

@@ -59,7 +59,7 @@ impl Text {
         }
     }
 
-    /// A fresh register.
+    /// Returns a fresh register.
     pub(super) fn reg(&mut self, kind: Kind) -> String {
         let at = KINDS.iter().position(|(k, ..)| *k == kind).unwrap_or(0);
         let number = self.registers[at];
@@ -67,7 +67,7 @@ impl Text {
         format!("{}{number}", KINDS[at].2)
     }
 
-    /// A fresh register that was just given a value by `what`, as in `add.s32 {}, a, b`.
+    /// Returns a fresh register that was just given a value by `what`, as in `add.s32 {}, a, b`.
     pub(super) fn set(&mut self, kind: Kind, opcode: &str, sources: &str) -> String {
         let d = self.reg(kind);
         emit!(self, "{opcode} {d}, {sources}");
@@ -98,12 +98,12 @@ impl Text {
         self.dice.below(100) < percent
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.dice.below(high - low + 1)
     }
 
-    /// One of several.
+    /// Returns one of several.
     pub(super) fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
         let most = u32::try_from(from.len()).unwrap_or(u32::MAX);
         from[self.dice.below(most) as usize]

@@ -15,7 +15,7 @@ fn service() -> Service {
     builder().start()
 }
 
-/// Two tenants on a functional device, where an endless kernel ends soon.
+/// Returns two tenants on a functional device, where an endless kernel ends soon.
 fn builder() -> ServiceBuilder {
     ServiceBuilder::new(&[("tenant", 1), ("other", 1)]).functional()
 }

@@ -38,7 +38,7 @@ impl Program {
         }
     }
 
-    /// Its next line.
+    /// Returns its next line.
     pub(crate) fn hear(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line");

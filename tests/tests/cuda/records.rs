@@ -47,7 +47,7 @@ impl Recorded {
         );
     }
 
-    /// The line of the process, and those of its launches.
+    /// Returns the line of the process, and those of its launches.
     fn lines(&self) -> (Value, Vec<Value>) {
         let text = std::fs::read_to_string(self.file()).expect("a trace");
         let read = |line: &str| {

@@ -22,12 +22,13 @@ const FORMS: [Form; 4] = [
     Form::FENCE_WORKER,
 ];
 
-/// A kernel around some instructions: `%own` is the attacker's buffer, `%target` the neighbour's, `%i` the thread.
+/// Returns a kernel around some instructions: `%own` is the attacker's buffer, `%target` the neighbour's, `%i` the
+/// thread.
 fn kernel(before: &str, body: &str) -> String {
     declaring(before, "", body)
 }
 
-/// The same with declarations of its own.
+/// Returns the same with declarations of its own.
 fn declaring(before: &str, declared: &str, body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n{before}\n\

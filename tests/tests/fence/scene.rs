@@ -55,7 +55,7 @@ impl Scene {
         Self::on(GpuConfig::builtin("h200").expect("built in"))
     }
 
-    /// The same on a GPU that faults when shared memory is read before it is written.
+    /// Returns the same on a GPU that faults when shared memory is read before it is written.
     pub(crate) fn with_dirty_shared_memory() -> Self {
         let mut config = GpuConfig::builtin("h200").expect("built in");
         config.checks.uninitialised_shared = true;
@@ -116,13 +116,13 @@ impl Scene {
             .expect("inside");
     }
 
-    /// Whether everybody else's bytes are as they were.
+    /// Returns whether everybody else's bytes are as they were.
     pub(crate) fn is_untouched(&self) -> bool {
         let same = |address: &u64| self.read(*address) == Self::pattern(*address);
         self.guarded().iter().all(same)
     }
 
-    /// A buffer's bytes.
+    /// Returns a buffer's bytes.
     pub(crate) fn read(&self, address: u64) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(BUFFER).expect("small")];
         self.gpu
@@ -132,7 +132,7 @@ impl Scene {
         bytes
     }
 
-    /// The attacker's buffer as words.
+    /// Returns the attacker's buffer as words.
     pub(crate) fn words(&self) -> Vec<u32> {
         self.read(self.buffer)
             .chunks_exact(4)

@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Kernel] = &[
 const N: usize = 400;
 const N_U32: u32 = 400;
 
-/// Where each row's entries start, and the columns: up to eight a row.
+/// Returns where each row's entries start, and the columns: up to eight a row.
 fn links(prng: &mut Prng) -> (Vec<u32>, Vec<u32>) {
     let (mut starts, mut columns) = (vec![0], Vec::new());
     for _ in 0..N {
@@ -34,7 +34,7 @@ fn links(prng: &mut Prng) -> (Vec<u32>, Vec<u32>) {
     (starts, columns)
 }
 
-/// The entries of a row.
+/// Returns the entries of a row.
 fn entries(starts: &[u32], row: usize) -> std::ops::Range<usize> {
     starts[row] as usize..starts[row + 1] as usize
 }
@@ -220,7 +220,7 @@ fn spmv_coo(prng: &mut Prng) -> Launch {
     })
 }
 
-/// The hash of the kernel's source, which the table must be laid out by.
+/// Returns the hash of the kernel's source, which the table must be laid out by.
 fn spread(key: u32) -> u32 {
     let k = (key ^ key >> 16).wrapping_mul(0x85eb_ca6b);
     let k = (k ^ k >> 13).wrapping_mul(0xc2b2_ae35);

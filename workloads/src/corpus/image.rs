@@ -37,7 +37,7 @@ fn extent() -> [Arg; 2] {
     [Arg::S32(45), Arg::S32(33)]
 }
 
-/// Every inner cell, by its index.
+/// Returns every inner cell, by its index.
 fn inner() -> impl Iterator<Item = usize> {
     (1..H - 1).flat_map(|y| (1..W - 1).map(move |x| y * W + x))
 }

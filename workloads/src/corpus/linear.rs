@@ -91,7 +91,7 @@ fn of_halves(arg: &Arg) -> Vec<f64> {
     values::<u16>(arg).into_iter().map(half::to_f64).collect()
 }
 
-/// The columns of a matrix of `n` columns as rows.
+/// Returns the columns of a matrix of `n` columns as rows.
 fn transposed<T: Copy>(matrix: &[T], n: usize) -> Vec<T> {
     (0..n)
         .flat_map(|c| matrix.iter().skip(c).step_by(n).copied())

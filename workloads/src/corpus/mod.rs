@@ -38,7 +38,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The launch for a seed; equal seeds give equal bytes.
+    /// Returns the launch for a seed; equal seeds give equal bytes.
     #[must_use]
     pub fn case(&self, seed: u64) -> Case {
         let launch = (self.build)(&mut Prng::new(seed));
@@ -60,7 +60,7 @@ impl Kernel {
     }
 }
 
-/// Every kernel, family by family.
+/// Returns every kernel, family by family.
 pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     let families: [&'static [Kernel]; 10] = [
         pointwise::ROWS,
@@ -77,7 +77,7 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     families.into_iter().flatten()
 }
 
-/// The kernel of that name.
+/// Returns the kernel of that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Kernel> {
     kernels().find(|kernel| kernel.name == name)
@@ -109,7 +109,7 @@ struct Launch {
 }
 
 impl Launch {
-    /// A launch in one dimension without dynamic shared memory.
+    /// Returns a launch in one dimension without dynamic shared memory.
     fn line(
         blocks: u32,
         threads: u32,
@@ -177,22 +177,22 @@ fn buffer<T: Element>(role: Role, values: impl IntoIterator<Item = T>) -> Arg {
     Arg::Buffer { bytes, role }
 }
 
-/// An input buffer.
+/// Returns an input buffer.
 fn input<T: Element>(values: impl IntoIterator<Item = T>) -> Arg {
     buffer(Role::In, values)
 }
 
-/// A buffer that is read and written.
+/// Returns a buffer that is read and written.
 fn inout<T: Element>(values: impl IntoIterator<Item = T>) -> Arg {
     buffer(Role::InOut, values)
 }
 
-/// An output buffer of `bytes` bytes; it starts as ones, which are a NaN in every float.
+/// Returns an output buffer of `bytes` bytes; it starts as ones, which are a NaN in every float.
 fn output(bytes: usize) -> Arg {
     buffer(Role::Out, std::iter::repeat_n(0xff_u8, bytes))
 }
 
-/// The contents of a buffer argument before the launch.
+/// Returns the contents of a buffer argument before the launch.
 fn values<T: Element>(arg: &Arg) -> Vec<T> {
     match arg {
         Arg::Buffer { bytes, .. } => T::all(bytes),
@@ -200,7 +200,7 @@ fn values<T: Element>(arg: &Arg) -> Vec<T> {
     }
 }
 
-/// A 32-bit integer argument as an index.
+/// Returns a 32-bit integer argument as an index.
 fn count(arg: &Arg) -> usize {
     match arg {
         Arg::U32(n) => *n as usize,
@@ -214,7 +214,7 @@ fn draws<T>(prng: &mut Prng, n: usize, mut draw: impl FnMut(&mut Prng) -> T) -> 
     (0..n).map(|_| draw(prng)).collect()
 }
 
-/// Words below a bound.
+/// Returns the words below a bound.
 fn below(prng: &mut Prng, n: usize, bound: u32) -> Vec<u32> {
     draws(prng, n, |p| p.below(bound))
 }
@@ -236,7 +236,7 @@ fn doubles(prng: &mut Prng, n: usize, low: f32, high: f32) -> Vec<f64> {
     draws(prng, n, |p| f64::from(p.f32_in(low, high)))
 }
 
-/// Bytes of any value.
+/// Returns the bytes of any value.
 fn bytes(prng: &mut Prng, n: usize) -> Vec<u8> {
     draws(prng, n, |p| p.next_u32().to_le_bytes()[0])
 }
@@ -256,7 +256,7 @@ fn near(value: f64, relative: f64, absolute: f64) -> Bounded {
     }
 }
 
-/// The number as an index or a size that fits in 32 bits.
+/// Returns the number as an index or a size that fits in 32 bits.
 fn size(n: usize) -> u32 {
     u32::try_from(n).expect("launches of the corpus are small")
 }

@@ -136,7 +136,7 @@ fn rms_norm(prng: &mut Prng) -> Launch {
     )
 }
 
-/// The definition: all scores of a query, then the mean of the values that they weigh.
+/// Returns the definition: all scores of a query, then the mean of the values that they weigh.
 fn attend(q: &[f64], k: &[f64], v: &[f64], length: usize, scale: f64) -> Vec<f64> {
     const D: usize = 32;
     let query = |i: usize| {
@@ -194,7 +194,7 @@ fn triton_attention(prng: &mut Prng) -> Launch {
     .with_shared(48 << 10)
 }
 
-/// The normal distribution's integral by Simpson's rule, which is GELU's factor.
+/// Returns the normal distribution's integral by Simpson's rule, which is GELU's factor.
 fn normal(x: f64) -> f64 {
     let density = |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt();
     let steps = 400;

@@ -312,7 +312,7 @@ fn special_float(prng: &mut Prng) -> Launch {
     )
 }
 
-/// The error function by its series (Abramowitz and Stegun, 7.1.6), which converges fast for small arguments.
+/// Returns the error function by its series (Abramowitz and Stegun, 7.1.6), which converges fast for small arguments.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
     for n in 1..200 {

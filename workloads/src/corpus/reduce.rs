@@ -40,7 +40,7 @@ fn sums(words: &[u32], run: usize) -> Vec<u32> {
     words.chunks(run).map(sum).collect()
 }
 
-/// How often each number below `bins` occurs.
+/// Returns how often each number below `bins` occurs.
 fn occurrences(numbers: impl Iterator<Item = u32>, bins: usize) -> Vec<u32> {
     let mut found = vec![0; bins];
     numbers.for_each(|n| found[n as usize] += 1);
@@ -148,7 +148,7 @@ fn dot_double(prng: &mut Prng) -> Launch {
     })
 }
 
-/// Each of 64 threads sums with a correction, so that only the last rounding is left, and one of each product.
+/// Returns each of 64 threads sums with a correction, so that only the last rounding is left, and one of each product.
 fn dot_kahan(prng: &mut Prng) -> Launch {
     let (a, b) = (floats(prng, N, -1.0, 1.0), floats(prng, N, -1.0, 1.0));
     let args = vec![input(a), input(b), output(256), Arg::S32(N_S32)];

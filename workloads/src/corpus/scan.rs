@@ -107,7 +107,7 @@ fn recurrence(prng: &mut Prng) -> Launch {
     })
 }
 
-/// What is kept stands at the front in any order; the rest of the buffer stays as it was.
+/// Returns what is kept stands at the front in any order; the rest of the buffer stays as it was.
 fn kept(args: &[Arg], keep: impl Fn(i32) -> bool) -> Vec<Expected> {
     let x = values::<i32>(&args[0]);
     let mut out: Vec<u32> = x

@@ -39,7 +39,7 @@ const SHIFT: u32 = 8;
 const BLOCKS: usize = 5;
 const N: usize = 1200;
 
-/// How often each digit occurs in each block, digit by digit.
+/// Returns how often each digit occurs in each block, digit by digit.
 fn digit_counts(keys: &[u32]) -> Vec<u32> {
     let mut counts = vec![0; 16 * BLOCKS];
     for (i, key) in keys.iter().enumerate() {

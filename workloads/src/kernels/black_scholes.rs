@@ -82,7 +82,7 @@ fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {
     vec![Expected::F32(calls), Expected::F32(puts)]
 }
 
-/// The cumulative normal distribution: Φ(x) = ½ + φ(x) (x + x³/3 + x⁵/(3·5) + …)
+/// Returns the cumulative normal distribution: Φ(x) = ½ + φ(x) (x + x³/3 + x⁵/(3·5) + …)
 /// (G. Marsaglia, "Evaluating the normal distribution", Journal of Statistical Software 11, 2004).
 fn normal(x: f64) -> f64 {
     if x.abs() > 8.0 {

@@ -56,7 +56,7 @@ const VELOCITIES: [[i64; 3]; 19] = [
     [0, -1, 1],
 ];
 
-/// The weight of a velocity, by the squares of its components.
+/// Returns the weight of a velocity, by the squares of its components.
 fn weight(velocity: [i64; 3]) -> f64 {
     match velocity.iter().map(|v| v * v).sum::<i64>() {
         0 => 1.0 / 3.0,

@@ -53,7 +53,7 @@ pub(crate) static ALL: [Workload; 20] = [
 /// Unit roundoff of single precision: the relative error of one correctly rounded operation.
 const ROUNDOFF: f64 = 1.0 / 16_777_216.0;
 
-/// The bound on the relative error of a sum of `n` products in single precision, whatever its order:
+/// Returns the bound on the relative error of a sum of `n` products in single precision, whatever its order:
 /// γₙ = n u / (1 − n u) (N. Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1).
 fn dot_bound(n: usize) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "dimensions are far below 2^53")]
@@ -61,27 +61,27 @@ fn dot_bound(n: usize) -> f64 {
     nu / (1.0 - nu)
 }
 
-/// An input buffer of 32-bit floats drawn from `low..high`.
+/// Returns an input buffer of 32-bit floats drawn from `low..high`.
 fn random_f32(prng: &mut Prng, n: usize, low: f32, high: f32) -> Arg {
     input_f32((0..n).map(|_| prng.f32_in(low, high)))
 }
 
-/// An input buffer of `n` random 32-bit words.
+/// Returns an input buffer of `n` random 32-bit words.
 fn random_u32(prng: &mut Prng, n: usize) -> Arg {
     input_u32((0..n).map(|_| prng.next_u32()))
 }
 
-/// An input buffer with these 32-bit floats.
+/// Returns an input buffer with these 32-bit floats.
 fn input_f32(values: impl IntoIterator<Item = f32>) -> Arg {
     input_u32(values.into_iter().map(f32::to_bits))
 }
 
-/// An input buffer with these 32-bit words.
+/// Returns an input buffer with these 32-bit words.
 fn input_u32(words: impl IntoIterator<Item = u32>) -> Arg {
     input(words.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-/// A buffer of these 32-bit words that the kernel reads and writes.
+/// Returns a buffer of these 32-bit words that the kernel reads and writes.
 fn in_out_u32(words: impl IntoIterator<Item = u32>) -> Arg {
     Arg::Buffer {
         bytes: words.into_iter().flat_map(u32::to_le_bytes).collect(),
@@ -89,7 +89,7 @@ fn in_out_u32(words: impl IntoIterator<Item = u32>) -> Arg {
     }
 }
 
-/// An input buffer with these bytes.
+/// Returns an input buffer with these bytes.
 fn input(bytes: Vec<u8>) -> Arg {
     Arg::Buffer {
         bytes,
@@ -97,8 +97,8 @@ fn input(bytes: Vec<u8>) -> Arg {
     }
 }
 
-/// An output buffer of `n` 32-bit values. It starts as all ones, which is a NaN, so that a value never written is
-/// found.
+/// Returns an output buffer of `n` 32-bit values. It starts as all ones, which is a NaN, so that a value never written
+/// is found.
 fn output(n: usize) -> Arg {
     Arg::Buffer {
         bytes: vec![0xff; n * 4],
@@ -106,12 +106,12 @@ fn output(n: usize) -> Arg {
     }
 }
 
-/// The 32-bit floats of a buffer argument.
+/// Returns the 32-bit floats of a buffer argument.
 fn floats(arg: &Arg) -> Vec<f32> {
     words(arg).into_iter().map(f32::from_bits).collect()
 }
 
-/// The 32-bit words of a buffer argument.
+/// Returns the 32-bit words of a buffer argument.
 fn words(arg: &Arg) -> Vec<u32> {
     let Arg::Buffer { bytes, .. } = arg else {
         unreachable!("a kernel's module asks only for its own buffers");

@@ -58,12 +58,12 @@ fn build(params: Params) -> Case {
     }
 }
 
-/// The kernel follows four links in each iteration of its loop.
+/// Returns the kernel follows four links in each iteration of its loop.
 const fn hops(params: &Params) -> u32 {
     params.rounds.next_multiple_of(4)
 }
 
-/// The links in the order in which the ring visits them: a Fisher-Yates shuffle.
+/// Returns the links in the order in which the ring visits them: a Fisher-Yates shuffle.
 fn order(params: &Params) -> Vec<u32> {
     let mut prng = Prng::new(params.seed);
     let mut order: Vec<u32> = (0..params.elements).collect();
@@ -73,8 +73,8 @@ fn order(params: &Params) -> Vec<u32> {
     order
 }
 
-/// Where the chains, which start evenly spaced along the ring, stand after `hops` hops: found by position in the
-/// ring, without following links.
+/// Returns where the chains, which start evenly spaced along the ring, stand after `hops` hops: found by position in
+/// the ring, without following links.
 fn offsets_after(order: &[u32], hops: u32) -> Vec<u64> {
     let spacing = order.len() / CHAINS as usize;
     (0..CHAINS as usize)

@@ -33,7 +33,7 @@ const BOUNCES: u32 = 8;
 const NEAR: f32 = 1.0 / 1024.0;
 const FAR: f32 = 1.0e30;
 
-/// The spheres crowd in one quarter of the image, so that most blocks end early.
+/// Returns the spheres crowd in one quarter of the image, so that most blocks end early.
 fn build(params: Params) -> Case {
     let mut prng = Prng::new(params.seed);
     // No spheres still need a buffer with an address.

@@ -46,7 +46,7 @@ fn build(params: Params) -> Case {
     }
 }
 
-/// The sum in `f64` rounded once: with 53 bits against 24 the double rounding is harmless.
+/// Returns the sum in `f64` rounded once: with 53 bits against 24 the double rounding is harmless.
 fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {
     let sum = |(a, b): (f32, f32)| {
         #[allow(

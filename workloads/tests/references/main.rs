@@ -65,7 +65,7 @@ fn matmul(case: &Case) -> Vec<Vec<u8>> {
     vec![le(&(0..n * n).map(dot).collect::<Vec<_>>())]
 }
 
-/// The kernel's rational approximation of the normal distribution.
+/// Returns the kernel's rational approximation of the normal distribution.
 fn cumulative_normal(x: f32) -> f32 {
     let t = 1.0 / 0.231_641_9_f32.mul_add(x.abs(), 1.0);
     let series = [

@@ -174,7 +174,7 @@ fn tested() -> Result<BTreeSet<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// What the loader says about every combination.
+/// Returns what the loader says about every combination.
 fn combinations(tested: &BTreeSet<String>) -> Result<Vec<Combination>> {
     let mut example = repo::cargo("run");
     example.args([
@@ -209,7 +209,7 @@ fn combinations(tested: &BTreeSet<String>) -> Result<Vec<Combination>> {
     Ok(text.lines().map(line).collect())
 }
 
-/// The common opcodes without any form that is executed.
+/// Returns the common opcodes without any form that is executed.
 fn missing(combinations: &[Combination], tested: &BTreeSet<String>) -> Vec<&'static str> {
     let is_form = |mnemonic: &str, opcode: &str| {
         mnemonic

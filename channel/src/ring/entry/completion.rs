@@ -25,7 +25,7 @@ pub struct CompletionEntry {
 const _: () = assert!(size_of::<CompletionEntry>() == crate::ring::layout::COMPLETION_BYTES);
 
 impl CompletionEntry {
-    /// A completion of the submission with `cookie`.
+    /// Returns a completion of the submission with `cookie`.
     #[must_use]
     pub fn new(cookie: u64, status: CompletionStatus, start_ns: u64, end_ns: u64) -> Self {
         Self {
@@ -37,13 +37,13 @@ impl CompletionEntry {
         }
     }
 
-    /// The entry as the words that travel through the queue.
+    /// Returns the entry as the words that travel through the queue.
     #[must_use]
     pub fn to_words(self) -> [u64; 4] {
         zerocopy::transmute!(self)
     }
 
-    /// The entry that the words of a queue hold.
+    /// Returns the entry that the words of a queue hold.
     #[must_use]
     pub fn from_words(words: [u64; 4]) -> Self {
         zerocopy::transmute!(words)

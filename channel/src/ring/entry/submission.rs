@@ -137,7 +137,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     #[must_use]
     pub fn bytes(self) -> u32 {
         match self {
@@ -153,7 +153,7 @@ impl Width {
             .find(|width| u64::from(width.bytes()) == bytes)
     }
 
-    /// The greatest value of an element.
+    /// Returns the greatest value of an element.
     #[must_use]
     pub fn max_value(self) -> u32 {
         u32::MAX >> (32 - 8 * self.bytes())
@@ -235,7 +235,7 @@ const WAIT: u8 = 7;
 const HOLD: u8 = 8;
 
 impl SubmissionEntry {
-    /// An entry for `operation` on `stream`; `submit_ns` is `CLOCK_MONOTONIC`
+    /// Returns an entry for `operation` on `stream`; `submit_ns` is `CLOCK_MONOTONIC`
     /// at submission (the mediator clamps it, because a tenant may lie).
     #[must_use]
     pub fn new(operation: Operation, stream: u16, cookie: u64, submit_ns: u64) -> Self {
@@ -297,7 +297,7 @@ impl SubmissionEntry {
         self.body = [copy.iova, copy.address, copy.len];
     }
 
-    /// What the entry asks for. Handles, addresses and sizes are the
+    /// Returns what the entry asks for. Handles, addresses and sizes are the
     /// mediator's to check; this checks the form alone.
     ///
     /// # Errors
@@ -359,31 +359,31 @@ impl SubmissionEntry {
         Copy { iova, address, len }
     }
 
-    /// The stream that the entry belongs to.
+    /// Returns the stream that the entry belongs to.
     #[must_use]
     pub fn stream(&self) -> u16 {
         self.stream
     }
 
-    /// The tenant's cookie, returned in the completion.
+    /// Returns the tenant's cookie, returned in the completion.
     #[must_use]
     pub fn cookie(&self) -> u64 {
         self.cookie
     }
 
-    /// When the tenant says it submitted, `CLOCK_MONOTONIC` nanoseconds.
+    /// Returns when the tenant says it submitted, `CLOCK_MONOTONIC` nanoseconds.
     #[must_use]
     pub fn submit_ns(&self) -> u64 {
         self.submit_ns
     }
 
-    /// The entry as the words that travel through the queue.
+    /// Returns the entry as the words that travel through the queue.
     #[must_use]
     pub fn to_words(self) -> [u64; 8] {
         zerocopy::transmute!(self)
     }
 
-    /// The entry that the words of a queue hold.
+    /// Returns the entry that the words of a queue hold.
     #[must_use]
     pub fn from_words(words: [u64; 8]) -> Self {
         zerocopy::transmute!(words)

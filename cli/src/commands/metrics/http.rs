@@ -36,7 +36,7 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// Whether other machines may reach it.
+    /// Returns whether other machines may reach it.
     pub(super) fn is_public(&self) -> bool {
         matches!(self, Self::Tcp(address) if !address.ip().is_loopback())
     }

@@ -35,8 +35,8 @@ pub(super) enum Source {
 }
 
 impl Argument {
-    /// Bytes of the buffer, 0 for a value; a file that cannot be looked at counts as empty, because reading it will
-    /// say why.
+    /// Returns bytes of the buffer, 0 for a value; a file that cannot be looked at counts as empty, because reading it
+    /// will say why.
     pub(super) fn buffer_bytes(&self) -> u64 {
         match self {
             Self::Value(_) => 0,

@@ -5,7 +5,7 @@ use super::assembled;
 use crate::config::GpuConfig;
 use gridmux_ptx::decode::{Function, Operand, StateSpace};
 
-/// An h200 that does one, the other or both.
+/// Returns an h200 that does one, the other or both.
 fn config(wide_loads: bool, early_loads: u32) -> GpuConfig {
     let mut config = GpuConfig::builtin("h200").expect("built in");
     config.assembler.wide_loads = wide_loads;
@@ -13,7 +13,7 @@ fn config(wide_loads: bool, early_loads: u32) -> GpuConfig {
     config
 }
 
-/// A kernel with this body, as it is executed: `tile`, of 4096 bytes, stands at 0 of shared memory.
+/// Returns a kernel with this body, as it is executed: `tile`, of 4096 bytes, stands at 0 of shared memory.
 fn after(config: &GpuConfig, body: &str) -> Function {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 in) {{\n.shared .align 4 .b8 tile[4096];\n\
@@ -29,7 +29,7 @@ fn after(config: &GpuConfig, body: &str) -> Function {
     assembled(config, &program.functions[0], &layout).into_owned()
 }
 
-/// The instructions of a kernel with this body, without operands.
+/// Returns the instructions of a kernel with this body, without operands.
 fn order(config: &GpuConfig, body: &str) -> Vec<String> {
     let body = after(config, body).body;
     body.iter().map(|i| (*i.mnemonic).to_owned()).collect()
@@ -39,7 +39,7 @@ fn order(config: &GpuConfig, body: &str) -> Vec<String> {
 const ALIGNED: &str =
     "mov.u32 %r90, %tid.x; shl.b32 %r91, %r90, 4; mov.u32 %r92, tile; add.u32 %r1, %r91, %r92;";
 
-/// The loads that are made of these, behind [`ALIGNED`].
+/// Returns the loads that are made of these, behind [`ALIGNED`].
 fn loads(body: &str) -> Vec<String> {
     let mut order = order(&config(true, 0), &format!("{ALIGNED} {body} ret;"));
     order.retain(|mnemonic| mnemonic.starts_with("ld."));

@@ -106,7 +106,7 @@ impl Warp {
         Ok(())
     }
 
-    /// Where the frame of a function that the running one calls can begin.
+    /// Returns where the frame of a function that the running one calls can begin.
     fn next_frame(&self, op: &Op, kernel: &Kernel) -> Frame {
         let mut frame = Frame {
             registers: self.frame.registers + u32::from(op.r[1]),
@@ -126,7 +126,7 @@ impl Warp {
         frame
     }
 
-    /// The path of a group that calls one function.
+    /// Returns the path of a group that calls one function.
     fn enter(&mut self, entry: &FunctionEntry, frame: Frame, group: u32, behind: u32) -> Path {
         let join = self.joins.add(Join {
             pc: behind,

@@ -50,7 +50,7 @@ impl FrameLayout {
         self.scratch() + 2 * u16::from(self.uses_heap)
     }
 
-    /// First register of the pair for `malloc` and `free`.
+    /// Returns the first register of the pair for `malloc` and `free`.
     pub(crate) fn scratch(&self) -> u16 {
         u16::from(!self.is_entry) + u16::from(self.moves)
     }
@@ -59,7 +59,7 @@ impl FrameLayout {
         u16::from(!self.is_entry)
     }
 
-    /// Offset of results behind parameters.
+    /// Returns the offset of results behind parameters.
     pub(crate) fn returns_at(params_bytes: u32) -> u32 {
         params_bytes
             .checked_next_multiple_of(16)
@@ -67,7 +67,7 @@ impl FrameLayout {
     }
 }
 
-/// Host address of a lane's frame.
+/// Returns the host address of a lane's frame.
 #[inline(always)]
 fn base(cx: &Cx<'_>, pointers: &[u32; 32], lane: usize, offset: u32) -> *mut u8 {
     let thread = cx.warp as usize * 32 + lane;
@@ -198,7 +198,7 @@ macro_rules! by_type {
 }
 
 impl Lower<'_> {
-    /// The running function's frame pointer.
+    /// Returns the running function's frame pointer.
     pub(crate) fn frame_pointer(&mut self) -> u16 {
         if self.frame.is_entry {
             self.constant(0, false)
@@ -207,7 +207,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Where a callee's frame begins: a register and what is added to it.
+    /// Returns where a callee's frame begins: a register and what is added to it.
     pub(crate) fn outgoing(&mut self) -> (u16, u32) {
         if self.frame.moves {
             (self.frame.stack_pointer(), 0)
@@ -216,7 +216,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Offset in the frame and size of a parameter, a result, or a variable that passes arguments or stands in
+    /// Returns offset in the frame and size of a parameter, a result, or a variable that passes arguments or stands in
     /// local memory; `None` for anything else.
     pub(crate) fn frame_place(&self, symbol: Symbol) -> Option<(u32, u32)> {
         let formal = |list: &[gridmux_ptx::decode::Param], at: u32, index: u32| {
@@ -276,7 +276,7 @@ fn load(l: &mut Lower<'_>, i: &Instruction) -> Option<Option<Draft>> {
     }
 }
 
-/// Local memory of a function by name; a kernel's own stands at constant addresses, which need nothing special.
+/// Returns local memory of a function by name; a kernel's own stands at constant addresses, which need nothing special.
 fn local(l: &mut Lower<'_>, i: &Instruction, at: usize) -> Option<Option<Draft>> {
     let Operand::Address {
         base: AddressBase::Symbol(symbol),
@@ -416,7 +416,7 @@ fn cvta_param(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     values::data::add_window(l, i, window)
 }
 
-/// One argument or result between a register or literal and a frame.
+/// Returns one argument or result between a register or literal and a frame.
 pub(crate) fn pass(
     l: &mut Lower<'_>,
     operand: &Operand,
@@ -432,7 +432,7 @@ pub(crate) fn pass(
     Some(Draft::alu(exec, Class::Move, &operands).imm(i64::from(place.1)))
 }
 
-/// A 64-bit word between a pair of slots and a frame.
+/// Returns a 64-bit word between a pair of slots and a frame.
 pub(crate) fn move_word(slots: u16, place: (u16, u32), is_load: bool) -> Draft {
     let exec = if is_load {
         handler::<LoadFrame<u64, u64>>()
@@ -443,7 +443,7 @@ pub(crate) fn move_word(slots: u16, place: (u16, u32), is_load: bool) -> Draft {
     Draft::alu(exec, Class::Move, &operands).imm(i64::from(place.1))
 }
 
-/// A copy of `bytes` bytes between frames.
+/// Returns a copy of `bytes` bytes between frames.
 pub(crate) fn copy(to: (u16, u32), from: (u16, u32), bytes: u32) -> Draft {
     let offsets = i64::from(to.1) << 32 | i64::from(from.1);
     Draft::alu(handler::<CopyFrame>(), Class::Move, &[to.0, from.0])
@@ -451,7 +451,7 @@ pub(crate) fn copy(to: (u16, u32), from: (u16, u32), bytes: u32) -> Draft {
         .aux(bytes)
 }
 
-/// The operation that enters a function: `number`, or the address in `address`.
+/// Returns the operation that enters a function: `number`, or the address in `address`.
 pub(crate) fn call(l: &mut Lower<'_>, number: u32, address: Option<u16>) -> Draft {
     let (base, bias) = l.outgoing();
     let operands = [address.unwrap_or(NONE), l.slots, l.predicates, base];

@@ -26,7 +26,7 @@ lane_fn!(
     cx.access.pause_ns = least.unwrap_or(0).min(LONGEST_SLEEP_NS);
 });
 
-/// An operation that ends the thread; also what falling off the end of a kernel means.
+/// Returns an operation that ends the thread; also what falling off the end of a kernel means.
 fn exit() -> Draft {
     without_lanes(&[]).kind(Kind::Exit)
 }
@@ -155,7 +155,7 @@ fn reduction(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(draft.kind(Kind::Barrier).aux(mode | flip))
 }
 
-/// Number and thread count of a barrier as the first active lane sees them, and the lanes that see the same.
+/// Returns number and thread count of a barrier as the first active lane sees them, and the lanes that see the same.
 pub(super) fn barrier_operands(cx: &Cx<'_>, op: &Op) -> (u32, Option<u32>, u32) {
     let first = cx.mask.trailing_zeros() as usize & 31;
     let ids = read::<u32>(cx, op.r[0]);

@@ -101,7 +101,7 @@ pub(in crate::exec) struct Join {
 }
 
 impl Join {
-    /// Where a path of this join meets the others, for the comparison after each step.
+    /// Returns where a path of this join meets the others, for the comparison after each step.
     fn reconverge(&self) -> u32 {
         if self.is_call { NEVER } else { self.pc }
     }
@@ -178,13 +178,13 @@ impl Default for Patience {
 }
 
 impl Warp {
-    /// All living lanes are on the running path.
+    /// Returns whether all living lanes are on the running path.
     #[inline(always)]
     pub(crate) fn together(&self) -> bool {
         self.active == self.alive
     }
 
-    /// A conditional or unconditional branch; true when the lanes part.
+    /// Returns whether a conditional or unconditional branch; true when the lanes part.
     #[inline(always)]
     pub(crate) fn branch(&mut self, target: u32, meet: u32, weight: u16, taken: u32) -> bool {
         let stay = self.active & !taken;
@@ -290,7 +290,7 @@ impl Warp {
         self.over = matches!(path.wait, Wait::Over | Wait::Met);
     }
 
-    /// The running path as one that waits.
+    /// Returns the running path as one that waits.
     pub(crate) fn running(&self, wait: Wait) -> Path {
         Path {
             pc: self.pc,
@@ -442,7 +442,7 @@ impl Warp {
         }
     }
 
-    /// A path parked somewhere else in the warp whose lanes wait at a block barrier, youngest first.
+    /// Returns a path parked somewhere else in the warp whose lanes wait at a block barrier, youngest first.
     pub(crate) fn at_barrier(&self) -> Option<&Path> {
         let waits = |p: &&Path| matches!(p.wait, Wait::Barrier { .. });
         self.paths.iter().rev().find(waits)
@@ -453,7 +453,7 @@ impl Warp {
         if polls { 1 << 14 } else { 1 }
     }
 
-    /// Slot of a predicate or register in the running frame.
+    /// Returns the slot of a predicate or register in the running frame.
     pub(super) fn predicate_slot(frame: Frame, number: u16) -> Option<usize> {
         (number != NONE).then(|| frame.predicates as usize + usize::from(number))
     }

@@ -49,7 +49,7 @@ pub(crate) struct Tally {
 }
 
 impl Warp {
-    /// An operation across lanes that may have to wait, or whose lanes fall into groups.
+    /// Returns an operation across lanes that may have to wait, or whose lanes fall into groups.
     pub(crate) fn across(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> (Step, u32) {
         if self.over && self.paths.iter().any(|p| self.meets(p)) {
             return self.across_paths(op, around);
@@ -102,13 +102,13 @@ impl Warp {
         Step::Done
     }
 
-    /// The path executes the running one's next operation with it.
+    /// Returns whether the path executes the running one's next operation with it.
     fn meets(&self, path: &Path) -> bool {
         path.wait == Wait::Met && path.pc == self.pc
     }
 
-    /// An operation whose lanes came by different calls: all execute it at once, in a frame to which their registers
-    /// are copied and from which they are copied back.
+    /// Returns an operation whose lanes came by different calls: all execute it at once, in a frame to which their
+    /// registers are copied and from which they are copied back.
     #[cold]
     fn across_paths(&mut self, op: &Op, around: Surroundings<'_>) -> (Step, u32) {
         let (home, own, at) = (self.frame, self.active, self.pc);
@@ -235,7 +235,7 @@ impl Warp {
         self.paths.push(whole);
     }
 
-    /// The innermost join that two paths share, if no call lies between.
+    /// Returns the innermost join that two paths share, if no call lies between.
     fn common(&self, a: u32, b: u32) -> Option<u32> {
         let mut of_a = a;
         loop {
@@ -271,8 +271,8 @@ impl Warp {
         }
     }
 
-    /// Nothing can run: lanes that wait for one another at different places go on alone, and lanes that wait at a
-    /// join go on without those that wait for them. False when that helps nobody.
+    /// Returns whether nothing can run: lanes that wait for one another at different places go on alone, and lanes that
+    /// wait at a join go on without those that wait for them. False when that helps nobody.
     pub(super) fn meet_lanes(&mut self) -> bool {
         if self.unite() {
             return true;
@@ -297,8 +297,8 @@ impl Warp {
         false
     }
 
-    /// The last resort before a block is declared deadlocked: lanes that wait at joins for lanes that wait at a
-    /// block barrier go on. True when the warp can run again.
+    /// Returns whether the last resort before a block is declared deadlocked: lanes that wait at joins for lanes that
+    /// wait at a block barrier go on. True when the warp can run again.
     pub(crate) fn loosen(&mut self) -> bool {
         for at in 0..self.paths.len() {
             if self.release_waiting(self.paths[at].join) && self.go_on() {

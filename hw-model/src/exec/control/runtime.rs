@@ -54,7 +54,7 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// The function of that name.
+    /// Returns the function of that name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         match name {
             "vprintf" => Some(Self::Print),
@@ -71,7 +71,7 @@ impl Runtime {
     }
 }
 
-/// The operation of `vprintf` and `__assertfail`: arguments stand `aux` bytes behind `r[3]`, the result `imm`.
+/// Returns the operation of `vprintf` and `__assertfail`: arguments stand `aux` bytes behind `r[3]`, the result `imm`.
 pub(crate) fn lower_speech(l: &mut Lower<'_>, what: Runtime, returns_at: u32) -> Draft {
     let (base, bias) = l.outgoing();
     let kind = if what == Runtime::Print {
@@ -85,7 +85,7 @@ pub(crate) fn lower_speech(l: &mut Lower<'_>, what: Runtime, returns_at: u32) ->
         .aux(bias)
 }
 
-/// The operation of `malloc` and `free` on the heap at `heap`, from and to the pair of slots `scratch`.
+/// Returns the operation of `malloc` and `free` on the heap at `heap`, from and to the pair of slots `scratch`.
 pub(crate) fn lower_heap(what: Runtime, heap: u64, scratch: u16) -> Draft {
     let result = if what == Runtime::Malloc {
         scratch
@@ -134,8 +134,8 @@ fn heap(cx: &mut Cx<'_>, op: &Op) {
     });
 }
 
-/// A [`crate::exec::memory::log::LaneFn`]: `malloc` of `b` bytes, or with code 1 `free` of pointer `b`; `start` is the
-/// heap's device address.
+/// Returns a [`crate::exec::memory::log::LaneFn`]: `malloc` of `b` bytes, or with code 1 `free` of pointer `b`; `start`
+/// is the heap's device address.
 unsafe fn on_heap(at: *mut u8, b: u64, start: u64, code: u32) -> u64 {
     let word = |offset: u64| {
         at.wrapping_add(usize::try_from(offset).unwrap_or(0))
@@ -189,7 +189,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Host address of a generic address and the bytes that follow it in its memory.
+    /// Returns the host address of a generic address and the bytes that follow it in its memory.
     fn find(&self, address: u64) -> Option<(*const u8, u64)> {
         let block = self.around.block;
         let own = |base: *mut u8, start: u64, size: u32| {

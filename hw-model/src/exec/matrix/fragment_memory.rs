@@ -44,7 +44,7 @@ const SHAPES: [(&str, [usize; 3]); 6] = [
 /// One bit a lane-word, so k in words is 4.
 const BITS_SHAPE: (&str, [usize; 3]) = ("m8n8k128", [8, 8, 4]);
 
-/// The fragment that `aux` describes, and whether memory holds it column by column.
+/// Returns the fragment that `aux` describes, and whether memory holds it column by column.
 fn described(aux: u32) -> (Fragment, bool) {
     let kind = KINDS[(aux >> KIND_SHIFT & 15) as usize % KINDS.len()].1;
     let role = ROLES[(aux >> ROLE_SHIFT & 3) as usize % ROLES.len()];
@@ -201,7 +201,7 @@ fn drained(cx: &Cx<'_>, op: &Op) -> Bytes {
 /// Rows of eight half-words, one for each lane that gives an address.
 type Rows = [[u16; 8]; 32];
 
-/// The half-words that a lane holds of one matrix, as (row, column).
+/// Returns the half-words that a lane holds of one matrix, as (row, column).
 fn halves(lane: usize, transposed: bool) -> [(usize, usize); 2] {
     let at = |half: usize| (lane / 4, 2 * (lane % 4) + half);
     [0, 1].map(|half| {
@@ -353,7 +353,7 @@ pub(in crate::exec) fn lower_wmma(l: &mut Lower<'_>, i: &Instruction) -> Option<
     Some(draft)
 }
 
-/// The ISA has this element type with this shape.
+/// Returns whether the ISA has this element type with this shape.
 fn exists(fragment: &Fragment, shape: usize) -> bool {
     use Kind as K;
     match (fragment.role, shape) {

@@ -142,7 +142,7 @@ impl Product {
     }
 }
 
-/// A register of all lanes, as words of 64 bits.
+/// Returns a register of all lanes, as words of 64 bits.
 #[inline(always)]
 fn register(cx: &Cx<'_>, operand: u16, kind: Kind) -> [u64; 32] {
     if kind == Kind::F64 {
@@ -152,7 +152,7 @@ fn register(cx: &Cx<'_>, operand: u16, kind: Kind) -> [u64; 32] {
     }
 }
 
-/// The operand list: D, A, B, C, `STRIDE` registers each.
+/// Returns the operand list: D, A, B, C, `STRIDE` registers each.
 #[inline(always)]
 fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
     // SAFETY: the lowering made `r[0]` a constant slot, which has 32 words, and every index here is below 32.
@@ -400,7 +400,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(Draft::alu(exec, class, &[place]).imm(product.pack()))
 }
 
-/// What a product costs.
+/// Returns what a product costs.
 fn work(p: &Product) -> Option<MatrixWork> {
     let (factor, bits) = match p.a {
         Kind::F16 | Kind::Bf16 => (Factor::F16, 16),
@@ -513,7 +513,7 @@ fn shape(word: &str) -> Option<(usize, usize, usize)> {
     Some((m.parse().ok()?, n.parse().ok()?, k.parse().ok()?))
 }
 
-/// The ISA has a product of these types and this shape; `k` as written.
+/// Returns whether the ISA has a product of these types and this shape; `k` as written.
 fn exists(p: &Product, k: usize) -> bool {
     use Kind as K;
     let shape = (p.m, p.n, k);

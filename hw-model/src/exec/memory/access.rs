@@ -265,8 +265,8 @@ fn all_below(mask: u32, lanes: &[u64; 32], limit: u32, bytes: u32) -> bool {
     outside & mask == 0
 }
 
-/// All active lanes lie inside live allocations; the common case is one allocation that this instruction used
-/// before.
+/// Returns whether all active lanes lie inside live allocations; the common case is one allocation that this
+/// instruction used before.
 #[inline(always)]
 fn inside_allocation(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
     let range = *cx.ranges.entry(cx.pc);
@@ -374,7 +374,7 @@ fn explain(
     }
 }
 
-/// Host address of one lane's element.
+/// Returns the host address of one lane's element.
 #[inline(always)]
 pub(in crate::exec) fn place(
     cx: &Cx<'_>,
@@ -385,7 +385,7 @@ pub(in crate::exec) fn place(
     host(checked.base, cx.access.addresses[lane]).wrapping_add(offset)
 }
 
-/// Host address of a device address or offset behind `base`.
+/// Returns the host address of a device address or offset behind `base`.
 #[inline(always)]
 pub(in crate::exec) fn host(base: *mut u8, address: u64) -> *mut u8 {
     #[allow(

@@ -54,8 +54,8 @@ const EXPECT_ONE: u32 = 12;
 /// The object stays as it is.
 const LOOK: u32 = 13;
 
-/// What an arrival for copies does when it is issued: all of it where copies take no time, else what comes before the
-/// arrival. Adding one to the count and arriving at once comes to nothing.
+/// Returns what an arrival for copies does when it is issued: all of it where copies take no time, else what comes
+/// before the arrival. Adding one to the count and arriving at once comes to nothing.
 fn at_issue(code: u32, timed: bool) -> u32 {
     match (code, timed) {
         (ARRIVE_COPIES, false) => ARRIVE,
@@ -65,7 +65,7 @@ fn at_issue(code: u32, timed: bool) -> u32 {
     }
 }
 
-/// The object after `code` with operand `n`.
+/// Returns the object after `code` with operand `n`.
 fn change(word: u64, code: u32, n: u64) -> u64 {
     let n = n & COUNT_MASK;
     match code {
@@ -378,12 +378,12 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(draft)
 }
 
-/// What a warp does about its groups of copies.
+/// Returns what a warp does about its groups of copies.
 fn group(aux: u32) -> Draft {
     without_lanes(&[]).kind(Kind::CopyGroup).aux(aux)
 }
 
-/// A word of the mnemonic.
+/// Returns whether a word of the mnemonic.
 fn says(i: &Instruction, word: &str) -> bool {
     i.mnemonic.split('.').any(|w| w == word)
 }

@@ -28,7 +28,7 @@ const DEC: u32 = 9;
 
 /// Types with atomic operations.
 pub(in crate::exec) trait Atom: Lane<Raw: Word> {
-    /// The new value; `b` is the operand, `c` the second one of `cas`.
+    /// Returns the new value; `b` is the operand, `c` the second one of `cas`.
     fn apply(self, code: u32, b: Self, c: Self) -> Self;
 }
 
@@ -120,7 +120,7 @@ fn record<A: Atom>(cx: &mut Cx<'_>, op: &Op, checked: &Checked, b: &[A; 32], c: 
     });
 }
 
-/// A [`super::log::LaneFn`].
+/// Returns a [`super::log::LaneFn`].
 unsafe fn apply<A: Atom>(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
     let at = at.cast::<A::Raw>();
     let lane = |word: u64| A::get(A::Raw::from_bits(word));

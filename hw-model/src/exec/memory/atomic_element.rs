@@ -72,7 +72,7 @@ fn single(op: u32, a: u64, b: u64) -> u64 {
     v.to_bits().into()
 }
 
-/// The new value of an element.
+/// Returns the new value of an element.
 fn applied(kind: u32, op: u32, a: u64, b: u64, c: u64) -> u64 {
     match (op, kind) {
         (EXCH, _) => b,
@@ -91,7 +91,7 @@ fn applied(kind: u32, op: u32, a: u64, b: u64, c: u64) -> u64 {
     }
 }
 
-/// A [`super::log::LaneFn`]; `code`: kind and operation.
+/// Returns a [`super::log::LaneFn`]; `code`: kind and operation.
 unsafe fn apply(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
     let (kind, op) = (code >> 4, code & 15);
     let size = width(kind);

@@ -220,7 +220,7 @@ pub(super) fn past_l1(i: &Instruction) -> u32 {
     }
 }
 
-/// The type and number of the elements that are moved: a 128-bit one is moved as two of 64 bits.
+/// Returns the type and number of the elements that are moved: a 128-bit one is moved as two of 64 bits.
 fn moved(ty: T, i: &Instruction) -> (T, u8) {
     let vector = i.mods.vector.max(1);
     if ty == T::B128 {

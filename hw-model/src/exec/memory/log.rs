@@ -97,7 +97,7 @@ unsafe impl Send for WriteLog {}
 unsafe impl Sync for WriteLog {}
 
 impl WriteLog {
-    /// An empty log with room for a usual epoch.
+    /// Returns an empty log with room for a usual epoch.
     pub(crate) fn new() -> Self {
         Self {
             records: Vec::with_capacity(64),
@@ -113,7 +113,7 @@ impl WriteLog {
         self.owner = owner;
     }
 
-    /// Nothing was written in this epoch.
+    /// Returns whether nothing was written in this epoch.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -302,7 +302,7 @@ impl WriteLog {
         self.push(What::Swaps { target }, mask, 16, at);
     }
 
-    /// An operation whose value is not known yet touches these bytes.
+    /// Returns whether an operation whose value is not known yet touches these bytes.
     pub(super) fn undecided(&self, host: usize, bytes: usize) -> bool {
         self.records.iter().any(|r| {
             let writes = matches!(r.what, What::Lanes { load: false, .. } | What::Swaps { .. });

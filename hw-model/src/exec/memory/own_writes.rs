@@ -10,7 +10,7 @@ use crate::exec::cx::{Cx, Pattern, Space};
 use crate::exec::lanes::{active, read};
 use crate::exec::op::{NONE, Op};
 
-/// The access may touch what this SM wrote in this epoch.
+/// Returns whether the access may touch what this SM wrote in this epoch.
 #[inline(always)]
 pub(super) fn sees_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
     let Some(log) = &cx.log else {
@@ -30,7 +30,7 @@ pub(super) fn sees_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
     }
 }
 
-/// The access touches something whose value the end of the epoch decides.
+/// Returns whether the access touches something whose value the end of the epoch decides.
 #[cold]
 pub(super) fn waits_for_own_writes(cx: &Cx<'_>, checked: &Checked) -> bool {
     let bytes = cx.access.bytes as usize;
@@ -62,7 +62,7 @@ pub(super) fn load_late<M: Stored, R: Word>(cx: &mut Cx<'_>, op: &Op, checked: &
     }
 }
 
-/// A [`super::log::LaneFn`] that reads.
+/// Returns a [`super::log::LaneFn`] that reads.
 unsafe fn read_word<M: Stored, R: Word>(at: *mut u8, _: u64, _: u64, _: u32) -> u64 {
     // SAFETY: the caller passes the address of a checked access of `M`.
     let word: R = unsafe { at.cast::<M>().read_unaligned() }.extend();

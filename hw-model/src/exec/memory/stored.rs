@@ -6,9 +6,9 @@ use crate::exec::lanes::Lane;
 
 /// Register words.
 pub(in crate::exec) trait Word: Lane<Raw = Self> + Default {
-    /// The low bytes of `bits`.
+    /// Returns the low bytes of `bits`.
     fn from_bits(bits: u64) -> Self;
-    /// The word, zero-extended.
+    /// Returns the word, zero-extended.
     fn to_bits(self) -> u64;
 }
 

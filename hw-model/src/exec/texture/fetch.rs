@@ -79,7 +79,7 @@ pub(super) fn by_object(
     cx.mask = all;
 }
 
-/// The object of a handle, or of the reference variable at that address.
+/// Returns the object of a handle, or of the reference variable at that address.
 fn object(cx: &Cx<'_>, handle: u64) -> Option<Object> {
     if let Some(object) = cx.domain.objects().get(handle) {
         return Some(*object);
@@ -97,7 +97,7 @@ fn object(cx: &Cx<'_>, handle: u64) -> Option<Object> {
     cx.domain.objects().get(handle).copied()
 }
 
-/// Device addresses of one texel for each lane; lanes without one are left out of the mask.
+/// Returns the device addresses of one texel for each lane; lanes without one are left out of the mask.
 pub(in crate::exec) fn fetch(
     cx: &mut Cx<'_>,
     image: &Image,
@@ -218,7 +218,7 @@ fn put(ty: u32, v: Texel, lane: usize, out: &mut [[u32; 32]; 4]) {
     }
 }
 
-/// The sampler operand, as the first active lane names it.
+/// Returns the sampler operand, as the first active lane names it.
 fn separate_sampler(cx: &Cx<'_>, op: &Op) -> Option<Sampler> {
     let operand = listed(cx, op, SAMPLER);
     if operand == NONE {

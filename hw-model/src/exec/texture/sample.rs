@@ -21,7 +21,7 @@ impl Axis {
         weight: 0,
     };
 
-    /// The texel that an integer coordinate names.
+    /// Returns the texel that an integer coordinate names.
     pub(crate) fn integer(at: i64, size: u32, mode: AddressMode) -> Self {
         // Wrap and mirror need normalised coordinates.
         let mode = match mode {
@@ -35,7 +35,7 @@ impl Axis {
         }
     }
 
-    /// The texels around a float coordinate.
+    /// Returns the texels around a float coordinate.
     pub(in crate::exec) fn float(
         x: f32,
         size: u32,
@@ -113,7 +113,7 @@ fn channel(bytes: &[u8; 16], image: &Image, index: usize, normalized: bool) -> f
     }
 }
 
-/// The channels of a texel's bytes; those that the image lacks are 0, 0 and 1.
+/// Returns the channels of a texel's bytes; those that the image lacks are 0, 0 and 1.
 pub(super) fn texel(bytes: &[u8; 16], image: &Image, normalized: bool) -> Texel {
     let mut out = [0.0, 0.0, 0.0, 1.0];
     for (index, place) in out.iter_mut().enumerate().take(image.channels as usize) {
@@ -122,7 +122,7 @@ pub(super) fn texel(bytes: &[u8; 16], image: &Image, normalized: bool) -> Texel 
     out
 }
 
-/// A channel as the destination's bits: float, half precision or an integer.
+/// Returns a channel as the destination's bits: float, half precision or an integer.
 pub(super) fn as_float(v: f64) -> u32 {
     round::to_single(v).to_bits()
 }

@@ -91,7 +91,7 @@ fn addresses(cx: &mut Cx<'_>, op: &Op, image: &Image, bytes: u32) -> [u64; 32] {
     out
 }
 
-/// Bytes of one element and how many.
+/// Returns the bytes of one element and how many.
 fn elements(op: &Op) -> (usize, usize) {
     (1 << (op.aux >> SIZE_SHIFT & 7), usize::from(op.vector))
 }
@@ -222,7 +222,7 @@ lane_fn!(Reduce, |cx, op| {
     });
 });
 
-/// A [`crate::exec::memory::log::LaneFn`].
+/// Returns a [`crate::exec::memory::log::LaneFn`].
 unsafe fn reduce(at: *mut u8, b: u64, _: u64, code: u32) -> u64 {
     let size = 1 << (code >> SIZE_SHIFT & 7);
     let mut word = [0; 8];
@@ -243,7 +243,7 @@ fn packed(values: [u64; 4], size: usize) -> [u8; 32] {
     out
 }
 
-/// A texel made of 32-bit values: floats for float channels, integers clamped to narrower ones.
+/// Returns a texel made of 32-bit values: floats for float channels, integers clamped to narrower ones.
 fn texel(image: &Image, values: [u64; 4]) -> [u8; 32] {
     let size = image.channel.bytes() as usize;
     let mut out = [0; 32];

@@ -21,7 +21,7 @@ const USES: u32 = 1 << 8;
 /// Words that carry.
 trait Carries: Lane {
     fn to_wide(self) -> i128;
-    /// The word, and whether the value lies outside its unsigned range.
+    /// Returns the word, and whether the value lies outside its unsigned range.
     fn from_wide(v: i128) -> (Self, bool);
     fn product(self, b: Self, high: bool) -> Self;
 }
@@ -96,7 +96,7 @@ lane_fn!(
     cx.set_predicate(op.r[5], carried);
 });
 
-/// An instruction that reads or writes the carry flag.
+/// Returns whether an instruction that reads or writes the carry flag.
 pub(crate) fn uses_flag(i: &Instruction) -> bool {
     use Opcode as O;
     matches!(

@@ -355,7 +355,7 @@ fn destinations(l: &Lower<'_>, operand: &Operand) -> Option<(u16, u16)> {
     }
 }
 
-/// The third predicate and `aux` of a comparison.
+/// Returns the third predicate and `aux` of a comparison.
 fn combination(l: &Lower<'_>, i: &Instruction, index: usize) -> Option<(u16, u32)> {
     let code = comparison(i.mods.comparison?);
     let Some(bool_op) = i.mods.bool_op else {
@@ -371,7 +371,7 @@ fn combination(l: &Lower<'_>, i: &Instruction, index: usize) -> Option<(u16, u32
     Some((third, code | combine << COMBINE_SHIFT | not))
 }
 
-/// A predicate operand and whether it is negated.
+/// Returns a predicate operand and whether it is negated.
 pub(in crate::exec) fn selector(l: &Lower<'_>, operand: &Operand) -> Option<(u16, bool)> {
     match operand {
         Operand::NotReg(reg) => Some((l.predicate(&Operand::Reg(*reg))?, true)),

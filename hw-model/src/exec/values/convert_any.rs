@@ -384,12 +384,12 @@ fn single(l: &mut Lower<'_>, i: &Instruction, mut aux: u32, class: Class) -> Opt
     Some(Draft::alu(exec, class, &[destination, source, source]).aux(aux))
 }
 
-/// A 32-bit register operand.
+/// Returns a 32-bit register operand.
 fn word(l: &mut Lower<'_>, i: &Instruction, index: usize) -> Option<u16> {
     l.reg(i.operands.get(index)?, false)
 }
 
-/// The element of a type, and whether the type is a pair of them.
+/// Returns the element of a type, and whether the type is a pair of them.
 fn element(ty: T) -> (Option<T>, bool) {
     match ty {
         T::F16x2 => (Some(T::F16), true),

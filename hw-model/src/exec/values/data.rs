@@ -426,7 +426,7 @@ fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(Draft::alu(exec, Class::Move, &operands))
 }
 
-/// A 64-bit move between operands.
+/// Returns a 64-bit move between operands.
 pub(in crate::exec) fn move64(operands: &[u16]) -> Draft {
     Draft::alu(mover(true), Class::Move, operands)
 }
@@ -439,7 +439,7 @@ fn mover(wide: bool) -> ExecFn {
     }
 }
 
-/// First generic address of a space; global and constant addresses are generic ones already.
+/// Returns the first generic address of a space; global and constant addresses are generic ones already.
 fn window(space: StateSpace) -> Option<u64> {
     match space {
         StateSpace::Global | StateSpace::Const => Some(0),
@@ -489,8 +489,8 @@ fn in_space(cx: &Cx<'_>, op: &Op) -> u32 {
     bits
 }
 
-/// The address lies in one of the module's constant variables, which are allocations among the others: `r[2]` has the
-/// first addresses of `imm` of them.
+/// Returns whether the address lies in one of the module's constant variables, which are allocations among the others:
+/// `r[2]` has the first addresses of `imm` of them.
 fn in_constant(cx: &Cx<'_>, op: &Op, address: u64) -> bool {
     if op.imm == 0 {
         return false;

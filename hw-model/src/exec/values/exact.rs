@@ -14,7 +14,7 @@ struct Value {
 }
 
 impl Value {
-    /// A finite double.
+    /// Returns a finite double.
     fn new(v: f64) -> Self {
         let bits = v.to_bits();
         let field = i32::try_from(bits >> 52 & 0x7ff).unwrap_or(0);
@@ -31,7 +31,7 @@ impl Value {
         }
     }
 
-    /// The same value with its leading one in bit 125; zero stays.
+    /// Returns the same value with its leading one in bit 125; zero stays.
     fn normal(self) -> Self {
         if self.significand == 0 {
             return self;
@@ -129,7 +129,7 @@ impl Value {
     }
 }
 
-/// A right shift that keeps what it drops in the last bit.
+/// Returns a right shift that keeps what it drops in the last bit.
 fn shifted(significand: u128, by: u32) -> u128 {
     if by > 127 {
         return u128::from(significand != 0);
@@ -203,7 +203,7 @@ pub(super) fn root(a: f64, mode: u32) -> f64 {
     .round(mode)
 }
 
-/// A 64-bit integer as a double.
+/// Returns a 64-bit integer as a double.
 pub(super) fn from_int(v: i128, mode: u32) -> f64 {
     Value {
         negative: v < 0,

@@ -151,7 +151,7 @@ fn output<R: Real, const FTZ: bool, const SAT: bool>(v: R) -> R {
     if low < R::one() { low } else { R::one() }
 }
 
-/// The number that is not NaN, else the smaller, −0 being smaller than +0.
+/// Returns the number that is not NaN, else the smaller, −0 being smaller than +0.
 #[inline(always)]
 fn least<R: Real>(a: R, b: R) -> R {
     let a_first = a < b || (a == b && a.is_negative()) || b.is_nan();
@@ -164,13 +164,13 @@ fn greatest<R: Real>(a: R, b: R) -> R {
     if a_first { a } else { b }
 }
 
-/// The minimum with `.NaN` and `.xorsign.abs` as `aux` has them.
+/// Returns the minimum with `.NaN` and `.xorsign.abs` as `aux` has them.
 #[inline(always)]
 pub(in crate::exec) fn minimum<R: Real>(a: R, b: R, aux: u32) -> R {
     selected(a, b, aux, least)
 }
 
-/// The maximum with `.NaN` and `.xorsign.abs` as `aux` has them.
+/// Returns the maximum with `.NaN` and `.xorsign.abs` as `aux` has them.
 #[inline(always)]
 pub(in crate::exec) fn maximum<R: Real>(a: R, b: R, aux: u32) -> R {
     selected(a, b, aux, greatest)

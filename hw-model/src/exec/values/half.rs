@@ -122,7 +122,7 @@ pub(in crate::exec) fn clamped(v: f32, aux: u32) -> f32 {
     if aux & SAT != 0 { both } else { v }
 }
 
-/// One lane function over each half of the words; `f` sees single-precision numbers and gives a double that is
+/// Returns one lane function over each half of the words; `f` sees single-precision numbers and gives a double that is
 /// rounded to the format here.
 #[inline(always)]
 fn lanes<F: Small, const PACKED: bool>(cx: &Cx<'_>, op: &Op, f: impl Fn(f32, f32, f32) -> f64) {
@@ -199,7 +199,7 @@ pub(super) fn is_small(ty: T) -> bool {
     matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2)
 }
 
-/// The flags of an instruction's modifiers.
+/// Returns the flags of an instruction's modifiers.
 pub(in crate::exec) fn flags(i: &Instruction) -> u32 {
     let m = &i.mods;
     [

@@ -78,7 +78,7 @@ pub(in crate::exec) fn round<F: Format>(x: f64, mode: u32) -> f64 {
     magnitude.copysign(x)
 }
 
-/// The neighbour of `nearest` with an odd last bit, when the exact value is `nearest` plus some `rest`.
+/// Returns the neighbour of `nearest` with an odd last bit, when the exact value is `nearest` plus some `rest`.
 #[inline(always)]
 fn odd(nearest: f64, rest: f64) -> f64 {
     let bits = nearest.to_bits();
@@ -127,7 +127,7 @@ pub(super) fn root(a: f64) -> f64 {
     odd(root, (-root).mul_add(root, a))
 }
 
-/// A 64-bit integer, rounded to odd.
+/// Returns a 64-bit integer, rounded to odd.
 #[inline(always)]
 #[allow(clippy::cast_precision_loss, reason = "each half is exact")]
 pub(super) fn from_int(v: i128) -> f64 {
@@ -192,7 +192,7 @@ pub(in crate::exec) fn single_to_half(v: f32) -> u16 {
     }) | sign) as u16
 }
 
-/// The bf16 of a value that bf16 holds exactly.
+/// Returns the bf16 of a value that bf16 holds exactly.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "the upper half fits")]
 pub(super) fn single_to_brain(v: f32) -> u16 {

@@ -128,7 +128,7 @@ fn word(v: i128) -> u32 {
     v as u32
 }
 
-/// One lane of a scalar instruction.
+/// Returns one lane of a scalar instruction.
 fn scalar(aux: u32, parts: [Part; 3], [a, b, c]: [u32; 3]) -> u32 {
     let [part_d, part_a, part_b] = parts;
     let ta = extended(a, part_a.bits, part_a.index, aux & SIGNED_A != 0);
@@ -204,7 +204,7 @@ lane_fn!(
     commit(cx, op.r[0], &out);
 });
 
-/// One lane of a SIMD instruction.
+/// Returns one lane of a SIMD instruction.
 fn simd(aux: u32, imm: u64, bits: u32, [a, b, c]: [u32; 3]) -> u32 {
     let count = 32 / bits;
     let pick = |selector: u64, signed: bool| {

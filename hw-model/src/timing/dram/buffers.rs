@@ -48,7 +48,7 @@ impl Buffers {
         self.freed.push_back((end + self.hold, sectors));
     }
 
-    /// When the next are free, as far as transfers tell.
+    /// Returns when the next are free, as far as transfers tell.
     pub(super) fn next_free(&self) -> u64 {
         self.freed.front().map_or(u64::MAX, |(at, _)| *at)
     }

@@ -70,7 +70,7 @@ fn the_bus_is_never_faster_than_its_bandwidth() {
     assert!(rate <= peak && rate > 0.9 * peak, "{rate} of {peak}");
 }
 
-/// When the last of `requests` ends, for a channel of the GTX 480 that is changed first.
+/// Returns when the last of `requests` ends, for a channel of the GTX 480 that is changed first.
 fn last(change: impl Fn(&mut GpuConfig), requests: &[DramRequest]) -> u64 {
     let mut config = GpuConfig::builtin("gtx480").expect("valid");
     // Without refreshes only what a test is about.

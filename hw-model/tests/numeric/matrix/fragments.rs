@@ -182,7 +182,7 @@ pub(super) const B1_K256: Shape = Shape {
     },
 };
 
-/// A lane's registers: elements packed from the lowest bit on.
+/// Returns a lane's registers: elements packed from the lowest bit on.
 pub(super) fn deal(
     ty: &str,
     per_lane: usize,

@@ -42,7 +42,7 @@ fn header(params: usize) -> String {
     )
 }
 
-/// An element type: its bits, and an integer as its pattern.
+/// Returns an element type: its bits, and an integer as its pattern.
 fn encode(ty: &str, v: i64) -> u64 {
     let v64 = v as f64;
     match ty {
@@ -56,7 +56,7 @@ fn encode(ty: &str, v: i64) -> u64 {
     }
 }
 
-/// A small integer in a format of `fraction` bits and this bias.
+/// Returns a small integer in a format of `fraction` bits and this bias.
 fn small_bits(v: f64, fraction: i32, bias: i32) -> u64 {
     if v == 0.0 {
         return 0;
@@ -105,7 +105,7 @@ fn values(ty: &str, count: usize, prng: &mut Prng) -> Vec<i64> {
         .collect()
 }
 
-/// What one product of bits, or of numbers, adds.
+/// Returns what one product of bits, or of numbers, adds.
 fn product(ty: &str, and: bool, x: i64, y: i64) -> i64 {
     match (ty, and) {
         ("b1", true) => x & y,

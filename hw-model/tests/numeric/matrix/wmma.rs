@@ -4,7 +4,7 @@ use super::{bits, encode, header, product, run, values};
 use crate::support::opcode::report;
 use gridmux_workloads::Prng;
 
-/// A matrix in memory, rows or columns one after another with some room between.
+/// Returns a matrix in memory, rows or columns one after another with some room between.
 fn stored(
     ty: &str,
     v: &[i64],

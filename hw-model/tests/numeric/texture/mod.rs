@@ -73,7 +73,7 @@ fn run(
 
 const SIDES: [usize; 3] = [7, 5, 3];
 
-/// An image of floats, one channel or four, and its texels.
+/// Returns an image of floats, one channel or four, and its texels.
 fn floats(bench: &mut Bench, extent: Extent, channels: u32) -> (Image, Vec<f64>) {
     let mut prng = Prng::new(5);
     let [width, height, depth] = extent.sizes().map(|v| v as usize);
@@ -111,7 +111,7 @@ fn fold(at: i64, size: usize, mode: AddressMode) -> Option<usize> {
     Some(at as usize)
 }
 
-/// The guide's formulas: B(x) = x − 0.5, i = floor(B), α = frac(B) in 1/256ths.
+/// Returns the guide's formulas: B(x) = x − 0.5, i = floor(B), α = frac(B) in 1/256ths.
 fn sampled(
     texel: &dyn Fn([usize; 3]) -> f64,
     coordinates: &[f64],

@@ -46,7 +46,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Whether `bytes` bytes from `address` on lie inside.
+    /// Returns whether `bytes` bytes from `address` on lie inside.
     pub(super) fn holds(self, address: u64, bytes: u64) -> bool {
         address >= self.start
             && (address - self.start)
@@ -67,7 +67,7 @@ pub(super) struct Allocator {
 }
 
 impl Allocator {
-    /// An empty partition of `size` bytes, rounded down to a multiple of [`ALIGN_BYTES`].
+    /// Returns an empty partition of `size` bytes, rounded down to a multiple of [`ALIGN_BYTES`].
     pub(super) fn new(size: u64) -> Self {
         let size = size - size % ALIGN_BYTES;
         let free = (size > 0).then_some((0, size)).into_iter().collect();
@@ -79,12 +79,12 @@ impl Allocator {
         }
     }
 
-    /// Bytes taken, rounded up to the alignment.
+    /// Returns the bytes taken, rounded up to the alignment.
     pub(super) fn used_bytes(&self) -> u64 {
         self.used
     }
 
-    /// What an allocation of this length takes.
+    /// Returns what an allocation of this length takes.
     pub(super) fn footprint(bytes: u64) -> u64 {
         bytes
             .max(1)
@@ -132,7 +132,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// All allocations in ascending order, as addresses.
+    /// Returns all allocations in ascending order, as addresses.
     pub(super) fn ranges(&self, base: u64) -> impl Iterator<Item = Range> + '_ {
         self.taken.iter().map(move |(&start, &bytes)| Range {
             start: base + start,

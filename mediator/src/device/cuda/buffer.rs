@@ -74,12 +74,12 @@ impl HostBuffer {
         self.map.len() as u64
     }
 
-    /// Bytes that it keeps pinned.
+    /// Returns the bytes that it keeps pinned.
     pub(super) fn pinned_bytes(&self) -> u64 {
         if self.is_pinned { self.len_bytes() } else { 0 }
     }
 
-    /// Whether the device may write it.
+    /// Returns whether the device may write it.
     pub(super) fn is_writable(&self) -> bool {
         self.is_writable
     }

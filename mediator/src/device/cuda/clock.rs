@@ -21,7 +21,7 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// The time `elapsed_ms` after (or, below zero, before) the anchor, and never later than `now`.
+    /// Returns the time `elapsed_ms` after (or, below zero, before) the anchor, and never later than `now`.
     pub(super) fn time(self, elapsed_ms: f32, now: Nanos) -> Nanos {
         let elapsed_ns = milliseconds(elapsed_ms.abs());
         let time = if elapsed_ms < 0.0 {
@@ -32,7 +32,8 @@ impl Anchor {
         Nanos(time.min(now.0))
     }
 
-    /// The next anchor, recorded between `asked` and `seen`, `elapsed_ms` after this one by the GPU's own account.
+    /// Returns the next anchor, recorded between `asked` and `seen`, `elapsed_ms` after this one by the GPU's own
+    /// account.
     pub(super) fn next(self, elapsed_ms: f32, asked: Nanos, seen: Nanos) -> Self {
         let at = self.time(elapsed_ms, seen);
         Self {
@@ -40,7 +41,7 @@ impl Anchor {
         }
     }
 
-    /// Whether it is time for a new one.
+    /// Returns whether it is time for a new one.
     pub(super) fn is_old(self, now: Nanos) -> bool {
         now.0.saturating_sub(self.at.0) > RENEW_AFTER.0
     }

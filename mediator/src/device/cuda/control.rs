@@ -29,7 +29,7 @@ pub(super) struct CudaControl {
 }
 
 impl CudaControl {
-    /// The control end, and the reader of its tables for the dispatcher.
+    /// Returns the control end, and the reader of its tables for the dispatcher.
     pub(super) fn new(
         shared: Arc<Shared>,
         facts: DeviceFacts,
@@ -77,7 +77,7 @@ impl CudaControl {
         self.shared.flying.load(Ordering::Acquire) == 0
     }
 
-    /// What a launch must know of a kernel; its number comes later.
+    /// Returns what a launch must know of a kernel; its number comes later.
     fn limits(&self, facts: &FunctionFacts, params_bytes: u32) -> KernelLimits {
         KernelLimits {
             id: DeviceKernelId(u32::MAX),

@@ -27,7 +27,7 @@ pub(super) fn check(call: &'static str, code: CUresult) -> Result<(), CudaError>
     }
 }
 
-/// The same for cudarc's wrappers.
+/// Returns the same for cudarc's wrappers.
 pub(super) fn wrapped<T>(
     call: &'static str,
     result: Result<T, result::DriverError>,
@@ -39,7 +39,7 @@ pub(super) fn wrapped<T>(
 }
 
 impl CudaError {
-    /// Whether only this call was refused and the context goes on.
+    /// Returns whether only this call was refused and the context goes on.
     pub(super) fn is_refusal(self) -> bool {
         use CUresult as R;
         matches!(
@@ -55,7 +55,7 @@ impl CudaError {
         )
     }
 
-    /// What a tenant is told of an operation that ended so.
+    /// Returns what a tenant is told of an operation that ended so.
     pub(super) fn status(self) -> CompletionStatus {
         use CUresult as R;
         match self.code {
@@ -124,7 +124,7 @@ fn prepare_environment() {
     }
 }
 
-/// One figure of a device; 0 when this driver does not know it.
+/// Returns one figure of a device; 0 when this driver does not know it.
 pub(super) fn attribute(device: CUdevice, which: CUdevice_attribute) -> u32 {
     // SAFETY: `device` came from `cuDeviceGet`.
     let value = unsafe { result::device::get_attribute(device, which) };

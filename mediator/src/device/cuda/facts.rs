@@ -48,7 +48,7 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
     Ok((facts, units))
 }
 
-/// What only tenants ask for.
+/// Returns what only tenants ask for.
 fn hardware(device: CUdevice, units: AllocationUnits) -> HardwareFacts {
     let ask = |which| attribute(device, which);
     HardwareFacts {

@@ -25,7 +25,7 @@ impl Faults {
         self.0.lock().keep(tag.to_bits(), text);
     }
 
-    /// The text of a failed operation, once.
+    /// Returns the text of a failed operation, once.
     pub(super) fn take(&self, tag: Tag) -> Option<String> {
         self.0.lock().take(tag.to_bits())
     }

@@ -118,8 +118,8 @@ pub fn open(ordinal: &str, waker: &Arc<Waker>) -> Result<OpenCuda, DeviceError> 
 }
 
 impl CudaDevice {
-    /// Whether the context is lost. Every operation then ends as [`CompletionStatus::DeviceLost`], and the process
-    /// ends soon after the last report was taken ([`lost`]).
+    /// Returns whether the context is lost. Every operation then ends as [`CompletionStatus::DeviceLost`], and the
+    /// process ends soon after the last report was taken ([`lost`]).
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.flights.is_lost()
@@ -253,7 +253,7 @@ impl Device for CudaDevice {
     }
 }
 
-/// All blocks of a launch, and those that the device can hold at once.
+/// Returns all blocks of a launch, and those that the device can hold at once.
 fn blocks_of(launch: &LaunchCommand, kernel: &KernelEntry, shape: &DeviceShape) -> Blocks {
     let product = |axes: [u32; 3]| {
         let all = axes

@@ -149,7 +149,7 @@ impl Module {
         check("cuModuleUnload", unsafe { sys::cuModuleUnload(self.0) })
     }
 
-    /// A module that is none, for tests of the bookkeeping around it.
+    /// Returns a module that is none, for tests of the bookkeeping around it.
     #[cfg(test)]
     pub(super) fn none() -> Self {
         Self(ptr::null_mut())

@@ -102,7 +102,7 @@ impl Partition {
         })
     }
 
-    /// First address.
+    /// Returns the first address.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
@@ -190,7 +190,7 @@ impl Partition {
     }
 }
 
-/// Size in bytes of the reservation for a partition of `least` bytes or more.
+/// Returns the size in bytes of the reservation for a partition of `least` bytes or more.
 fn reservation(least: u64) -> u64 {
     least
         .max(LEAST_BYTES)

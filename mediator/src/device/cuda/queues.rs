@@ -41,7 +41,7 @@ pub(super) struct StreamQueues {
 // "Event Management"); `bind` makes it so.
 unsafe impl Send for StreamQueues {}
 
-/// A stream that waits for no other.
+/// Returns a stream that waits for no other.
 pub(super) fn make_stream() -> Result<CUstream, CudaError> {
     let mut stream = ptr::null_mut();
     let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -111,7 +111,7 @@ impl StreamQueues {
         })
     }
 
-    /// Whether an event has happened.
+    /// Returns whether an event has happened.
     fn has_happened(&self, event: CUevent) -> Result<bool, CudaError> {
         // SAFETY: the event was made in `new` and lives as long as the process.
         match unsafe { sys::cuEventQuery(event) } {
@@ -298,7 +298,7 @@ fn fill(
     }
 }
 
-/// A name in an `extra` list, which goes in place of a pointer.
+/// Returns a name in an `extra` list, which goes in place of a pointer.
 fn named(name: u32) -> *mut c_void {
     ptr::without_provenance_mut(name as usize)
 }

@@ -76,7 +76,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// An empty state, and the dispatcher's reader of its tables.
+    /// Returns an empty state, and the dispatcher's reader of its tables.
     pub(super) fn new(mapper: Mapper) -> (Self, Reader<Tables>) {
         let mut publisher = Publisher::new(Tables::default());
         let reader = publisher.reader();
@@ -96,7 +96,7 @@ impl State {
         (state, reader)
     }
 
-    /// Whether anything waits to be freed.
+    /// Returns whether anything waits to be freed.
     pub(super) fn has_retired(&self) -> bool {
         !self.retired.is_empty()
     }
@@ -224,7 +224,7 @@ impl State {
         Ok(())
     }
 
-    /// Bytes that a domain holds.
+    /// Returns the bytes that a domain holds.
     pub(super) fn used_bytes(&self, domain: DomainId) -> u64 {
         let own = self.domains.get(&domain.0);
         own.map_or(0, Domain::used_bytes)
@@ -434,7 +434,7 @@ fn room(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_add(limit_bytes / 4).max(1 << 20)
 }
 
-/// Host memory that may be pinned for all tenants together: a quarter of the machine's. Pinned memory cannot be
+/// Returns host memory that may be pinned for all tenants together: a quarter of the machine's. Pinned memory cannot be
 /// reclaimed, and a tenant may map far more than it ever touches.
 fn pinned_budget_bytes() -> u64 {
     // SAFETY: sysconf only looks figures up.

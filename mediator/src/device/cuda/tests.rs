@@ -302,7 +302,7 @@ impl Gpu {
         })
     }
 
-    /// The tenant's whole allocation, to its buffer.
+    /// Returns the tenant's whole allocation, to its buffer.
     fn copy_out(&self) -> CopyCommand {
         CopyCommand {
             tag: tag(3),

@@ -51,7 +51,7 @@ fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
     }
 }
 
-/// The tenant's variables, at their places in device memory.
+/// Returns the tenant's variables, at their places in device memory.
 fn globals_of(
     module: &CompiledModule,
     loaded: &gridmux_hw_model::LoadedModule,

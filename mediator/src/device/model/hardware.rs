@@ -54,7 +54,7 @@ fn bandwidth(config: &GpuConfig) -> u64 {
     (config.dram.gigabytes_per_second * 1e9).round() as u64
 }
 
-/// The facts of a chip, or of a part of one whose memory has the whole chip's clock and a narrower bus.
+/// Returns the facts of a chip, or of a part of one whose memory has the whole chip's clock and a narrower bus.
 pub(super) fn facts_of(config: &GpuConfig, memory_clock_khz: u64) -> HardwareFacts {
     let (compute_capability, full_bus_bits) = chip(&config.name);
     let bus_bits = (bandwidth(config) * 8)

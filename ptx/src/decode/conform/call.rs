@@ -10,7 +10,7 @@ pub(in crate::decode) struct Callee {
     pub(in crate::decode) arity: Option<(usize, usize)>,
 }
 
-/// The same for a call, whose operands are returned arguments, callee, passed arguments and maybe a prototype.
+/// Returns the same for a call, whose operands are returned arguments, callee, passed arguments and maybe a prototype.
 /// `callee` tells what is known of a function.
 pub(in crate::decode) fn call(
     given: &[Operand],
@@ -48,7 +48,7 @@ pub(in crate::decode) fn call(
     }
 }
 
-/// Whether what a call passes and gets is as large and as aligned as what the function takes and gives.
+/// Returns whether what a call passes and gets is as large and as aligned as what the function takes and gives.
 pub(in crate::decode) fn passes(
     program: &Program,
     registers: &[ScalarType],

@@ -26,7 +26,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) space: &'a dyn Fn(Symbol) -> super::StateSpace,
 }
 
-/// The operand that does not belong, and why.
+/// Returns the operand that does not belong, and why.
 pub(crate) fn operands(
     row: &Row,
     opcode: Opcode,
@@ -149,7 +149,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the address is in the state space that the instruction names (section 6.4.1).
+    /// Returns whether the address is in the state space that the instruction names (section 6.4.1).
     fn address(&self, base: AddressBase) -> Result<(), String> {
         use super::StateSpace as S;
         match (self.opcode, base) {
@@ -226,7 +226,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a register can hold a value of exactly this type (section 9.4.1).
+    /// Returns whether a register can hold a value of exactly this type (section 9.4.1).
     fn fits(&self, r: RegId, ty: T) -> Result<(), String> {
         let register = (self.scope.register)(r);
         if alike(register, ty) && (ty == T::Pred || register.size_bytes() == ty.size_bytes()) {
@@ -235,7 +235,7 @@ impl Check<'_> {
         Err(mismatch(register, ty))
     }
 
-    /// The same for loads, stores and conversions, whose registers may be wider (section 9.4.2).
+    /// Returns the same for loads, stores and conversions, whose registers may be wider (section 9.4.2).
     fn holds(&self, r: RegId, ty: T) -> Result<(), String> {
         let register = (self.scope.register)(r);
         if can_hold(register, ty) {
@@ -268,8 +268,8 @@ impl Check<'_> {
         })
     }
 
-    /// Whether the registers of a vector hold this type. They are as wide as each other; where one of them has no type
-    /// that is all, otherwise they are typed alike, and integers also hold floating numbers of their own width.
+    /// Returns whether the registers of a vector hold this type. They are as wide as each other; where one of them has
+    /// no type that is all, otherwise they are typed alike, and integers also hold floating numbers of their own width.
     fn all_hold(&self, elements: &[Operand], ty: T) -> Result<(), String> {
         let types = elements.iter().filter_map(|o| match o {
             Operand::Reg(r) | Operand::RegOffset(r, _) => Some((self.scope.register)(*r)),
@@ -304,7 +304,7 @@ impl Check<'_> {
         Err("the registers of a vector are of one size".to_owned())
     }
 
-    /// Each element of a vector operand, of which there must be as many as `.v2` and the like say.
+    /// Returns each element of a vector operand, of which there must be as many as `.v2` and the like say.
     fn elements(
         &self,
         operand: &Operand,
@@ -386,7 +386,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether registers side by side are what `mov` takes apart or puts together (section 9.7.9.5).
+    /// Returns whether registers side by side are what `mov` takes apart or puts together (section 9.7.9.5).
     fn packed(&self, elements: &[Operand], ty: T) -> Result<(), String> {
         if !is_bits(ty) {
             return Err(format!(
@@ -409,7 +409,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether `mov` of this type reads the special register (section 10); a 32-bit one may be cut to 16.
+/// Returns whether `mov` of this type reads the special register (section 10); a 32-bit one may be cut to 16.
 fn special(register: SpecialReg, ty: T) -> Result<(), String> {
     use SpecialReg as S;
     let wide = matches!(register, S::Clock64 | S::Globaltimer | S::CurrentGraphExec);
@@ -437,7 +437,7 @@ fn double(ty: T) -> T {
     }
 }
 
-/// Whether the operand says how many groups may still be under way, which is a constant.
+/// Returns whether the operand says how many groups may still be under way, which is a constant.
 fn waits_for(opcode: Opcode) -> bool {
     use Opcode as O;
     matches!(
@@ -454,12 +454,12 @@ fn is_bits(t: T) -> bool {
     matches!(t, T::B8 | T::B16 | T::B32 | T::B64 | T::B128)
 }
 
-/// Whether the kinds agree and the register is wide enough.
+/// Returns whether the kinds agree and the register is wide enough.
 fn can_hold(register: T, ty: T) -> bool {
     alike(register, ty) && register.size_bytes() >= ty.size_bytes()
 }
 
-/// Whether the kinds agree, sizes aside: bits agree with all, integers with each other, floats with their own.
+/// Returns whether the kinds agree, sizes aside: bits agree with all, integers with each other, floats with their own.
 fn alike(register: T, ty: T) -> bool {
     if (register == T::Pred) != (ty == T::Pred) {
         return false;

@@ -375,7 +375,7 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
     })
 }
 
-/// A generic address of a constant or a parameter would be fenced like one of global memory.
+/// Returns a generic address of a constant or a parameter would be fenced like one of global memory.
 fn address_conversion(i: &Instruction) -> Treatment {
     match space(i) {
         StateSpace::Const | StateSpace::Param if !i.mods.to => {

@@ -43,7 +43,7 @@ impl Depths {
     }
 }
 
-/// The definition of each register that has one alone, which every read follows.
+/// Returns the definition of each register that has one alone, which every read follows.
 pub(super) fn definitions(function: &Function, values: &Values) -> Vec<Option<u32>> {
     let mut found = vec![None; function.registers.len()];
     let mut several = vec![false; function.registers.len()];

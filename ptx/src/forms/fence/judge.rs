@@ -20,7 +20,7 @@ use crate::syntax::module::Module;
 /// A call through a pointer is compared with at most this many functions.
 pub(super) const MAX_CANDIDATES: usize = 64;
 
-/// Why the function cannot be fenced, for reasons of its own.
+/// Returns why the function cannot be fenced, for reasons of its own.
 pub(crate) fn judge(
     (module, program): (&Module, &Program),
     id: FuncId,
@@ -91,7 +91,7 @@ pub(crate) fn judge(
     None
 }
 
-/// An address in a register that is too small for any.
+/// Returns whether an address in a register that is too small for any.
 fn is_narrow(function: &Function, operand: &Operand) -> bool {
     let Operand::Address { base, .. } = operand else {
         return false;
@@ -105,7 +105,7 @@ impl From<FenceReason> for Reason {
     }
 }
 
-/// The values of the control block that the function's fence uses, itself and not through calls.
+/// Returns the values of the control block that the function's fence uses, itself and not through calls.
 pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> carry::Values {
     let mut values = carry::Values::default();
     let function = &program.functions[id.0 as usize];
@@ -137,7 +137,8 @@ pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> car
     values
 }
 
-/// Why the function stands in the way of a worker's loop only when it is fenced: what was a trap ends its thread.
+/// Returns why the function stands in the way of a worker's loop only when it is fenced: what was a trap ends its
+/// thread.
 pub(crate) fn forbids_worker(program: &Program, id: FuncId) -> Option<(Reason, u32)> {
     let function = &program.functions[id.0 as usize];
     if function.is_entry {
@@ -161,7 +162,7 @@ fn calls_by_name(i: &Instruction) -> bool {
     )
 }
 
-/// A call of `__assertfail`, which never returns.
+/// Returns a call of `__assertfail`, which never returns.
 pub(super) fn assertion(program: &Program, i: &Instruction) -> Option<FaultKind> {
     let Some(Operand::Symbol {
         symbol: Symbol::Function(f),
@@ -223,7 +224,7 @@ fn barrier(i: &Instruction) -> Option<FenceReason> {
     })
 }
 
-/// Which operands name the barrier and count its threads.
+/// Returns which operands name the barrier and count its threads.
 pub(super) fn barrier_operands(i: &Instruction) -> (usize, Option<usize>) {
     match i.opcode {
         // Destination, number, perhaps a count, predicate.

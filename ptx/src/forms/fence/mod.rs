@@ -68,7 +68,7 @@ pub enum FenceMode {
 }
 
 impl FenceMode {
-    /// The cheapest mode for a reservation of that size.
+    /// Returns the cheapest mode for a reservation of that size.
     #[must_use]
     pub const fn for_reservation(bytes: u64) -> Self {
         const WINDOW: u64 = 4 << 30;
@@ -79,7 +79,7 @@ impl FenceMode {
         }
     }
 
-    /// Whether a control block with this base and mask confines a kernel that was fenced in this mode.
+    /// Returns whether a control block with this base and mask confines a kernel that was fenced in this mode.
     #[must_use]
     pub const fn accepts(self, base: u64, mask: u64) -> bool {
         let is_reservation = mask & mask.wrapping_add(1) == 0 && base & mask == 0;

@@ -165,7 +165,7 @@ impl Surroundings {
     }
 }
 
-/// The first constant whose generic address an initialiser holds.
+/// Returns the first constant whose generic address an initialiser holds.
 fn constant_pointer(program: &Program) -> Option<String> {
     let relocations = program.variables.iter().flat_map(|v| &v.relocations);
     relocations
@@ -179,7 +179,7 @@ fn constant_pointer(program: &Program) -> Option<String> {
         })
 }
 
-/// Where the text of each function with a body stands among the module's.
+/// Returns where the text of each function with a body stands among the module's.
 fn texts(module: &Module, program: &Program) -> Vec<Option<usize>> {
     let indices = judge::indices(program);
     let mut texts = vec![None; program.functions.len()];
@@ -191,7 +191,7 @@ fn texts(module: &Module, program: &Program) -> Vec<Option<usize>> {
     texts
 }
 
-/// Whether any instruction is about shared memory by name.
+/// Returns whether any instruction is about shared memory by name.
 fn names_shared(program: &Program) -> bool {
     let is_shared = |s: &StateSpace| matches!(s, StateSpace::Shared | StateSpace::SharedCluster);
     let mut body = program.functions.iter().flat_map(|f| &f.body);
@@ -254,7 +254,7 @@ pub(super) struct Placing<'a, 's> {
     pub(super) scope: &'a Scope<'s>,
 }
 
-/// Whether an access needs to know what registers hold, so that [`Values`] have to be worked out.
+/// Returns whether an access needs to know what registers hold, so that [`Values`] have to be worked out.
 pub(super) fn needs_values(i: &Instruction, access: &Access) -> bool {
     matches!(
         i.operands.get(access.operand),
@@ -309,7 +309,8 @@ impl Placing<'_, '_> {
         Place::Refused(FenceReason::UnknownVariable { space, what })
     }
 
-    /// The variable that an object is, when it has a size, is in that space, and can be named at the instruction.
+    /// Returns the variable that an object is, when it has a size, is in that space, and can be named at the
+    /// instruction.
     fn sized(&self, i: &Instruction, object: Object, space: StateSpace) -> Option<VarId> {
         let Object::Variable(v) = object else {
             return None;
@@ -320,7 +321,7 @@ impl Placing<'_, '_> {
         (fits && from.is_some_and(|from| from <= i.span.start)).then_some(v)
     }
 
-    /// An access by name: proved, refused, or a variable's that it may leave.
+    /// Returns an access by name: proved, refused, or a variable's that it may leave.
     fn named(
         &self,
         i: &Instruction,

@@ -12,7 +12,7 @@ use crate::syntax::vocabulary::Directive;
 /// Words that harmless pragmas begin with.
 const HARMLESS: [&str; 3] = ["nounroll", "used_bytes_mask", "frequency"];
 
-/// A pragma for the whole module that is not known to be harmless.
+/// Returns a pragma for the whole module that is not known to be harmless.
 pub(super) fn of_module(module: &Module) -> Option<String> {
     let mut bodies = module.functions.iter().map(|f| f.statements).peekable();
     let mut at = 0;
@@ -31,7 +31,7 @@ pub(super) fn of_module(module: &Module) -> Option<String> {
     None
 }
 
-/// One in a function's header or body, and the byte offset of the string.
+/// Returns one in a function's header or body, and the byte offset of the string.
 pub(super) fn of_function(module: &Module, function: &FunctionSyntax) -> Option<(String, u32)> {
     let mut header = module.cursor(function.first);
     while header.at < function.header_end {
@@ -50,7 +50,7 @@ pub(super) fn of_function(module: &Module, function: &FunctionSyntax) -> Option<
         .find_map(|s| harmful(module.cursor(s.first), s.end))
 }
 
-/// The first string up to the `;` that is not known.
+/// Returns the first string up to the `;` that is not known.
 fn harmful(mut c: Cursor<'_>, end: usize) -> Option<(String, u32)> {
     while c.at < end && c.kind() != b';' {
         let token = c.bump();

@@ -35,7 +35,7 @@ struct Allowed {
     reaches: Vec<bool>,
 }
 
-/// Where the function's registers are to be rounded; `values` are the facts without it.
+/// Returns where the function's registers are to be rounded; `values` are the facts without it.
 pub(super) fn roots(
     (program, function): (&Program, &Function),
     values: &Values,
@@ -72,8 +72,8 @@ pub(super) fn roots(
     found
 }
 
-/// How often a rounding behind each root saves one at an access, a loop counted twice. A guess that costs no more than
-/// time when it is wrong: sweeps in source order find nearly all that is made of a root.
+/// Returns how often a rounding behind each root saves one at an access, a loop counted twice. A guess that costs no
+/// more than time when it is wrong: sweeps in source order find nearly all that is made of a root.
 fn saved(function: &Function, roots: &[Root], depths: &Depths) -> Vec<u32> {
     const SWEEPS: u32 = 2;
     let count = function.registers.len();
@@ -115,7 +115,7 @@ fn saved(function: &Function, roots: &[Root], depths: &Depths) -> Vec<u32> {
     saved
 }
 
-/// Whether an address may begin with what the instruction gives: one register, read from memory or a parameter.
+/// Returns whether an address may begin with what the instruction gives: one register, read from memory or a parameter.
 fn begins(i: &Instruction) -> bool {
     matches!(i.opcode, Opcode::Ld | Opcode::Ldu)
         && matches!(i.operands.first(), Some(Operand::Reg(_)))
@@ -208,7 +208,7 @@ impl Allowed {
     }
 }
 
-/// What an access takes for granted of its base.
+/// Returns what an access takes for granted of its base.
 fn address(i: &Instruction, operand: usize, offset: i64) -> u8 {
     let Treatment::Memory(accesses) = treatment(i) else {
         return 0;
@@ -225,7 +225,7 @@ fn address(i: &Instruction, operand: usize, offset: i64) -> u8 {
         .map_or(0, |a| zeros_of(i64::from(a.align)).min(zeros_of(offset)))
 }
 
-/// How many zeros at the end of an operand reach the result, for what stands beside it.
+/// Returns how many zeros at the end of an operand reach the result, for what stands beside it.
 fn beside(i: &Instruction, operand: usize, (program, values): (&Program, &Values)) -> u8 {
     let other = |n: usize| values.zeros(program, i.operands.get(n));
     match (i.opcode, operand) {

@@ -75,7 +75,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The byte offset from which on the function may name the variable; `None` when it may not at all.
+    /// Returns the byte offset from which on the function may name the variable; `None` when it may not at all.
     pub(super) fn visible_from(&self, program: &Program, v: VarId) -> Option<u32> {
         let variable = &program.variables[v.0 as usize];
         let known = self
@@ -89,7 +89,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether text at entry may name the variable.
+    /// Returns whether text at entry may name the variable.
     pub(super) fn at_entry(&self, program: &Program, v: VarId) -> bool {
         self.visible_from(program, v)
             .is_some_and(|from| from <= self.entry)

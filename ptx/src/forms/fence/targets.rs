@@ -55,8 +55,8 @@ impl Targets {
         Self { sets, of }
     }
 
-    /// The functions that the call `i` in `function` may mean: those whose address is taken and whose parameters are
-    /// the prototype's, or those that the call lists.
+    /// Returns the functions that the call `i` in `function` may mean: those whose address is taken and whose
+    /// parameters are the prototype's, or those that the call lists.
     pub(crate) fn of(&self, function: FuncId, i: &Instruction) -> &[FuncId] {
         let set = match i.operands.get(3) {
             Some(Operand::Prototype(p)) => self.of[function.0 as usize].get(*p as usize),
@@ -66,7 +66,7 @@ impl Targets {
     }
 }
 
-/// The functions of a `.calltargets`; `None` for a prototype.
+/// Returns the functions of a `.calltargets`; `None` for a prototype.
 fn listed(program: &Program, prototype: &CallPrototype) -> Option<Vec<FuncId>> {
     let alone = prototype.params.is_empty() && prototype.returns.is_empty();
     if prototype.targets.is_empty() || !alone {

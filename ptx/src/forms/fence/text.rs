@@ -48,7 +48,7 @@ impl Loaded {
         self.aligned.entry(align).or_insert_with(aligned).clone()
     }
 
-    /// The upper halves of base and mask. A kernel reads them from the constant bank as they stand.
+    /// Returns the upper halves of base and mask. A kernel reads them from the constant bank as they stand.
     fn high(&mut self, frame: &mut Frame<'_>) -> (String, String) {
         if let Some(high) = &self.high {
             return high.clone();
@@ -121,7 +121,7 @@ pub(super) fn confine(
     (text, result)
 }
 
-/// A lower bound of an offset from an object's first byte: `name + min(address - name, last)`, rounded down.
+/// Returns a lower bound of an offset from an object's first byte: `name + min(address - name, last)`, rounded down.
 pub(super) fn hold(
     frame: &mut Frame<'_>,
     (address, name): (&str, &str),

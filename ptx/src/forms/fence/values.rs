@@ -47,7 +47,8 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// The facts of a function whose `roots` are rounded, and whose shared variables `raised` are aligned to 16 bytes.
+    /// Returns the facts of a function whose `roots` are rounded, and whose shared variables `raised` are aligned to 16
+    /// bytes.
     pub(super) fn new(
         (program, function): (&Program, &Function),
         flow: &Flow,
@@ -101,7 +102,7 @@ impl Values {
         self.zeros[register.0 as usize]
     }
 
-    /// The register may be read before it is written, or nothing is known of it.
+    /// Returns whether the register may be read before it is written, or nothing is known of it.
     pub(super) fn is_early(&self, register: RegId) -> bool {
         self.early[register.0 as usize]
     }
@@ -243,14 +244,14 @@ pub(super) fn zeros_of(n: i64) -> u8 {
         .min(MOST_ZEROS)
 }
 
-/// The instruction computes with integers of at least 32 bits, or copies.
+/// Returns whether the instruction computes with integers of at least 32 bits, or copies.
 fn is_whole(i: &Instruction) -> bool {
     let is_other = |t: &ScalarType| t.is_float() || t.size_bytes() < 4;
     let copies = matches!(i.opcode, Opcode::Mov | Opcode::Selp | Opcode::Cvta);
     (copies || !i.mods.types.iter().any(is_other)) && !i.mods.sat
 }
 
-/// The low bits of the result depend on no other bits of what it is made of.
+/// Returns whether the low bits of the result depend on no other bits of what it is made of.
 pub(super) fn keeps_low_bits(i: &Instruction) -> bool {
     use Opcode as O;
     let moves = i.opcode != O::Mov || (i.operands.len() == 2 && i.mods.vector == 0);

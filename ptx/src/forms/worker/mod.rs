@@ -232,8 +232,8 @@ mod tests {
     use crate::forms::{Form, Options, rewrite};
     use std::collections::BTreeMap;
 
-    /// The statements of a worker, by label: of a kernel whose place is of that many axes and whose blocks may come in
-    /// chunks.
+    /// Returns the statements of a worker, by label: of a kernel whose place is of that many axes and whose blocks may
+    /// come in chunks.
     fn pieces(axes: usize) -> BTreeMap<String, Vec<String>> {
         let reads: String = ["x", "y", "z"][..axes]
             .iter()

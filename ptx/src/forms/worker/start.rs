@@ -122,7 +122,7 @@ mod tests {
     use crate::Module;
     use crate::forms::{Form, Options, rewrite};
 
-    /// The worker of a kernel in whose inner scope a register of that name is read and never written.
+    /// Returns the worker of a kernel in whose inner scope a register of that name is read and never written.
     fn worker(inner: &str) -> String {
         let text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.entry k (.param .u64 p) {{ .reg .b32 %r<3>; \

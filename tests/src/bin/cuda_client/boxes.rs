@@ -93,7 +93,7 @@ impl Layout {
         Self { pitch, height, at }
     }
 
-    /// Where a row of the copy begins.
+    /// Returns where a row of the copy begins.
     fn row(&self, y: usize, z: usize) -> usize {
         let [x, first_y, first_z] = self.at;
         ((first_z + z) * self.height + first_y + y) * self.pitch + x
@@ -294,7 +294,7 @@ fn spatial_between_all_places() {
     });
 }
 
-/// The same copy without a third dimension.
+/// Returns the same copy without a third dimension.
 fn flat(copy: &Spatial) -> Planar {
     let end = |end: SpatialEnd| PlanarEnd {
         x: end.x,

@@ -65,7 +65,7 @@ fn no_service() {
     }
 }
 
-/// What `cuGetProcAddress_v2` answers: its code, whether there is an address, and what it says of the search.
+/// Returns what `cuGetProcAddress_v2` answers: its code, whether there is an address, and what it says of the search.
 fn search(cuda: &Cuda, name: &CStr, version: i32, flags: u64) -> (u32, *const c_void, u32) {
     let (mut address, mut found) = (std::ptr::dangling(), 77);
     let code = cuda.cuGetProcAddress_v2(name.as_ptr(), &mut address, version, flags, &mut found);

@@ -32,7 +32,7 @@ fn in_child(act: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// The number of the first call that does not say "not initialised"; 0 if all do.
+/// Returns the number of the first call that does not say "not initialised"; 0 if all do.
 fn first_that_works(session: &Session, stream: u64, event: u64, data: u64, add: u64) -> i32 {
     let (mut wide, mut number, mut word) = (0, 0, [0u32]);
     let at = word.as_mut_ptr().cast();

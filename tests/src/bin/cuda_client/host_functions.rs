@@ -71,7 +71,7 @@ fn shared() -> &'static Shared {
     Box::leak(Box::default())
 }
 
-/// A task that lives as long as the process, because a function may come late.
+/// Returns a task that lives as long as the process, because a function may come late.
 fn task(shared: &'static Shared, says: u32) -> *mut c_void {
     leak(Task {
         shared,
@@ -81,7 +81,7 @@ fn task(shared: &'static Shared, says: u32) -> *mut c_void {
     })
 }
 
-/// One that waits for the gate first.
+/// Returns one that waits for the gate first.
 fn gated(shared: &'static Shared, says: u32) -> *mut c_void {
     leak(Task {
         shared,

@@ -65,7 +65,7 @@ fn parameters_of_all_sizes() {
     }
 }
 
-/// The list that names a buffer and its size.
+/// Returns the list that names a buffer and its size.
 fn extra(buffer: &mut [u8], bytes: &mut usize) -> [*mut c_void; 5] {
     [
         without_provenance_mut(1),

@@ -53,7 +53,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     victim::SCENARIOS,
 ];
 
-/// The argument behind the scenario's name.
+/// Returns the argument behind the scenario's name.
 pub(crate) fn argument() -> String {
     std::env::args()
         .nth(2)

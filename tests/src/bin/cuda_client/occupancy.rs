@@ -11,7 +11,7 @@ pub(crate) const SCENARIOS: &[crate::Scenario] = &[(
 const REGISTER_UNIT: u64 = 256;
 const SHARED_UNIT: u64 = 128;
 
-/// Blocks of a kernel on an SM at once: the least of what threads, places, registers and shared memory allow.
+/// Returns blocks of a kernel on an SM at once: the least of what threads, places, registers and shared memory allow.
 fn formula(session: &Session, function: u64, threads: u64, dynamic: u64) -> u64 {
     let device = |attribute| u64::try_from(session.attribute(attribute)).unwrap();
     let kernel = |attribute| {

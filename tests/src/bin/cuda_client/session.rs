@@ -194,7 +194,7 @@ impl Session {
     }
 }
 
-/// A text for C.
+/// Returns a text for C.
 pub(crate) fn text(text: &str) -> CString {
     CString::new(text).expect("no zero inside")
 }

@@ -26,7 +26,7 @@ const LONG: u64 = 100_000_000;
 /// Rounds enough that what is submitted behind would be done, if it did not wait.
 const WHILE: u64 = 100_000;
 
-/// Whether `second` runs while `first` does: a kernel on `first` looks at a flag, and one on `second` sets it.
+/// Returns whether `second` runs while `first` does: a kernel on `first` looks at a flag, and one on `second` sets it.
 fn overlaps(session: &Session, first: u64, second: u64, rounds: u64) -> bool {
     let (flag, seen) = (session.words(&[0]), session.words(&[9]));
     ok(session.cuCtxSynchronize());

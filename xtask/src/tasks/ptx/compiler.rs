@@ -51,7 +51,7 @@ impl Compiler {
         }
     }
 
-    /// The folder that stands for a CUDA installation.
+    /// Returns the folder that stands for a CUDA installation.
     #[must_use]
     pub fn home(&self) -> &Path {
         &self.home

@@ -73,7 +73,7 @@ fn compile_workloads() -> Result<PathBuf> {
     Ok(fresh)
 }
 
-/// The folder with nothing in it.
+/// Returns the folder with nothing in it.
 fn emptied(folder: &Path) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
@@ -82,7 +82,7 @@ fn emptied(folder: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// The files below a folder, by their path inside it.
+/// Returns the files below a folder, by their path inside it.
 fn inside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     if !folder.exists() {
         return Ok(BTreeSet::new());

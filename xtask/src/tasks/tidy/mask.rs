@@ -3,7 +3,7 @@
 //! Every byte outside code becomes a space and line ends stay, so that positions in the masked text are positions in
 //! the source.
 
-/// The source with everything that is not code blanked.
+/// Returns the source with everything that is not code blanked.
 pub(super) fn code_only(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut masked = bytes.to_vec();
@@ -25,7 +25,7 @@ pub(super) fn code_only(source: &str) -> String {
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// Where the comment, string or character that starts at `at` ends; `at` itself if none starts there.
+/// Returns where the comment, string or character that starts at `at` ends; `at` itself if none starts there.
 fn skip(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {

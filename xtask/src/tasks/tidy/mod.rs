@@ -36,7 +36,7 @@ pub fn run(_: &Args) -> Result<()> {
     bail!("tidy: {} findings", findings.len());
 }
 
-/// All findings, as `path:line: what is wrong and what to do`.
+/// Returns all findings, as `path:line: what is wrong and what to do`.
 ///
 /// # Errors
 /// If the repository cannot be read.

@@ -183,7 +183,7 @@ fn long_functions(source: &str, code: &str) -> Vec<(usize, String)> {
     findings
 }
 
-/// Offset and name of each `fn` item.
+/// Returns the offset and name of each `fn` item.
 fn functions(code: &str) -> impl Iterator<Item = (usize, &str)> {
     code.match_indices("fn ").filter_map(|(offset, _)| {
         let starts_word = !code[..offset].ends_with(|c: char| c.is_alphanumeric() || c == '_');
@@ -195,7 +195,7 @@ fn functions(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where the function's closing brace is, counted from `fn`; `None` for a declaration without a body.
+/// Returns where the function's closing brace is, counted from `fn`; `None` for a declaration without a body.
 fn body_end(code: &str) -> Option<usize> {
     let (mut braces, mut brackets) = (0_usize, 0_usize);
     for (at, byte) in code.bytes().enumerate() {

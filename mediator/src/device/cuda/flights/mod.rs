@@ -56,13 +56,13 @@ pub(super) enum Work<'a> {
 
 /// The lanes' hardware queues. No call blocks.
 pub(super) trait Queues {
-    /// Device time now.
+    /// Returns the device time now.
     fn now(&self) -> Nanos;
     /// Puts an operation into an empty lane, between a start and an end mark.
     fn enqueue(&mut self, lane: Lane, work: &Work<'_>) -> Result<(), CudaError>;
-    /// When the lane's start mark was reached, once it was.
+    /// Returns when the lane's start mark was reached, once it was.
     fn started_at(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError>;
-    /// Time between the lane's marks, once the end mark was reached.
+    /// Returns the time between the lane's marks, once the end mark was reached.
     fn took(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError>;
 }
 
@@ -123,12 +123,12 @@ impl<Q: Queues> Flights<Q> {
         }
     }
 
-    /// Device time now.
+    /// Returns the device time now.
     pub(super) fn now(&self) -> Nanos {
         self.queues.now()
     }
 
-    /// Whether the context is lost.
+    /// Returns whether the context is lost.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
@@ -138,7 +138,7 @@ impl<Q: Queues> Flights<Q> {
         self.flying
     }
 
-    /// Whether a lane still has an operation whose end was not taken.
+    /// Returns whether a lane still has an operation whose end was not taken.
     pub(super) fn is_taken(&self, lane: Lane) -> bool {
         (self.flying | self.failed) & bit(lane) != 0
     }
@@ -187,7 +187,7 @@ impl<Q: Queues> Flights<Q> {
         self.failed |= bit(tag.lane);
     }
 
-    /// The next report. Costs at most one question to the driver per lane in flight.
+    /// Returns the next report. Costs at most one question to the driver per lane in flight.
     pub(super) fn poll(&mut self) -> Option<Report> {
         if let Some(report) = self.ready.pop_front() {
             return Some(report);

@@ -116,7 +116,7 @@ impl Pass<'_, '_> {
     }
 }
 
-/// Text that puts the number of the thread's block, x fastest, into a register.
+/// Returns text that puts the number of the thread's block, x fastest, into a register.
 fn block_number(f: &mut Frame<'_>, into: &str) -> String {
     let t = f.fresh("b32");
     let mut text = f.load(Value::Ctaid(2), into);

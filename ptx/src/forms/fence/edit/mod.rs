@@ -441,7 +441,7 @@ impl Pass<'_, '_> {
         )
     }
 
-    /// The alignment that is still to be made.
+    /// Returns the alignment that is still to be made.
     fn unproved(&self, base: RegId, align: u32) -> u32 {
         if self.values.multiple_of(base) >= align {
             1
@@ -456,7 +456,7 @@ impl Pass<'_, '_> {
         (function.register_names[n].to_owned(), function.registers[n])
     }
 
-    /// The register as a 64-bit address; a 32-bit one is extended by zeros.
+    /// Returns the register as a 64-bit address; a 32-bit one is extended by zeros.
     fn wide(&mut self, r: RegId) -> (String, String) {
         let (name, ty) = self.register(r);
         if ty.size_bytes() == 8 {
@@ -466,7 +466,7 @@ impl Pass<'_, '_> {
         (format!("cvt.u64.u32 {wide}, {name}; "), wide)
     }
 
-    /// The register as a 32-bit address.
+    /// Returns the register as a 32-bit address.
     fn narrow(&mut self, r: RegId) -> (String, String) {
         let (name, ty) = self.register(r);
         if ty.size_bytes() == 4 {
@@ -497,7 +497,7 @@ impl Pass<'_, '_> {
         (format!("{text}add.s64 {sum}, {address}, {offset}; "), sum)
     }
 
-    /// A generic address, held in the window that it lies in.
+    /// Returns a generic address, held in the window that it lies in.
     fn told_apart(
         &mut self,
         address: &str,

@@ -7,7 +7,7 @@ use crate::decode::Span;
 use crate::syntax::lex::kind;
 
 impl Pass<'_, '_> {
-    /// The spans of an instruction's operands, in source order.
+    /// Returns the spans of an instruction's operands, in source order.
     fn operand_spans(&mut self, n: u32) -> Vec<Span> {
         let module = self.frame.module;
         let statement = self.frame.statement(n);

@@ -8,7 +8,7 @@ use crate::forms::fence::access::Rows;
 use std::fmt::Write as _;
 
 impl Pass<'_, '_> {
-    /// The stride of a matrix: kept when the end of the last row is where `confine` would leave it, else zero.
+    /// Returns the stride of a matrix: kept when the end of the last row is where `confine` would leave it, else zero.
     pub(super) fn rows(
         &mut self,
         m: &Member,
@@ -46,7 +46,7 @@ impl Pass<'_, '_> {
         text + &self.stride(m, rows, &stride, &p)
     }
 
-    /// The stride as a register, and how far the last byte of the last row is from the first byte.
+    /// Returns the stride as a register, and how far the last byte of the last row is from the first byte.
     fn row_span(&mut self, m: &Member, rows: Rows) -> Option<(String, String, String)> {
         let i = &self.frame.function.body[m.instruction as usize];
         let (mut text, stride) = match i.operands.get(rows.stride) {

@@ -34,14 +34,14 @@ pub(super) fn large<'a>(
     here(kernel, surroundings).filter(is)
 }
 
-/// The variables of the module's shared memory that the kernel names, and all of its own.
+/// Returns the variables of the module's shared memory that the kernel names, and all of its own.
 fn here(kernel: FuncId, surroundings: &Surroundings) -> impl Iterator<Item = VarId> + '_ {
     let n = kernel.0 as usize;
     let named = surroundings.named_shared[n].iter();
     named.chain(&surroundings.owned[n]).copied()
 }
 
-/// Whether the kernel's shared variables leave no room for what the fence adds when none of them is [`large`].
+/// Returns whether the kernel's shared variables leave no room for what the fence adds when none of them is [`large`].
 pub(in crate::forms::fence) fn is_full(
     program: &Program,
     kernel: FuncId,
@@ -82,7 +82,7 @@ pub(super) fn raise(frame: &mut Frame<'_>, surroundings: &Surroundings) -> Vec<V
     raised
 }
 
-/// Where a declaration says `.align` how much; `None` when it does not, or has comments to search through.
+/// Returns where a declaration says `.align` how much; `None` when it does not, or has comments to search through.
 fn alignment(frame: &Frame<'_>, v: &Variable) -> Option<Span> {
     const WORD: &[u8] = b".align";
     let text = frame
@@ -106,7 +106,7 @@ fn alignment(frame: &Frame<'_>, v: &Variable) -> Option<Span> {
     (blank > 0 && digits > 0).then_some(Span { start, end })
 }
 
-/// Whether some members of a group lie side by side.
+/// Returns whether some members of a group lie side by side.
 fn has_neighbours(group: &Group) -> bool {
     let end = |m: &Member| m.offset + i64::from(m.access.bytes);
     let is_next = |m: &Member| group.members.iter().any(|next| next.offset == end(m));
@@ -139,7 +139,7 @@ impl Pass<'_, '_> {
         self.redirect(group, &held, shared);
     }
 
-    /// A variable's alignment as it is declared now.
+    /// Returns a variable's alignment as it is declared now.
     pub(super) fn align_of(&self, v: VarId) -> u32 {
         match self.raised.contains(&v) {
             true => VECTOR,
@@ -147,7 +147,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// The alignment of a group's bound, and whether rounding to it can be left out.
+    /// Returns the alignment of a group's bound, and whether rounding to it can be left out.
     fn shared_align(&self, group: &Group, align: u32) -> (u32, bool) {
         let known = self.values.multiple_of(group.base);
         let fits = |v: VarId| self.align_of(v).is_multiple_of(VECTOR);
@@ -201,7 +201,7 @@ impl Pass<'_, '_> {
         )
     }
 
-    /// A register that holds the address of something in shared memory; `ptxas` makes a literal of it.
+    /// Returns a register that holds the address of something in shared memory; `ptxas` makes a literal of it.
     fn constant(&mut self, name: &str, offset: i64) -> String {
         let key = (name.to_owned(), offset);
         if let Some(register) = self.constants.get(&key) {
@@ -235,7 +235,7 @@ impl Pass<'_, '_> {
         last
     }
 
-    /// Where the block's shared memory ends: at [`MOST_SHARED_SPAN`] bytes or more.
+    /// Returns where the block's shared memory ends: at [`MOST_SHARED_SPAN`] bytes or more.
     pub(super) fn end_of_shared(&mut self) -> String {
         if let Some(end) = &self.end {
             return end.clone();
@@ -252,7 +252,7 @@ impl Pass<'_, '_> {
         self.end.insert(end).clone()
     }
 
-    /// A generic address taken as one of shared memory: the held shared address, and the same as a generic one.
+    /// Returns a generic address taken as one of shared memory: the held shared address, and the same as a generic one.
     pub(super) fn in_shared_window(
         &mut self,
         address: &str,
