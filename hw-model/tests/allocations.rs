@@ -1,5 +1,6 @@
 //! Once its buffers have grown, the model runs a launch without asking the allocator for anything.
 
+#[path = "hw_model/support/mod.rs"]
 mod support;
 
 use gridmux_hw_model::{Advance, QueueId};

@@ -1,5 +1,6 @@
 //! What an ended run without timing leaves for the next one is bounded, however much the run itself took.
 
+#[path = "hw_model/support/mod.rs"]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -6,9 +6,9 @@
     reason = "the SM model's own tests use the rest of it"
 )]
 
-#[path = "../../../hw-model/tests/hardware/validation/read.rs"]
+#[path = "../../../hw-model/tests/hw_model/hardware/validation/read.rs"]
 pub(crate) mod read;
-#[path = "../../../hw-model/tests/hardware/validation/schema.rs"]
+#[path = "../../../hw-model/tests/hw_model/hardware/validation/schema.rs"]
 pub(crate) mod schema;
 
 pub(crate) use gridmux_workloads::microbench::ops;
