@@ -1,10 +1,10 @@
 //! Kernels that nobody wrote: 100 seeds leave the same memory functionally, as written, and timed, as an assembler
 //! leaves them.
 
-use crate::generate::generate;
 use crate::support::{Bench, functional};
 use gridmux_hw_model::config::Assembler;
 use gridmux_hw_model::{GpuConfig, Launch, QueueId};
+use gridmux_testkit::generate::generate;
 
 /// `tests/tests` runs more of them, in every form.
 const SEEDS: u64 = 100;

@@ -3,8 +3,6 @@
 //! Rule: a test that needs a process of its own is a binary of its own, and says why at its top; all others are modules
 //! of this one, so that the model is linked once.
 
-#[path = "../../../tests/src/generate/mod.rs"]
-mod generate;
 mod support;
 
 mod asynchronous;

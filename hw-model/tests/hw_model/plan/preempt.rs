@@ -3,13 +3,13 @@
 //!
 //! Rule: what is compared is the same launch on the same GPU without a plan; each move is checked on its own.
 
-use crate::generate::generate;
 use crate::support::plan::{Disturbance, Disturbed, context_bytes, disturbed, plan, row};
 use crate::support::states::{TAIL_WORDS, states};
 use crate::support::{Bench, Prepared};
 use gridmux_hw_model::{GpuConfig, Kernel, Launch, QueueId};
 use gridmux_policy::ids::RowId;
 use gridmux_policy::plan::Preemption;
+use gridmux_testkit::generate::generate;
 use gridmux_workloads::corpus::kernels;
 use gridmux_workloads::{Arg, Case, Prng, Role, Size, workloads};
 use std::sync::Arc;
