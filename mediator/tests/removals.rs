@@ -72,3 +72,35 @@ fn a_tenant_that_comes_back_under_its_number_finds_nothing_of_its_own_in_the_que
         assert_eq!(cookies, [cookie]);
     }
 }
+
+#[test]
+fn a_kill_that_finds_the_devices_queue_full_is_repeated_until_it_is_taken() {
+    let policy = gridmux_policy::by_name(
+        "fifo",
+        gridmux_policy::ids::DeviceId(0),
+        &common::SHAPE,
+        &gridmux_policy::Profiles::default(),
+    );
+    let mut rig = Rig::on_real_clock(policy.expect("it exists"), 4096);
+    let wire = rig.join(1, 1);
+    // No time passes, so neither launch ends by itself.
+    let endless = |cookie| launch(cookie, [4, 1, 1], [256, 1, 1]);
+    wire.borrow_mut().submissions.extend([endless(1), endless(2)]);
+    rig.settle(100);
+    let running = rig.bench.borrow().in_flight.len();
+    assert!(running > 0, "it runs");
+
+    rig.bench.borrow_mut().refuses_kills = usize::MAX;
+    rig.tell(Message::Leave(Slot(1)));
+    rig.settle(100);
+    assert!(rig.bench.borrow().killed.is_empty(), "nothing was taken");
+    let sleep = rig.dispatcher.longest_sleep();
+    assert_eq!(sleep, Some(common::POLL_EVERY), "it tries again soon");
+
+    rig.bench.borrow_mut().refuses_kills = 0;
+    rig.settle(100);
+    assert_eq!(rig.bench.borrow().killed.len(), running, "each once");
+    let mut notices = std::iter::from_fn(|| rig.control.notices.pop());
+    let is_gone = |notice: Notice<_>| matches!(notice, Notice::Gone(Slot(1), _));
+    assert!(notices.any(is_gone), "nothing of it is left on the device");
+}

@@ -151,6 +151,8 @@ pub(crate) struct Bench {
     pub(crate) submission: Submission,
     /// Launches that it refuses for want of room, before it takes one.
     pub(crate) refuses: usize,
+    /// Kills that it refuses for want of room, before it takes one.
+    pub(crate) refuses_kills: usize,
     /// Fills handed over: whose memory, address, length, and how much more follows.
     pub(crate) fills: Vec<(u32, u64, u64, u64)>,
     /// Most operations on it at once.
@@ -198,6 +200,10 @@ impl Device for MockDevice {
                 bench.fills.push((domain.0, address, bytes, rest_bytes));
                 bench.in_flight.push_back((memset.tag, 0));
                 bench.most_in_flight = bench.most_in_flight.max(bench.in_flight.len());
+            }
+            Command::Kill(_) if bench.refuses_kills > 0 => {
+                bench.refuses_kills -= 1;
+                return Err(Busy);
             }
             Command::Kill(tag) => {
                 bench.killed.push(*tag);
