@@ -2,15 +2,18 @@
 //!
 //! A counting allocator and the crate's counting lock are read around many turns in which launches are admitted,
 //! sliced, run, completed and replanned.
+//!
+//! A binary of its own, because the allocator is the process's.
 
-mod common;
 #[path = "../../policy/tests/counting/mod.rs"]
 mod counting;
+#[path = "mediator/scripted.rs"]
+mod scripted;
 
-use common::{Rig, launch};
 use counting::calls as allocator_calls;
 use gridmux_mediator::lock;
 use gridmux_policy::Profiles;
+use scripted::{Rig, launch};
 
 #[test]
 fn the_counters_count() {
@@ -44,8 +47,7 @@ fn steady_turns_allocate_nothing_and_lock_nothing() {
     // Joining and the first launches are not the steady state.
     for _ in 0..200 {
         submit();
-        rig.policy.run();
-        let _ = rig.dispatcher.turn();
+        rig.turn();
     }
     let (mut calls, mut locks) = (0, 0);
     let mut launched = rig.bench.borrow().launched.len();
