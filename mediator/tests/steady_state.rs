@@ -5,15 +5,16 @@
 //!
 //! A binary of its own, because the allocator is the process's.
 
-#[path = "../../policy/tests/counting/mod.rs"]
-mod counting;
 #[path = "mediator/scripted.rs"]
 mod scripted;
 
-use counting::calls as allocator_calls;
 use gridmux_mediator::lock;
 use gridmux_policy::Profiles;
+use gridmux_testkit::allocator::{CountingAllocator, calls as allocator_calls};
 use scripted::{Rig, launch};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn the_counters_count() {
