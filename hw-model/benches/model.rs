@@ -72,7 +72,7 @@ impl Setup {
         }
     }
 
-    /// Thread instructions of one run.
+    /// Returns the thread instructions of one run.
     fn run(&mut self, timed: bool) -> u64 {
         let launch = Launch {
             queue: QueueId(0),
@@ -105,7 +105,7 @@ impl Setup {
         }
     }
 
-    /// Million thread instructions per CPU-second, over at least half a second and two runs.
+    /// Measures million thread instructions per CPU-second, over at least half a second and two runs.
     fn speed(&mut self, timed: bool) -> f64 {
         self.run(timed);
         let began = cpu_seconds();
@@ -121,7 +121,7 @@ impl Setup {
     }
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -230,7 +230,7 @@ fn print_threads(setup: &mut Setup, name: &str, (wall, cpu): (bool, bool)) {
     }
 }
 
-/// Most memory that this process has held, in megabytes.
+/// Returns the most memory that this process has held, in megabytes.
 fn peak_megabytes() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -219,7 +219,7 @@ impl Runner {
         cycles / 256.0
     }
 
-    /// Fused multiply-adds per cycle of the whole GPU, from 16 chains of each of many warps.
+    /// Measures fused multiply-adds per cycle of the whole GPU, from 16 chains of each of many warps.
     pub(crate) fn fma_rate(&mut self) -> f64 {
         let line = |n: u32| format!("fma.rn.f32 %f{0}, %f{0}, %f2, %f2;\n", 10 + n % 16);
         let setup: String = (10..26).map(|n| format!("mov.f32 %f{n}, %f1;\n")).collect();
@@ -247,7 +247,7 @@ impl Runner {
         128.0 * 4.0 * f64::from(blocks) * f64::from(threads) / turn
     }
 
-    /// 10⁹ bytes per second from DRAM: every thread reads 16 bytes at a time, side by side, each byte once.
+    /// Measures 10⁹ bytes per second from DRAM: every thread reads 16 bytes at a time, side by side, each byte once.
     pub(crate) fn dram_rate(&mut self) -> f64 {
         self.fresh();
         let setup =

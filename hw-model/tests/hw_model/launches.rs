@@ -13,7 +13,7 @@ use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::plan::Preemption;
 use gridmux_policy::units::Cycles;
 
-/// All reports until nothing is left to do.
+/// Collects all reports until nothing is left to do.
 fn drain(gpu: &mut Gpu) -> Vec<Report> {
     let mut reports = Vec::new();
     while gpu.advance(Cycles(gpu.now().0 + 1_000_000), &mut reports) != Advance::Idle {}
@@ -30,7 +30,7 @@ fn spinning(rounds: u32) -> String {
     )
 }
 
-/// (tag, first start, end, blocks placed) of each launch in a list of reports.
+/// Returns (tag, first start, end, blocks placed) of each launch in a list of reports.
 fn spans(reports: &[Report]) -> Vec<(u64, u64, u64)> {
     let mut spans: Vec<_> = reports
         .iter()

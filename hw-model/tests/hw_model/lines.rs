@@ -22,7 +22,7 @@ fn run(gpu: &str, name: &str, watched: bool) -> (Timed, Vec<LineStalls>) {
     (timed, lines)
 }
 
-/// Stall cycles by counter, without those of schedulers that have no warp.
+/// Returns stall cycles by counter, without those of schedulers that have no warp.
 fn stalls(counters: &Counters) -> BTreeMap<&'static str, u64> {
     let named = counters.named().into_iter();
     let of_warps = |name: &str| name.starts_with("stall_") && name != "stall_empty_cycles";

@@ -248,7 +248,7 @@ fn halves(prng: &mut Prng, n: usize) -> Vec<u16> {
     })
 }
 
-/// Within a relative error of the value, and an absolute one for values near zero.
+/// Returns a value that may be missed by a relative error, and an absolute one for values near zero.
 fn near(value: f64, relative: f64, absolute: f64) -> Bounded {
     Bounded {
         value,

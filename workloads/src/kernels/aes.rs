@@ -137,7 +137,7 @@ fn encrypted(block: [u32; 4], keys: &[u32], substitutes: &[u8; 256]) -> [u32; 4]
 mod tests {
     use super::{encrypted, round_keys, substitutes};
 
-    /// The example of FIPS 197, appendix C.1.
+    /// Checks the example of FIPS 197, appendix C.1.
     #[test]
     fn known_block() {
         let key = [0x0001_0203, 0x0405_0607, 0x0809_0a0b, 0x0c0d_0e0f];

@@ -101,7 +101,7 @@ fn normal(x: f64) -> f64 {
 mod tests {
     use super::normal;
 
-    /// Against tabulated values of Φ.
+    /// Compares with tabulated values of Φ.
     #[test]
     fn normal_distribution() {
         for (x, want) in [

@@ -119,7 +119,7 @@ fn digest(padded: &[u32]) -> [u32; 5] {
 mod tests {
     use super::{digest, padded};
 
-    /// The empty message, and 64 letters `a`.
+    /// Checks the empty message, and 64 letters `a`.
     #[test]
     fn known_digests() {
         let empty = [

@@ -81,7 +81,7 @@ fn mix(half: u32, first: u32, second: u32, sum: u32) -> u32 {
 mod tests {
     use super::{DELTA, encrypt_cycle};
 
-    /// The block of zeros under the key of zeros, a test vector that implementations of the cipher share.
+    /// Checks the block of zeros under the key of zeros, a test vector that implementations of the cipher share.
     #[test]
     fn known_block() {
         let mut block = [0; 2];

@@ -26,7 +26,7 @@ pub fn run(text: &str, blocks: u32, threads: u32) -> Vec<u32> {
     functional
 }
 
-/// One word per thread of the functional and of the timed run.
+/// Returns one word per thread of the functional and of the timed run.
 pub fn runs(text: &str, blocks: u32, threads: u32) -> [Vec<u32>; 2] {
     let count = (blocks * threads) as usize;
     let one_way = |timed: bool| {
