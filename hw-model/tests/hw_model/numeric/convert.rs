@@ -56,7 +56,8 @@ fn between_integers() {
             let columns = integers(from_bits.max(16), 1);
             for sat in ["", ".sat"] {
                 let body = format!("cvt{sat}.{to}.{from} %d, %a;");
-                let table = Table::new(&body, &[register(from_bits)], register(to_bits), &columns);
+                let inputs = [register(from_bits)];
+                let table = Table::new(&body, &inputs, register(to_bits), &columns);
                 table.check_bits(|v| {
                     let exact = value(v[0], from_bits, from_signed);
                     let (low, high) = range(to_bits, to_signed);
@@ -79,7 +80,8 @@ fn integers_to_floats() {
             let columns = integers(bits.max(16), 1);
             for mode in MODES {
                 let body = format!("cvt.{mode}.{}.{from} %d, %a;", to.name);
-                let table = Table::new(&body, &[register(bits)], register(to.bits), &columns);
+                let inputs = [register(bits)];
+                let table = Table::new(&body, &inputs, register(to.bits), &columns);
                 table.check_bits(|v| {
                     let exact = BigRational::from(BigInt::from(value(v[0], bits, signed)));
                     round(&exact, false, to, mode)
@@ -111,7 +113,8 @@ fn floats_to_integers() {
             let columns = floats(from, 1);
             for (modifier, mode) in INTEGRAL {
                 let body = format!("cvt.{modifier}.{to}.{} %d, %a;", from.name);
-                let table = Table::new(&body, &[register(from.bits)], register(bits), &columns);
+                let inputs = [register(from.bits)];
+                let table = Table::new(&body, &inputs, register(bits), &columns);
                 let (low, high) = range(bits, signed);
                 table.check_bits(|v| match decode(v[0], from) {
                     Value::Nan if from != F64 && bits < 64 => 0,
@@ -177,7 +180,8 @@ fn between_floats() {
                 if from == to {
                     continue;
                 }
-                let table = Table::new(&body, &[register(from.bits)], register(to.bits), &columns);
+                let inputs = [register(from.bits)];
+                let table = Table::new(&body, &inputs, register(to.bits), &columns);
                 let mode = if mode.is_empty() { "rn" } else { mode };
                 table.check(|v| converted(v[0], from, to, mode));
             }
@@ -256,7 +260,8 @@ fn narrowing_with_modifiers() {
                     .check(|v| modified(converted(v[0], F32, to, mode), to, relu, finite));
                 let body = format!("cvt.{mode}{modifier}.{}x2.f32 %d, %a, %b;", to.name);
                 let columns = mixed(&[F32, F32]);
-                let table = Table::new(&body, &["b32", "b32"], "b32", &columns);
+                let inputs = ["b32", "b32"];
+                let table = Table::new(&body, &inputs, "b32", &columns);
                 for (row, got) in table.run().into_iter().enumerate() {
                     for (source, shift) in [(0, 16), (1, 0)] {
                         let input = columns[source][row];

@@ -471,7 +471,8 @@ fn vector_atomics() {
              ld.global.b32 %d, [%l0+{}];",
             4 * (parts - 1)
         );
-        let table = Table::new(&body, &["b32", "b32"], "b32", &columns);
+        let inputs = ["b32", "b32"];
+        let table = Table::new(&body, &inputs, "b32", &columns);
         table.check(|v| {
             if ty == "f32" {
                 return result(

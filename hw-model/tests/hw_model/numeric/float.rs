@@ -57,7 +57,8 @@ fn arithmetic(format: Format, modifiers: &[(&str, bool, bool)]) {
                     format.name,
                     operands(count)
                 );
-                let table = Table::new(&body, &vec![format.name; count], format.name, &columns);
+                let inputs = vec![format.name; count];
+                let table = Table::new(&body, &inputs, format.name, &columns);
                 table.check(|inputs| {
                     let inputs: Vec<u64> = inputs
                         .iter()
@@ -149,7 +150,8 @@ fn pairs_of_singles() {
             for ftz in [false, true] {
                 let modifier = if ftz { ".ftz" } else { "" };
                 let body = format!("{name}.{mode}{modifier}.f32x2 %d, {};", operands(*count));
-                let table = Table::new(&body, &vec!["b64"; *count], "b64", &packed[..*count]);
+                let inputs = vec!["b64"; *count];
+                let table = Table::new(&body, &inputs, "b64", &packed[..*count]);
                 for (row, got) in table.run().into_iter().enumerate() {
                     for half in 0..2 {
                         let inputs: Vec<u64> = packed[..*count]

@@ -20,7 +20,8 @@ fn check(name: &str, format: Format, count: usize, want: impl Fn(&[u64]) -> Expe
                 .collect()
         })
         .collect();
-    let table = Table::new(&body, &vec!["b32"; count], "b32", &pairs);
+    let inputs = vec!["b32"; count];
+    let table = Table::new(&body, &inputs, "b32", &pairs);
     for (row, got) in table.run().into_iter().enumerate() {
         for half in 0..2 {
             let inputs: Vec<u64> = pairs

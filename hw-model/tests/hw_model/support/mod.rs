@@ -38,7 +38,10 @@ pub struct Prepared {
 }
 
 pub struct Timed {
+    /// From submission to end.
     pub cycles: u64,
+    /// From the start of the first block to the end of the last one.
+    pub ran: u64,
     pub counters: Counters,
 }
 
@@ -207,12 +210,14 @@ impl Bench {
                 match report {
                     Report::Ended {
                         tag: ended,
+                        first_start,
                         end,
                         counters,
                         ..
                     } if ended == tag => {
                         return Ok(Timed {
                             cycles: end.0 - began,
+                            ran: end.0 - first_start.0,
                             counters,
                         });
                     }
