@@ -58,8 +58,7 @@ impl Setup {
         let params = &self.prepared.params;
         let launch = self.bench.launch(&self.kernel, &self.case, params);
         let counters = if timed {
-            let done = self.bench.time(launch);
-            done.unwrap_or_else(|fault| panic!("{fault}")).counters
+            self.bench.timed(launch).counters
         } else {
             functional(&mut self.bench, &launch)
         };

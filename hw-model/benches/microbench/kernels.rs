@@ -101,10 +101,7 @@ impl Runner {
             params: &params,
             budget: None,
         };
-        self.bench
-            .time(launch)
-            .unwrap_or_else(|fault| panic!("{fault}"))
-            .cycles
+        self.bench.timed(launch).cycles
     }
 
     /// Returns cycles that one more turn takes, from runs of `short` and `long` turns, once code and data are in their
@@ -131,10 +128,7 @@ impl Runner {
             ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry bench() { ret; }";
         let kernel = self.bench.kernel(text, "bench");
         let launch = self.bench.simple(&kernel, 1, 1, &[]);
-        let timed = self
-            .bench
-            .time(launch)
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        let timed = self.bench.timed(launch);
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let cycles = (timed.cycles - self.launch_cycles()) as f64;
         cycles

@@ -198,6 +198,11 @@ impl Bench {
         }
     }
 
+    /// Runs one launch with timing, alone, which must not fault.
+    pub fn timed(&mut self, launch: Launch<'_>) -> Timed {
+        self.time(launch).unwrap_or_else(|fault| panic!("{fault}"))
+    }
+
     /// Runs one launch with timing, alone.
     pub fn time(&mut self, launch: Launch<'_>) -> Result<Timed, Box<gridmux_hw_model::Fault>> {
         let began = self.gpu.now().0;
