@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::tasks::{bench, ci, coverage, demo, fuzz, gpu_check, ptx, repro, test, tidy};
+use xtask::tasks::{bench, ci, coverage, demo, deny, fuzz, gpu_check, ptx, repro, test, tidy};
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
 #[derive(Parser)]
@@ -18,6 +18,7 @@ enum Task {
     Ci(ci::Args),
     Coverage(coverage::Args),
     Demo(demo::Args),
+    Deny(deny::Args),
     Fuzz(fuzz::Args),
     GpuCheck(gpu_check::Args),
     Ptx(ptx::Args),
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Task::Ci(args) => ci::run(&args),
         Task::Coverage(args) => coverage::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Deny(args) => deny::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::GpuCheck(args) => gpu_check::run(&args),
         Task::Ptx(args) => ptx::run(&args),

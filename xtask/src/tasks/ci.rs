@@ -1,10 +1,11 @@
 //! `cargo xtask ci`: what must hold before a change is merged, cheapest first.
 
-use crate::tasks::{test, tidy};
+use crate::tasks::{deny, ptx, test, tidy};
 use crate::{process, repo, setup};
 use anyhow::{Context, Result};
 
-/// Formatting, lints, tidiness, then every test and every client. It ends with their summary.
+/// Formatting, lints, tidiness, dependencies, generated PTX, then every test and every client. It ends with their
+/// summary.
 #[derive(clap::Args)]
 pub struct Args {}
 
@@ -21,5 +22,7 @@ pub fn run(_: &Args) -> Result<()> {
     lint.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
     process::aloud(&mut lint).context("lints")?;
     tidy::run(&tidy::Args {})?;
+    deny::run(&deny::Args {})?;
+    ptx::check_workloads()?;
     test::run_all()
 }

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod ci;
 pub mod coverage;
 pub mod demo;
+pub mod deny;
 pub mod fuzz;
 pub mod gpu_check;
 pub mod ptx;

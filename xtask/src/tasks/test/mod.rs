@@ -27,6 +27,11 @@ pub struct Args {
     /// Run unmodified CUDA programs instead: numba-cuda, cuda-bindings, cuda-core, Triton, C and Rust
     #[arg(long, conflicts_with = "long")]
     clients: bool,
+    /// Print the N slowest tests with their seconds of wall time before the summary
+    ///
+    /// Documentation tests have no times of their own.
+    #[arg(long, value_name = "N", conflicts_with = "clients")]
+    slowest: Option<usize>,
 }
 
 /// What a long run is, and the variables through which the tests of equivalence, block switches and chaos hear of it.
@@ -37,6 +42,11 @@ const LONG: [(&str, &str); 3] = [
 ];
 /// The variable that tells tests where programs have been built (`tests/src/binary.rs`).
 const PROGRAMS: &str = "GRIDMUX_PROGRAMS";
+/// What makes a test binary of the stable toolchain print its tests' times, which it calls unstable. The variable is
+/// set for the binaries alone, through cargo's runner, and only with `--slowest`: set for cargo, it would rebuild every
+/// dependency whose build script looks at it.
+const REPORT_TIMES: [&str; 2] = ["-Zunstable-options", "--report-time"];
+const RUNNER_FOR_TIMES: &str = "target.'cfg(unix)'.runner=['env', 'RUSTC_BOOTSTRAP=1']";
 /// How a line of the summary of the test of equivalence ends.
 const SUMMARY: &str = " kernels, the same bits";
 
@@ -64,11 +74,11 @@ enum Counts {
 /// If something the build needs is missing or cargo cannot be run.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
-    if args.clients {
-        summarise(clients::stages()?, false)
-    } else {
-        summarise(stages(args.long)?, args.long)
-    }
+    let stages = match args.clients {
+        true => clients::stages()?,
+        false => stages(args)?,
+    };
+    summarise(stages, args)
 }
 
 /// Runs every test, then the clients, with one summary.
@@ -77,13 +87,14 @@ pub fn run(args: &Args) -> Result<()> {
 /// As [`run`].
 pub fn run_all() -> Result<()> {
     setup::ensure(&setup::BUILD)?;
-    let mut all = stages(false)?;
+    let args = Args::default();
+    let mut all = stages(&args)?;
     all.extend(clients::stages()?);
-    summarise(all, false)
+    summarise(all, &args)
 }
 
 /// Runs the commands one after another and says how they went.
-fn summarise(stages: Vec<Stage>, long: bool) -> Result<()> {
+fn summarise(stages: Vec<Stage>, args: &Args) -> Result<()> {
     let log_path = repo::target().join("xtask-test.log");
     fs::create_dir_all(repo::target())?;
     let mut log = fs::File::create(&log_path)
@@ -98,7 +109,7 @@ fn summarise(stages: Vec<Stage>, long: bool) -> Result<()> {
             // The log is a convenience: a full disk shows elsewhere.
             let _ = writeln!(log, "{line}");
             tally.line(line);
-            if long && line.ends_with(SUMMARY) {
+            if args.long && line.ends_with(SUMMARY) {
                 println!("{line}");
             }
         })?;
@@ -119,6 +130,9 @@ fn summarise(stages: Vec<Stage>, long: bool) -> Result<()> {
         );
         total.add(tally);
     }
+    for (time, name) in total.slowest(args.slowest.unwrap_or(0)) {
+        println!("{:>7.1} s  {name}", time.as_secs_f64());
+    }
     for (name, reason) in total.skips() {
         println!("skipped  {name}: {reason}");
     }
@@ -133,13 +147,19 @@ fn summarise(stages: Vec<Stage>, long: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the stages of the workspace's tests: one build of everything, the tests, the loom suites.
-fn stages(long: bool) -> Result<Vec<Stage>> {
+/// Returns the stages of the workspace's tests: one build of everything, the tests, the examples in documents, the loom
+/// suites.
+///
+/// Binaries run one after another, each with a thread for each core: tests of the service wait for events of other
+/// processes, and two binaries at a time would make them wait for each other.
+fn stages(args: &Args) -> Result<Vec<Stage>> {
     let mut workspace = repo::cargo("test");
     workspace
-        .args(["--workspace", "--no-fail-fast", "--", "--show-output"])
+        .args(["--workspace", "--no-fail-fast", "--tests"])
         .env(PROGRAMS, programs());
-    if long {
+    let mut documents = repo::cargo("test");
+    documents.args(["--workspace", "--no-fail-fast", "--doc"]);
+    if args.long {
         workspace.envs(LONG);
     }
     let mut loom = repo::cargo("test");
@@ -154,23 +174,28 @@ fn stages(long: bool) -> Result<Vec<Stage>> {
             loom.args(["--package", &package.name]);
         }
     }
-    loom.args(["--", "--show-output"]);
+    for command in [&mut workspace, &mut loom] {
+        if args.slowest.is_some() {
+            command.args(["--config", RUNNER_FOR_TIMES, "--", "--show-output"]);
+            command.args(REPORT_TIMES);
+        } else {
+            command.args(["--", "--show-output"]);
+        }
+    }
+    documents.args(["--", "--show-output"]);
+    let stage = |name: &str, command| Stage {
+        name: name.into(),
+        command,
+        counts: Counts::Tests,
+    };
     Ok(vec![
-        Stage {
-            name: "build".into(),
-            command: build(&["--lib", "--bins", "--tests", "--examples"]),
-            counts: Counts::Tests,
-        },
-        Stage {
-            name: "workspace".into(),
-            command: workspace,
-            counts: Counts::Tests,
-        },
-        Stage {
-            name: "loom".into(),
-            command: loom,
-            counts: Counts::Tests,
-        },
+        stage(
+            "build",
+            build(&["--lib", "--bins", "--tests", "--examples"]),
+        ),
+        stage("workspace", workspace),
+        stage("documents", documents),
+        stage("loom", loom),
     ])
 }
 

@@ -1,9 +1,11 @@
 //! Reads what `cargo test -- --show-output` prints, and counts.
 //!
 //! Per test binary that is: `Running unittests src/lib.rs (target/…)`, one `test NAME ... ok` per test, then for each
-//! test that printed something a `---- NAME stdout ----` with the text below it, then `test result: …`.
+//! test that printed something a `---- NAME stdout ----` with the text below it, then `test result: …`. With
+//! `--report-time` an outcome is followed by the test's wall time: `ok <1.234s>`.
 
 use std::fmt;
+use std::time::Duration;
 
 /// What a run of tests came to.
 #[derive(Debug, Default)]
@@ -11,6 +13,7 @@ pub(super) struct Tally {
     passed: usize,
     failures: Vec<String>,
     skips: Vec<(String, String)>,
+    times: Vec<(Duration, String)>,
     binary: String,
     /// Between `running N tests` and `test result`.
     unfinished: bool,
@@ -51,6 +54,8 @@ impl Tally {
 
     fn outcome(&mut self, name: &str, outcome: &str) {
         let name = format!("{}::{name}", self.binary);
+        let (outcome, time) = timed(outcome);
+        self.times.extend(time.map(|time| (time, name.clone())));
         if outcome == "ok" {
             self.passed += 1;
         } else if outcome.starts_with("FAILED") {
@@ -104,6 +109,7 @@ impl Tally {
         self.passed += other.passed;
         self.failures.extend(other.failures);
         self.skips.extend(other.skips);
+        self.times.extend(other.times);
     }
 
     pub(super) fn failures(&self) -> &[String] {
@@ -114,6 +120,30 @@ impl Tally {
     pub(super) fn skips(&self) -> &[(String, String)] {
         &self.skips
     }
+
+    /// Returns the `most` tests that took longest, the slowest first, each with its wall time; none where the binaries
+    /// gave no times.
+    pub(super) fn slowest(&self, most: usize) -> Vec<&(Duration, String)> {
+        let mut times: Vec<_> = self.times.iter().collect();
+        times.sort_by(|a, b| b.cmp(a));
+        times.truncate(most);
+        times
+    }
+}
+
+/// Splits `ok <1.234s>` into the outcome and the time; the time is `None` where the outcome has none.
+fn timed(outcome: &str) -> (&str, Option<Duration>) {
+    let split = outcome
+        .strip_suffix("s>")
+        .and_then(|rest| rest.rsplit_once(" <"));
+    let Some((word, seconds)) = split else {
+        return (outcome, None);
+    };
+    let time = seconds.parse().ok();
+    (
+        word,
+        time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+    )
 }
 
 impl fmt::Display for Tally {
@@ -185,6 +215,22 @@ test bpf/src/lib.rs - (line 3) ... ok
 
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ";
+
+    #[test]
+    fn times_are_read_and_the_slowest_come_first() {
+        let mut tally = Tally::default();
+        let output = "Running tests/a.rs (target/debug/deps/a-0123)\nrunning 3 tests\n\
+                      test quick ... ok <0.010s>\ntest slow ... ok <12.500s>\ntest wrong ... FAILED <1.000s>\n\
+                      test result: FAILED. 2 passed; 1 failed\n";
+        output.lines().for_each(|line| tally.line(line));
+        assert_eq!(tally.to_string(), "2 passed, 1 failed, 0 skipped");
+        let slowest = tally.slowest(2);
+        let slowest: Vec<_> = slowest
+            .iter()
+            .map(|(time, name)| (time.as_millis(), name.as_str()))
+            .collect();
+        assert_eq!(slowest, [(12_500, "a::slow"), (1_000, "a::wrong")]);
+    }
 
     #[test]
     fn counts_and_reasons() {
