@@ -54,7 +54,7 @@ pub trait Device {
     -> Result<[u8; COUNTERS_BYTES as usize], Self::Error>;
 }
 
-/// Executes the launcher's next action; breaks with the fault that the kernel recorded when there is nothing left to do.
+/// Executes the launcher's next action; breaks with the fault that the kernel recorded when nothing is left to do.
 ///
 /// # Errors
 /// The device's.
