@@ -4,39 +4,12 @@ mod support;
 
 use gridmux_hw_model::{Advance, QueueId};
 use gridmux_policy::units::Cycles;
+use gridmux_testkit::allocator::{CountingAllocator, calls};
 use gridmux_workloads::{Size, by_name};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
 use support::{Bench, kernel_of};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged; counting touches no memory of the caller's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Relaxed: the counter is read by the thread that increments it.
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // Relaxed: as in `alloc`.
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(at, layout, bytes) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn a_warm_launch_allocates_nothing() {
@@ -48,7 +21,7 @@ fn a_warm_launch_allocates_nothing() {
         let prepared = bench.prepare(&case);
         let mut reports = Vec::with_capacity(1 << 16);
         let mut run = |tag: u64| {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let before = calls();
             let mut launch = bench.launch(&kernel, &case, &prepared.params);
             (launch.tag, launch.queue) = (tag, QueueId(3));
             bench.gpu.launch(launch).expect("accepted");
@@ -58,11 +31,11 @@ fn a_warm_launch_allocates_nothing() {
                 != Advance::Idle
             {}
             reports.clear();
-            ALLOCATIONS.load(Ordering::Relaxed) - before
+            calls() - before
         };
         // Blocks land on other slots in each run, so it takes some runs until every slot's buffers have grown.
         let counts: Vec<u64> = (0..24).map(&mut run).collect();
-        println!("{name}: allocations by run: {counts:?}");
+        println!("{name}: calls by run: {counts:?}");
         assert!(
             counts[20..].iter().all(|count| *count == 0),
             "{name}: {counts:?}"

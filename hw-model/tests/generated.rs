@@ -3,24 +3,16 @@
 
 mod support;
 
-// The generator is one of `gridmux-tests`, which knows rooms that this one must not.
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the generator's own users use more of it"
-)]
-#[path = "../../tests/src/generate/mod.rs"]
-mod generate;
-
 use gridmux_hw_model::config::Assembler;
 use gridmux_hw_model::{GpuConfig, Launch, QueueId};
+use gridmux_testkit::generate::generate;
 use support::{Bench, functional};
 
 const SEEDS: u64 = 1000;
 
 /// Returns the bytes of every buffer.
 fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
-    let kernel = generate::generate(seed);
+    let kernel = generate(seed);
     // Each chip has another order of blocks and warps.
     let name = ["v100", "gtx480", "h200"][usize::try_from(seed % 3).expect("small")];
     let mut config = GpuConfig::builtin(name).expect("built in").scaled_to_sms(4);

@@ -2,37 +2,13 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use gridmux_testkit::allocator::{CountingAllocator, forget_peak, held_bytes, peak_bytes};
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use support::flow::module;
 use support::{Bench, functional};
 
-struct Counting;
-
-/// Bytes that are allocated, and the most there were.
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged; counting touches no memory of the caller's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Relaxed, here and below: figures that order nothing, read by the thread that runs the kernels.
-        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A thread writes and reads the ends of 16 KiB of local memory.
 fn deep() -> String {
@@ -70,10 +46,10 @@ fn a_run_that_took_much_leaves_little() {
     ] {
         let kernel = bench.kernel(&text, "k");
         let launch = bench.simple(&kernel, 2, threads, &params);
-        let before = NOW.load(Ordering::Relaxed);
-        MOST.store(before, Ordering::Relaxed);
+        let before = held_bytes();
+        forget_peak();
         functional(&mut bench, &launch);
-        let (most, after) = (MOST.load(Ordering::Relaxed), NOW.load(Ordering::Relaxed));
+        let (most, after) = (peak_bytes(), held_bytes());
         assert!(
             most >= before + took,
             "the run took {} bytes",

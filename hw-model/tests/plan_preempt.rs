@@ -5,18 +5,10 @@
 
 mod support;
 
-// The generator is one of `gridmux-tests`, which knows rooms that this one must not.
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the generator's own users use more of it"
-)]
-#[path = "../../tests/src/generate/mod.rs"]
-mod generate;
-
 use gridmux_hw_model::{GpuConfig, Kernel, Launch, QueueId};
 use gridmux_policy::ids::RowId;
 use gridmux_policy::plan::Preemption;
+use gridmux_testkit::generate::generate;
 use gridmux_workloads::corpus::kernels;
 use gridmux_workloads::{Arg, Case, Prng, Role, Size, workloads};
 use std::sync::Arc;
@@ -189,7 +181,7 @@ fn generated_kernels_leave_the_same_memory_when_blocks_are_switched() {
     let asked = asked.and_then(|n| n.parse().ok());
     let mut total = Total::default();
     for seed in 0..asked.unwrap_or(SEEDS).max(SEEDS) {
-        let made = generate::generate(seed);
+        let made = generate(seed);
         let subject = Subject {
             name: "generated".to_owned(),
             ptx: made.ptx,

@@ -4,13 +4,14 @@
 //! sliced, run, completed and replanned.
 
 mod common;
-#[path = "../../policy/tests/counting/mod.rs"]
-mod counting;
 
 use common::{Rig, launch};
-use counting::calls as allocator_calls;
 use gridmux_mediator::lock;
 use gridmux_policy::Profiles;
+use gridmux_testkit::allocator::{CountingAllocator, calls as allocator_calls};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn the_counters_count() {

@@ -1,12 +1,13 @@
 //! Once its tables have grown, a policy observes and replans without asking the allocator for anything.
 
-mod counting;
-
-use counting::calls;
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, Element, Event, GroupId, Nanos, Plan, ProfileKey,
     Profiles, RowId, TenantId, all_policies, by_name,
 };
+use gridmux_testkit::allocator::{CountingAllocator, calls};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const DEVICE: DeviceShape = DeviceShape {
     sms: 16,

@@ -1,16 +1,17 @@
 //! Plans on their way: readers on real threads see the newest and never call the allocator, nor does
 //! a policy that replans into the buffers that come back.
 
-mod counting;
-
-use counting::calls;
 use gridmux_policy::plan::DefaultRow;
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, Event, GroupId, Learner, Nanos, Plan, PlanBuilder,
     PlanReader, Policy, ProfileKey, Profiles, RowId, Stop, TenantId, all_policies, by_name,
 };
 use gridmux_sync::publish::Publisher;
+use gridmux_testkit::allocator::{CountingAllocator, calls};
 use std::thread;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const DEVICE: DeviceShape = DeviceShape {
     sms: 4,

@@ -2,35 +2,12 @@
 #![cfg(not(loom))]
 
 use gridmux_sync::publish::{Publisher, Stamped};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use gridmux_testkit::allocator::{CountingAllocator, calls};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts what each thread asks of the allocator.
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.with(|calls| calls.set(calls.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        CALLS.with(|calls| calls.set(calls.get() + 1));
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A value with memory of its own, which a reused buffer keeps.
 #[derive(Default)]
@@ -66,7 +43,7 @@ fn publishing_allocates_nothing_after_warm_up() {
     let mut before = 0;
     for round in 0..300_u64 {
         if round == 5 {
-            before = CALLS.with(Cell::get);
+            before = calls();
         }
         let held = slow.read();
         let held_epoch = held.epoch;
@@ -81,11 +58,7 @@ fn publishing_allocates_nothing_after_warm_up() {
         assert_eq!(held.epoch, held_epoch, "P6: written under the slow reader");
         check(held);
     }
-    assert_eq!(
-        CALLS.with(Cell::get),
-        before,
-        "publishing called the allocator"
-    );
+    assert_eq!(calls(), before, "publishing called the allocator");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A workload set up on a connection: launched any number of times, each result judged by the host reference.
 
 use crate::service::{Service, connect};
-use crate::wait::until;
 use gridmux_tenant::{Args, Buffer, ClientError, Gpu, Kernel, Stream};
+use gridmux_testkit::until;
 use gridmux_workloads::{Arg, Case, Role, Size, by_name};
 
 /// Connects as a tenant, once there is a place for it, and runs a small workload.

@@ -2,7 +2,7 @@
 
 use crate::bench::Bench;
 use crate::service::{Service, connect};
-use crate::wait::until;
+use gridmux_testkit::until;
 use gridmux_workloads::Size;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 //! Rule: a change ends when the service's log says what came of it, so what follows sees the new configuration.
 
 use crate::service::Service;
-use crate::wait::until;
+use gridmux_testkit::until;
 use nix::sys::signal::{Signal, kill};
 
 /// What the log says of a reading that was applied.

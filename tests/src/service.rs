@@ -1,12 +1,12 @@
 //! `gridmux serve` on a modelled GPU, as a test's own service.
 
 use crate::process::Speaker;
-use crate::wait::until;
 use gridmux_mediator::link::TenantStatistics;
 use gridmux_mediator::supervisor::{
     AdminReply, AdminRequest, CLIENT_SOCKET, ServiceStatistics, ask,
 };
 use gridmux_tenant::{ClientError, ConnectOptions, Gpu};
+use gridmux_testkit::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fmt::Write as _;

@@ -4,8 +4,8 @@
 //! `GRIDMUX_EQUIVALENCE_FIRST` the first, with which a single seed is looked at again.
 
 use gridmux_ptx::forms::Form;
+use gridmux_testkit::generate::{Generated, generate, generate_on};
 use gridmux_tests::equivalence::{Counts, Judge, Subject};
-use gridmux_tests::generate::{Generated, generate, generate_on};
 use gridmux_workloads::{Size, corpus, workloads};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

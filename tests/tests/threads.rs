@@ -2,7 +2,7 @@
 
 use gridmux_hw_model::{Advance, Counters, Gpu, GpuConfig, Launch, QueueId, Report};
 use gridmux_policy::units::Cycles;
-use gridmux_tests::generate::generate;
+use gridmux_testkit::generate::generate;
 use gridmux_workloads::Arg;
 
 const KERNELS: u64 = 200;

@@ -13,11 +13,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-#[path = "../../../tests/src/wait.rs"]
-#[allow(unreachable_pub, reason = "the tests across rooms make it public")]
-mod wait;
-
-pub(crate) use wait::until;
+pub(crate) use gridmux_testkit::until;
 
 /// A running command whose stdout is read line by line; it is killed if a test gives up.
 pub(crate) struct Running {

@@ -5,10 +5,10 @@
 
 mod validation;
 
+use gridmux_workloads::microbench::ops::Op;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use validation::judge::{run, summaries};
-use validation::ops::Op;
 use validation::read::{parse, read_all};
 use validation::schema::{Class, Run};
 

@@ -13,7 +13,7 @@ mod stage;
 
 pub use judge::{Counts, Failure, Judge, Verdict};
 
-use crate::generate::Generated;
+use gridmux_testkit::generate::Generated;
 use gridmux_workloads::{Arg, Case};
 
 /// One launch of one kernel.

@@ -2,8 +2,6 @@
 //! driver library on the SM model, loses nothing to a part that fails, and leaves figures that the SM model's
 //! validation reads.
 
-mod validation;
-
 use gridmux_tests::{ServiceBuilder, driver_library, gpu_check};
 use serde_json::Value;
 use std::path::Path;
@@ -91,7 +89,7 @@ fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
     let said = String::from_utf8_lossy(&converted.stderr).into_owned();
     assert!(converted.status.success(), "{said}");
     let text = String::from_utf8(converted.stdout).expect("text");
-    let read = validation::read::parse("converted", &text)
+    let read = gridmux_testkit::validation::read::parse("converted", &text)
         .unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(
         (read.figures.len(), read.source.url.as_str()),

@@ -1,7 +1,7 @@
 //! Measured figures of real cards, held against the model.
 //!
-//! [`read`] reads `hw-model/validation/*.toml`, [`measure`] repeats each figure on the model with the kernels of
-//! `hw-model/validation/kernels`, [`judge`] sums up the errors by class, [`draw`] draws the curves.
+//! [`read`] of the test kit reads `hw-model/validation/*.toml`, [`measure`] repeats each figure on the model with the
+//! kernels of `hw-model/validation/kernels`, [`judge`] sums up the errors by class, [`draw`] draws the curves.
 //!
 //! Rules: a figure is what somebody measured, never what the model should say; the errors are reported as they are.
 
@@ -15,10 +15,8 @@ pub mod draw;
 pub mod judge;
 pub mod machine;
 pub mod measure;
-pub mod read;
-pub mod schema;
 
-pub use gridmux_workloads::microbench::ops;
+pub use gridmux_testkit::validation::{read, schema};
 use std::path::PathBuf;
 
 /// Returns the folder of validation files.

@@ -10,8 +10,8 @@ enum MayKnow {
 }
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
-/// Tests of a room (development dependencies) may also use the workloads.
-const ROOMS: [(&str, &str, MayKnow); 15] = [
+/// Tests of a room (development dependencies) may also use the workloads and the test kit.
+const ROOMS: [(&str, &str, MayKnow); 16] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
     ("gridmux-policy", "policy", MayKnow::Only(&["gridmux-sync"])),
@@ -65,12 +65,20 @@ const ROOMS: [(&str, &str, MayKnow); 15] = [
         "gpu-check",
         MayKnow::Only(&["gridmux-ptx", "gridmux-workloads"]),
     ),
+    (
+        "gridmux-testkit",
+        "testkit",
+        MayKnow::Only(&["gridmux-hw-model", "gridmux-workloads"]),
+    ),
     ("xtask", "xtask", MayKnow::Only(&[])),
     ("gridmux-tests", "tests", MayKnow::All),
 ];
 
-/// The crate that any room's tests may use.
-const TEST_DATA: &str = "gridmux-workloads";
+/// The crates that any room's tests may use.
+const FOR_TESTS: [&str; 2] = ["gridmux-workloads", TEST_KIT];
+/// The crate that only tests may use; one room's library is made for tests.
+const TEST_KIT: &str = "gridmux-testkit";
+const ROOM_OF_TESTS: &str = "gridmux-tests";
 
 pub(super) fn check(packages: &[Package]) -> Vec<String> {
     let mut findings = Vec::new();
@@ -109,10 +117,10 @@ pub(super) fn check(packages: &[Package]) -> Vec<String> {
 
 fn allowed(may_know: MayKnow, from: &str, to: &str, for_tests: bool) -> bool {
     let known = match may_know {
-        MayKnow::All => true,
+        MayKnow::All => to != TEST_KIT || from == ROOM_OF_TESTS,
         MayKnow::Only(rooms) => rooms.contains(&to),
     };
-    known || for_tests && (to == TEST_DATA || to == from)
+    known || for_tests && (FOR_TESTS.contains(&to) || to == from)
 }
 
 #[cfg(test)]
@@ -152,6 +160,10 @@ mod tests {
             Some("build")
         ));
         assert!(
+            finding("gridmux", "cli", "gridmux-testkit", None),
+            "a product with what is made for tests"
+        );
+        assert!(
             finding("gridmux-new", "new", "gridmux-ptx", None),
             "a crate without a row"
         );
@@ -176,6 +188,8 @@ mod tests {
             "gridmux-workloads",
             Some("dev")
         ));
+        assert!(!finding("gridmux", "cli", "gridmux-testkit", Some("dev")));
+        assert!(!finding("gridmux-tests", "tests", "gridmux-testkit", None));
         assert!(!finding(
             "gridmux-tests",
             "tests",

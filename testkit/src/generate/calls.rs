@@ -15,7 +15,7 @@ pub(super) struct Callee {
 impl Maker {
     /// Writes up to three functions in front of the kernel.
     pub(super) fn make_functions(&mut self) {
-        if !super::CALLS || !self.body.text.chance(40) {
+        if !self.body.text.chance(40) {
             return;
         }
         for n in 0..self.body.text.between(1, 3) {
@@ -88,7 +88,7 @@ impl Maker {
         };
         let (first, second) = (pick(self), pick(self));
         let (a, b, d) = (self.body.int(), self.body.int(), self.body.int());
-        let indirect = super::INDIRECT_CALLS && self.body.text.chance(25);
+        let indirect = self.body.text.chance(25);
         let p = indirect.then(|| self.predicate());
         let input = self.body.input.clone();
         let t = &mut self.body.text;

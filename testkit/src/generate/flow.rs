@@ -1,6 +1,6 @@
 //! Statements that hold statements: branches, loops, switches; and exits.
 
-use super::maker::{Maker, Place};
+use super::maker::{Maker, StatementSite};
 use super::text::{Kind, emit};
 
 /// Control flow nests this deep.
@@ -25,7 +25,7 @@ impl Maker {
     /// Some statements at a deeper place.
     fn nested(&mut self, uniform: bool, most: u32) {
         let outer = self.body.at;
-        self.body.at = Place {
+        self.body.at = StatementSite {
             uniform: outer.uniform && uniform,
             depth: outer.depth + 1,
         };
@@ -128,7 +128,7 @@ impl Maker {
         let labels: Vec<String> = (0..ways).map(|_| t.label()).collect();
         let (table, end) = (t.label(), t.label());
         let way = t.set(Kind::B32, "rem.u32", &format!("{from}, {ways}"));
-        if super::TABLES_OF_TARGETS && t.chance(60) {
+        if t.chance(60) {
             self.features.insert("brx");
             let t = &mut self.body.text;
             t.raw(&format!(

@@ -34,12 +34,6 @@ const OWN_WORDS: u32 = 8;
 const ZONES: u32 = 12;
 const ZONE_WORDS: u32 = 16;
 
-/// What the generator may use.
-const CALLS: bool = true;
-const INDIRECT_CALLS: bool = true;
-const TABLES_OF_TARGETS: bool = true;
-const BARRIERS_THAT_REDUCE: bool = true;
-
 /// A kernel and a launch of it.
 #[derive(Debug, Clone)]
 pub struct Generated {

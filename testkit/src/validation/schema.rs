@@ -3,8 +3,8 @@
 //! `hw-model/validation/README.md` documents every key; this is the same as types.
 //! Rule: a kernel has the units that its measurement gives, and no others.
 
-use super::ops::Op;
 use gridmux_hw_model::GpuConfig;
+use gridmux_workloads::microbench::ops::Op;
 use serde::Deserialize;
 use std::fmt;
 

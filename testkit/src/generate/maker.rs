@@ -49,7 +49,7 @@ pub(super) const FEATURES: &[&str] = &[
 
 /// Where a statement would stand.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct StatementSite {
     /// All threads of the block come by.
     pub(super) uniform: bool,
     /// Nesting of control flow.
@@ -77,7 +77,7 @@ pub(super) struct Body {
     /// Linear thread in the block; none in a function.
     pub(super) thread: Option<String>,
     /// Lane in the warp.
-    pub(super) at: Place,
+    pub(super) at: StatementSite,
     /// No exit that only some threads take stands before.
     pub(super) together: bool,
     /// Lines behind `ret` that belong to this body: `.shared` and `.local` variables.
@@ -285,7 +285,7 @@ impl Body {
             own: None,
             accumulators: None,
             thread: None,
-            at: Place {
+            at: StatementSite {
                 uniform: true,
                 depth: 0,
             },

@@ -15,7 +15,7 @@ impl Maker {
             4 => self.tree(),
             8 => self.copy(),
             5 | 6 if self.threads.is_multiple_of(32) => self.warp_wide(),
-            7 if super::BARRIERS_THAT_REDUCE => self.barrier_reduction(),
+            7 => self.barrier_reduction(),
             _ => self.barrier(),
         }
     }

@@ -1,0 +1,15 @@
+//! What the tests of several rooms share.
+//!
+//! Rules:
+//! - A room names this crate among its development dependencies only, so nothing here reaches a product.
+//! - The kit knows the workloads and, behind the feature `validation`, the SM model. What needs more than that belongs
+//!   to the room whose tests use it, or to `tests/`.
+//! - No part has a result that depends on how long anything took.
+
+pub mod allocator;
+pub mod generate;
+#[cfg(feature = "validation")]
+pub mod validation;
+mod wait;
+
+pub use wait::until;
