@@ -90,7 +90,6 @@ impl<T> UnsafeCell<T> {
 #[cfg(not(loom))]
 #[inline]
 pub fn light_fence() {
-    // SeqCst for the compiler: pairs with the `membarrier` of the other process.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 

@@ -63,7 +63,6 @@ impl Slot {
         fence(Ordering::Acquire);
         match version {
             0 => Look::Empty,
-            // Relaxed: the fence above orders it behind the two loads.
             _ if version % 2 == 1 || self.version.load(Ordering::Relaxed) != version => {
                 Look::Changing
             }

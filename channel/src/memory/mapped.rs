@@ -12,7 +12,6 @@ use memmap2::{MmapOptions, MmapRaw};
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-// Not the shim's: a static, which loom's atomics cannot be.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Copies from this length on go through a mapping, in bytes.
@@ -45,7 +44,6 @@ impl Place {
         if MAPPED.fetch_add(1, Ordering::Relaxed) < MOST_MAPPED {
             return Some(Self);
         }
-        // Relaxed: as above.
         MAPPED.fetch_sub(1, Ordering::Relaxed);
         None
     }

@@ -9,7 +9,8 @@ use super::dispatcher::wall_ns;
 use crate::lock::CountedMutex;
 use gridmux_policy::Policy;
 use gridmux_policy::guard::PolicyFailure;
-use gridmux_sync::shim::{AtomicU32, Ordering};
+use gridmux_sync::shim::AtomicU32;
+use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
 /// The policy that decides.

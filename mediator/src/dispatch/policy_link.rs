@@ -30,9 +30,10 @@ use gridmux_policy::policy::{Policy, Watch};
 use gridmux_policy::profiles::Profiles;
 use gridmux_policy::shape::{BlockShape, DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
-use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64, Ordering};
+use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
 use gridmux_sync::spsc::{self, Consumer, Producer};
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
 /// Events that may be under way; few under loom, which explores every one.

@@ -52,8 +52,8 @@ impl<T> Mailbox<T> {
                 .for_each(&mut *take);
         }
         if !open {
-            // Whoever drops the mailbox last finds no value in it (P4). AcqRel: pairs with the reader's last
-            // accesses of the slots, which the Acquire on `closed` already orders.
+            // Whoever drops the mailbox last finds no value in it (P4). AcqRel: as above; the
+            // Acquire on `closed` already orders both.
             for slot in [&*self.newest, &self.last] {
                 handle(slot.swap(ptr::null_mut(), Ordering::AcqRel))
                     .into_iter()
@@ -82,8 +82,7 @@ impl<T> Mailbox<T> {
 
     /// Reader: leaves `held` to the writer and touches the mailbox no more.
     pub(super) fn close(&self, held: *const T) {
-        // Release: pairs with the load in `drop`, so that the last use of the value precedes its free by whoever drops
-        // the mailbox.
+        // Release: the last use of the value precedes its free by whoever drops the mailbox.
         self.last.store(held.cast_mut(), Ordering::Release);
         // Release: pairs with the Acquire in `empty`; the mailbox is the writer's alone after it.
         self.closed.store(true, Ordering::Release);
@@ -98,9 +97,9 @@ impl<T> Mailbox<T> {
         } else {
             second
         };
-        // A swap and not a store, because then every write of the slot is one and they stand in one order, which loom
-        // can follow. Release: pairs with the writer's swap in `empty`, so that the reader's last use of the value
-        // precedes the writer's free or reuse of it; Acquire as above.
+        // AcqRel: Release, so that the reader's last use of the value precedes the writer's free or
+        // reuse of it; Acquire as above. A swap and not a store, because then every write of the
+        // slot is one and they stand in one order, which loom can follow.
         let full = slot.swap(value.cast_mut(), Ordering::AcqRel);
         debug_assert!(full.is_null(), "P5: two returned slots suffice");
         #[cfg(loom)]
@@ -110,11 +109,10 @@ impl<T> Mailbox<T> {
 
 impl<T> Drop for Mailbox<T> {
     fn drop(&mut self) {
-        // The last owner of the mailbox frees what is left.
+        // The last owner of the mailbox frees what is left. Acquire: pairs with the stores and
+        // swaps above; the mailbox's own counted pointer orders the two ends' last uses as well.
         let [first, second] = &*self.returned;
         for slot in [&*self.newest, &self.last, first, second] {
-            // Acquire: pairs with the stores and swaps above; the mailbox's own counted pointer orders the two ends'
-            // last uses as well.
             drop(handle(slot.load(Ordering::Acquire)));
         }
     }

@@ -159,11 +159,10 @@ fn origin() -> CudaResult<&'static Origin> {
     if known.is_null() {
         let ours = Origin::here().map_err(|_| Status::OPERATING_SYSTEM)?;
         let ours = Box::into_raw(Box::new(ours));
+        // Release: pairs with the Acquire loads here and in `Driver::get`.
         known = match ORIGIN.compare_exchange(
             std::ptr::null_mut(),
             ours,
-            // Release: pairs with the Acquire loads here and in `Driver::get`; Acquire: pairs with the Release of who
-            // was first.
             Ordering::AcqRel,
             Ordering::Acquire,
         ) {

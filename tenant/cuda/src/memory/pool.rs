@@ -127,13 +127,12 @@ driver_api! {
 
 impl Meter {
     fn add(&self, bytes: u64) {
-        // Relaxed: figures for the program to read, nothing hangs on them.
+        // Relaxed, here and below: figures for the program to read, nothing hangs on them.
         let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.most.fetch_max(now, Ordering::Relaxed);
     }
 
     fn take(&self, bytes: u64) {
-        // Relaxed: as in `add`.
         self.now.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -249,7 +248,6 @@ impl Pool {
         let Some(free) = guard.as_mut() else {
             return;
         };
-        // Relaxed: what others reserve meanwhile may be missed, and the next one who trims sees it.
         let mut held = self.reserved.now.load(Ordering::Relaxed);
         free.retain(|candidate| {
             let goes = held > keep && driver.gpu.has_passed(candidate.behind).unwrap_or(true);
@@ -313,7 +311,6 @@ impl Driver {
     /// Gives back what pools hold over their thresholds, as a synchronisation does.
     pub fn trim_pools(&self) {
         for pool in self.pools.all() {
-            // Relaxed: a value that stands alone.
             pool.trim(self, pool.release_threshold.load(Ordering::Relaxed));
         }
     }
@@ -406,8 +403,8 @@ fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {
 }
 
 fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
+    // Relaxed, here and below: values that stand alone.
     let wide = |figure: &AtomicU64| {
-        // Relaxed: a value that stands alone.
         value.of::<u64>()?.set(figure.load(Ordering::Relaxed));
         Ok(())
     };
@@ -428,15 +425,14 @@ fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResul
 }
 
 fn set_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
+    // Relaxed, here and below: values that stand alone.
     match attribute {
         1..=3 => {
             let allowed = value.of::<c_uint>()?.get_at(0);
-            // Relaxed: a value that stands alone.
             pool.reuse[attribute as usize - 1].store(allowed, Ordering::Relaxed);
         }
         4 => {
             let bytes = value.of::<u64>()?.get_at(0);
-            // Relaxed: a value that stands alone.
             pool.release_threshold.store(bytes, Ordering::Relaxed);
         }
         // A high-water mark can be reset to what is there now.
@@ -446,7 +442,6 @@ fn set_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResul
             } else {
                 &pool.used
             };
-            // Relaxed: values that stand alone.
             meter
                 .most
                 .store(meter.now.load(Ordering::Relaxed), Ordering::Relaxed);
