@@ -7,9 +7,13 @@ mod blocks;
 mod calls;
 mod device;
 mod faults;
+mod graphs;
+mod green;
 mod launches;
 mod overhead;
+mod padding;
 mod preemption;
+mod priority;
 mod registers;
 mod reservation;
 mod sharing;
@@ -42,6 +46,10 @@ pub const PARTS: &[Part] = &[
     visibility::PART,
     blocks::PART,
     launches::PART,
+    priority::PART,
+    graphs::PART,
+    padding::PART,
+    green::PART,
     preemption::PART,
     registers::PART,
     overhead::PART,
