@@ -12,12 +12,10 @@ mod green;
 mod launches;
 mod overhead;
 mod padding;
-mod preemption;
 mod priority;
 mod registers;
 mod reservation;
 mod sharing;
-mod stops;
 mod validation;
 mod visibility;
 mod workloads;
@@ -40,17 +38,15 @@ pub struct Part {
 /// Every part, in the order of a run.
 pub const PARTS: &[Part] = &[
     device::PART,
-    workloads::PART,
-    stops::PART,
-    validation::PART,
-    visibility::PART,
-    blocks::PART,
-    launches::PART,
     priority::PART,
     graphs::PART,
     padding::PART,
     green::PART,
-    preemption::PART,
+    workloads::PART,
+    validation::PART,
+    visibility::PART,
+    blocks::PART,
+    launches::PART,
     registers::PART,
     overhead::PART,
     sharing::PART,
