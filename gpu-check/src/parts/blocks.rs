@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 pub(super) const PART: Part = Part {
     name: "blocks",
     about: "steps of the global timer, start rate, turnover and order of blocks",
+    usual_s: 1,
     limit_s: 60,
     run,
 };

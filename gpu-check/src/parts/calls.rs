@@ -11,6 +11,7 @@ use std::time::Instant;
 pub(super) const PART: Part = Part {
     name: "calls",
     about: "which calls of the driver wait for a running kernel",
+    usual_s: 2,
     limit_s: 40,
     run,
 };

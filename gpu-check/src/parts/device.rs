@@ -14,6 +14,7 @@ use std::time::SystemTime;
 pub(super) const PART: Part = Part {
     name: "device",
     about: "what the driver says of itself and of the device, and whether special registers agree",
+    usual_s: 1,
     limit_s: 30,
     run,
 };

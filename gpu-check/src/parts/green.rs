@@ -18,6 +18,7 @@ use std::time::Instant;
 pub(super) const PART: Part = Part {
     name: "green",
     about: "green contexts beside priorities: whose SMs kernels run on, who gets in, what one costs",
+    usual_s: 2,
     limit_s: 30,
     run,
 };

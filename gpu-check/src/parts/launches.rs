@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 pub(super) const PART: Part = Part {
     name: "launches",
     about: "cost and rate of launches from one thread, from two and as a graph; kernels at once",
+    usual_s: 1,
     limit_s: 40,
     run,
 };

@@ -18,6 +18,7 @@ use crate::stamps::{Blocks, Stamp, Stamper, Stamps, float, most_on_an_sm};
 pub(super) const PART: Part = Part {
     name: "padding",
     about: "caps of resident blocks by dynamic shared memory, and what they cost in L1",
+    usual_s: 3,
     limit_s: 30,
     run,
 };

@@ -15,6 +15,7 @@ use std::time::Instant;
 pub(super) const PART: Part = Part {
     name: "visibility",
     about: "which ways of writing a word reach a running kernel, how soon, and at what cost",
+    usual_s: 1,
     limit_s: 60,
     run,
 };

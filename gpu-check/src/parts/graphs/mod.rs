@@ -19,6 +19,7 @@ use crate::stamps::{Blocks, Stamper, Stamps};
 pub(super) const PART: Part = Part {
     name: "graphs",
     about: "slices as nodes of a graph: cost, changed parameters, priorities, branches, two executables in turn",
+    usual_s: 10,
     limit_s: 40,
     run,
 };

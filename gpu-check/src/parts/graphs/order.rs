@@ -116,7 +116,7 @@ pub(super) fn branches(lab: &mut Lab<'_>, bench: &GraphBench<'_>) -> anyhow::Res
         let took = span_us(lab, bench, &stamps, || {
             Ok(made.executable.launch(stream)?)
         })?;
-        let name = format!("{SLICES} slices of a block of 100 us in {branches} branches");
+        let name = format!("{SLICES} slices of a block of 100 us, branches: {branches}");
         lab.figure(name, took, "us");
     }
     Ok(bench.cuda.end_stream(stream)?)

@@ -25,6 +25,7 @@ use crate::stamps::{Blocks, Stamper};
 pub(super) const PART: Part = Part {
     name: "priority",
     about: "levels of streams: first blocks beside a filler, blocks that do not fit, shares of slices, overlap",
+    usual_s: 20,
     limit_s: 70,
     run,
 };

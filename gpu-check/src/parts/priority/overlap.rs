@@ -30,7 +30,7 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<(
     for us in lab.scale.choose(&[5][..], &[20, 100]) {
         for waves in lab.scale.choose(&[1][..], &[1, 2]) {
             let slice = bench.blocks(bench.slots() * waves, *us);
-            let name = format!("slices of {waves} waves of blocks of {us} us");
+            let name = format!("slices that fill the device {waves} times, blocks of {us} us");
             let whole = time(lab, bench, slice, &Way::Whole(lanes[0]))?;
             let tell = |lab: &mut Lab<'_>, how: &str, way: &Way<'_>| -> anyhow::Result<()> {
                 let took = time(lab, bench, slice, way)?;
@@ -42,7 +42,7 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<(
                 Ok(())
             };
             for count in [1, 2, 4] {
-                let how = format!("{count} lanes");
+                let how = format!("lanes: {count}");
                 tell(lab, &how, &Way::Lanes(&lanes[..count]))?;
             }
             if let Some(early) = &early {
