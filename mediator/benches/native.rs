@@ -4,17 +4,13 @@
 //! bare time over mediated time, from the first submission to the last end.
 #![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
-#[path = "../tests/common/modelled.rs"]
+#[path = "../tests/mediator/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]
 mod modelled;
 
-use gridmux_hw_model::config::GpuConfig;
 use gridmux_mediator::device::model::bare::{BareDevice, BareStream};
-use gridmux_policy::ids::DeviceId;
-use modelled::{ModelRig, SPIN, Shape, StreamLoop};
+use modelled::{GPU, ModelRig, SMS, SPIN, Shape, StreamLoop};
 
-const GPU: &str = "h200";
-const SMS: u16 = 4;
 /// Launches of a stream that are kept submitted.
 const AHEAD: u32 = 8;
 
@@ -86,18 +82,7 @@ fn bare_ns(shape: &Shape, streams: u16, count: u64) -> f64 {
 /// Returns the time of the same launches through the dispatcher, kept submitted alike.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn mediated_ns(policy: &str, shape: &Shape, streams: u16, count: u64) -> f64 {
-    let config = GpuConfig::builtin(GPU)
-        .expect("built in")
-        .scaled_to_sms(SMS);
-    let device = gridmux_hw_model::device_shape(&config);
-    let policy = gridmux_policy::by_name(
-        policy,
-        DeviceId(0),
-        &device,
-        &gridmux_policy::Profiles::default(),
-    )
-    .expect("a policy");
-    let mut rig = ModelRig::new(policy, GPU, SMS);
+    let mut rig = ModelRig::new(policy);
     let tenant = rig.tenant(1);
     let own = StreamLoop {
         shape: *shape,

@@ -4,16 +4,13 @@
 //! tenants. One more tenant is connected and idle throughout.
 #![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
-#[path = "../tests/common/modelled.rs"]
+#[path = "../tests/mediator/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]
 mod modelled;
 
-use gridmux_hw_model::config::GpuConfig;
-use gridmux_policy::ids::{DeviceId, TenantId};
+use gridmux_policy::ids::TenantId;
 use modelled::{ModelRig, Shape, StreamLoop};
 
-const GPU: &str = "h200";
-const SMS: u16 = 4;
 /// Device time of a case.
 const RUN_NS: u64 = 12_000_000;
 
@@ -94,18 +91,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn worst_error(tenants: &[(u32, Vec<Shape>)]) -> (f64, Vec<f64>) {
-    let config = GpuConfig::builtin(GPU)
-        .expect("built in")
-        .scaled_to_sms(SMS);
-    let device = gridmux_hw_model::device_shape(&config);
-    let policy = gridmux_policy::by_name(
-        "smk-p",
-        DeviceId(0),
-        &device,
-        &gridmux_policy::Profiles::default(),
-    )
-    .expect("a policy");
-    let mut rig = ModelRig::new(policy, GPU, SMS);
+    let mut rig = ModelRig::new("smk-p");
     let ids: Vec<TenantId> = tenants
         .iter()
         .map(|(weight, _)| rig.tenant(*weight))

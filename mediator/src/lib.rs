@@ -30,4 +30,6 @@ pub mod supervisor;
 #[cfg(not(loom))]
 mod texts;
 #[cfg(not(loom))]
+pub mod trusted_path;
+#[cfg(not(loom))]
 pub mod waker;

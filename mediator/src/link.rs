@@ -13,6 +13,7 @@ use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
 use crate::dispatch::samples::LatencyView;
 use crate::settings::Settings;
+use gridmux_channel::wire::Header;
 use gridmux_policy::{Class, Profile, ProfileKey};
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -22,9 +23,13 @@ use nix::sys::socket::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use zerocopy::IntoBytes as _;
 
+/// Descriptor under which a host finds its end of the link.
+pub(crate) const LINK_FD: i32 = 3;
 /// Largest message; statistics of 1,024 tenants and as many clients stay below half of it.
 const MESSAGE_BYTES: usize = 1 << 20;
 /// Descriptors in one message.
@@ -363,6 +368,12 @@ pub fn is_broken(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
     )
+}
+
+/// Tells a client why it is disconnected, without having read anything of it.
+pub(crate) fn turn_away(mut connection: &UnixStream, why: Errno) {
+    // Nothing was written before, so that there is room; a client that is gone is told nothing.
+    let _ = connection.write(Header::turned_away(why).as_bytes());
 }
 
 #[cfg(test)]

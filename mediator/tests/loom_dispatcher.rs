@@ -5,13 +5,13 @@
 //! launch alone and never seen before has few blocks in flight.
 #![cfg(loom)]
 
-mod common;
+#[path = "mediator/scripted.rs"]
+mod scripted;
 
-use common::{Rig, launch};
 use gridmux_policy::event::Event;
-use gridmux_policy::ids::DeviceId;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Plan, Policy};
+use scripted::{Rig, launch, named, submit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -45,13 +45,7 @@ fn launches_complete_once_and_time_waits_for_the_policy() {
     builder.preemption_bound = Some(2);
     builder.check(|| {
         let started = Arc::new(AtomicU32::new(0));
-        let inner = gridmux_policy::by_name(
-            "smk-p",
-            DeviceId(0),
-            &common::SHAPE,
-            &gridmux_policy::Profiles::default(),
-        )
-        .unwrap();
+        let inner = named("smk-p");
         let mut rig = Rig::with_policy(Box::new(Watched {
             inner,
             started: Arc::clone(&started),
@@ -64,9 +58,7 @@ fn launches_complete_once_and_time_waits_for_the_policy() {
             );
         }));
         let wire = rig.join(0, 1);
-        wire.borrow_mut()
-            .submissions
-            .push_back(launch(1, [9, 1, 1], [1024, 1, 1]));
+        submit(&wire, launch(1, [9, 1, 1], [1024, 1, 1]));
         let Rig {
             mut dispatcher,
             mut policy,

@@ -1,12 +1,14 @@
 //! The probes of a launch that has to give room up fire where the dispatcher stops handing its blocks over, and where
 //! it goes on.
+//!
+//! A binary of its own, because a trace sees what every thread of the traced process does.
 #![cfg(all(not(loom), target_arch = "x86_64"))]
 
-mod common;
+#[path = "mediator/scripted.rs"]
+mod scripted;
 
-use common::{Rig, Wire, launch};
 use gridmux_bpf::{Probe, ProbeCount, TraceProgram, Unavailable};
-use gridmux_mediator::dispatch::Turn;
+use scripted::{Rig, Wire, launch};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -15,8 +17,7 @@ const LONG: [u32; 3] = [200_000, 1, 1];
 const SHORT: [u32; 3] = [200, 1, 1];
 
 fn submit(wire: &Rc<RefCell<Wire>>, cookie: u64, grid: [u32; 3]) {
-    let submission = launch(cookie, grid, [256, 1, 1]);
-    wire.borrow_mut().submissions.push_back(submission);
+    scripted::submit(wire, launch(cookie, grid, [256, 1, 1]));
 }
 
 /// Turns until `launches` launches of a client have completed.
@@ -25,8 +26,7 @@ fn complete(rig: &mut Rig, wire: &Rc<RefCell<Wire>>, launches: usize) {
         if wire.borrow().completions.len() == launches {
             return;
         }
-        rig.policy.run();
-        assert_ne!(rig.dispatcher.turn(), Turn::Stopped);
+        rig.turn();
     }
     panic!("a launch has not completed");
 }
@@ -37,7 +37,6 @@ fn count(trace: &TraceProgram, probe: Probe, tenant: u32) -> u64 {
     counts.iter().find(of).map_or(0, |count| count.count)
 }
 
-/// One test, because a trace of this process sees what every thread of it does.
 #[test]
 fn a_launch_that_gives_room_up_is_seen_to_stop_and_to_go_on() {
     let trace = match TraceProgram::attach(std::process::id()) {
@@ -57,10 +56,7 @@ fn a_launch_that_gives_room_up_is_seen_to_stop_and_to_go_on() {
     assert!(count(&trace, Probe::SliceStart, 0) > 0);
     submit(&long, 1, LONG);
     for round in 0..3 {
-        for _ in 0..20 {
-            rig.policy.run();
-            let _ = rig.dispatcher.turn();
-        }
+        rig.turns(20);
         assert_eq!(long.borrow().completions.len(), 1, "it still runs");
         submit(&short, round, SHORT);
     }

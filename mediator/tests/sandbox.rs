@@ -1,5 +1,7 @@
 //! A confined process tries what it must not do. Each child is forked, has one thread, and confines itself as the real
 //! processes do.
+//!
+//! A binary of its own, because a child that is forked from a process with other tests' threads may find any lock held.
 
 #![cfg(target_os = "linux")]
 

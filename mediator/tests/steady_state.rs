@@ -2,13 +2,16 @@
 //!
 //! A counting allocator and the crate's counting lock are read around many turns in which launches are admitted,
 //! sliced, run, completed and replanned.
+//!
+//! A binary of its own, because the allocator is the process's.
 
-mod common;
+#[path = "mediator/scripted.rs"]
+mod scripted;
 
-use common::{Rig, launch};
 use gridmux_mediator::lock;
 use gridmux_policy::Profiles;
 use gridmux_testkit::allocator::{CountingAllocator, calls as allocator_calls};
+use scripted::{Rig, launch};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -45,8 +48,7 @@ fn steady_turns_allocate_nothing_and_lock_nothing() {
     // Joining and the first launches are not the steady state.
     for _ in 0..200 {
         submit();
-        rig.policy.run();
-        let _ = rig.dispatcher.turn();
+        rig.turn();
     }
     let (mut calls, mut locks) = (0, 0);
     let mut launched = rig.bench.borrow().launched.len();

@@ -19,11 +19,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
-mod dma;
 mod host_pages;
 mod mapped;
 
-pub use dma::DmaTable;
 pub use host_pages::HostPages;
 use mapped::Mapped;
 
@@ -63,25 +61,6 @@ pub enum MemoryError {
         /// Its value.
         value: u64,
     },
-    /// The range overlaps a mapping that exists.
-    #[error("the range {iova:#x}+{len:#x} overlaps an existing mapping; unmap it first")]
-    Overlap {
-        /// Start of the new range in the tenant's DMA space.
-        iova: u64,
-        /// Its length in bytes.
-        len: u64,
-    },
-    /// The tenant has too many mappings.
-    #[error("over {MAX_MAPPINGS} DMA mappings; unmap some")]
-    TooMany,
-    /// No such mapping.
-    #[error("{iova:#x}+{len:#x} is not mapped for this access")]
-    NotMapped {
-        /// Start of the range in the tenant's DMA space.
-        iova: u64,
-        /// Its length in bytes.
-        len: u64,
-    },
     /// The range may have holes, and the owner's files have taken too much memory of ours.
     #[error(
         "the buffer has holes, and copies into holes have taken {} MiB of the service's memory already; allocate the \
@@ -117,9 +96,7 @@ impl MemoryError {
             }
             Self::AccessMode => Errno::EACCES,
             Self::Size { .. } | Self::OutOfBounds { .. } => Errno::EINVAL,
-            Self::Overlap { .. } => Errno::EEXIST,
-            Self::TooMany | Self::Holes { .. } => Errno::ENOSPC,
-            Self::NotMapped { .. } => Errno::ENOENT,
+            Self::Holes { .. } => Errno::ENOSPC,
             Self::Io(error) => error
                 .raw_os_error()
                 .map(Errno::from_raw)

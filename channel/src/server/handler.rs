@@ -53,7 +53,7 @@ pub trait Handler {
     fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> Result<(), Errno>;
 
     /// Maps tenant memory; without a descriptor the range is known but cannot
-    /// be reached ([`crate::memory::DmaTable::map`] does it all).
+    /// be reached ([`crate::memory::TenantBuffer::new`] checks the memory).
     ///
     /// # Errors
     /// `EEXIST` over an existing mapping, or what is wrong with the memory.

@@ -7,7 +7,7 @@
 //! end. A file that every user may write is refused. Root refuses also one that another user owns or another group than
 //! root's may write, and one that somebody else could replace; another user gets a remark that names who may write it.
 
-use crate::supervisor::endangered;
+use crate::trusted_path::endangered;
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::unistd::geteuid;
 use std::fs::{File, Metadata, OpenOptions};

@@ -261,6 +261,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.unsent.is_empty() {
             self.send_notices();
         }
+        self.send_kills();
         let lockstep = self.in_lockstep();
         if !lockstep {
             if self.policy.refresh() {
@@ -491,11 +492,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Returns how long the thread may sleep although nobody wakes it: not for ever while something is under way on a
-    /// device that must be polled.
+    /// device that must be polled, or while a kill waits for room in the device's command queue.
     #[must_use]
     pub fn longest_sleep(&self) -> Option<Duration> {
-        let waits = self.lanes.any_busy() || !self.accounts.busy.is_empty();
-        (waits && !self.device.is_timed()).then(|| self.device.poll_every())
+        let is_busy = self.lanes.any_busy() || !self.accounts.busy.is_empty();
+        let polls = is_busy && !self.device.is_timed();
+        (polls || self.lanes.has_kills_due()).then(|| self.device.poll_every())
     }
 
     /// Arms every hot client's doorbell before the thread parks; returns true if work arrived meanwhile.

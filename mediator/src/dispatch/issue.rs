@@ -422,6 +422,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.device.is_timed() || self.permit_out || self.more_to_admit {
             return false;
         }
+        // A kill takes effect at the instant at which it was decided, however late the device's queue has room for it.
+        if self.lanes.has_kills_due() {
+            return false;
+        }
         // A launch that came behind one that was issued just now arrives at this instant.
         if !self.arrivals.is_empty() {
             return false;

@@ -59,6 +59,8 @@ pub struct Flight {
     pub is_fresh: bool,
     /// For a piece of a copy or fill: what moves it, and its length in bytes.
     pub transfer: Option<(Engine, u64)>,
+    /// It is to be killed, and the device has not taken that command yet.
+    pub kill_due: bool,
 }
 
 impl Flight {
@@ -84,6 +86,7 @@ impl Flight {
             held_at: now,
             is_fresh: true,
             transfer: None,
+            kill_due: false,
         }
     }
 
@@ -191,6 +194,8 @@ impl LaneQueue {
 #[derive(Debug)]
 pub struct Lanes {
     busy: u32,
+    /// Lanes in which a flight may be whose [`Flight::kill_due`] is set.
+    kills_due: u32,
     depth: usize,
     generations: [u32; LANES],
     lanes: Box<[LaneQueue]>,
@@ -202,6 +207,7 @@ impl Lanes {
     pub fn new(depth: usize) -> Self {
         Self {
             busy: 0,
+            kills_due: 0,
             depth: depth.clamp(1, MOST_DEPTH),
             generations: [0; LANES],
             lanes: vec![LaneQueue::default(); LANES].into_boxed_slice(),
@@ -313,16 +319,46 @@ impl Lanes {
         Some(Released { flight, next })
     }
 
-    /// Calls a function for the tag of everything that a client has in flight.
-    pub fn for_client(&self, slot: Slot, mut act: impl FnMut(Tag, &Flight)) {
-        for (lane, queue) in (0_u8..).zip(&*self.lanes) {
-            for held in queue.iter() {
-                if let Some(flight) = held.flight.as_ref().filter(|f| f.slot == slot) {
-                    let generation = held.generation;
-                    let lane = Lane(lane);
-                    act(Tag { lane, generation }, flight);
+    /// Marks what a client has in flight, or only what belongs to one operation, as to be killed.
+    pub fn mark_kills(&mut self, slot: Slot, only: Option<OperationId>) {
+        for (lane, queue) in self.lanes.iter_mut().enumerate() {
+            for n in 0..queue.len {
+                let place = queue.place(n);
+                if let Some(flight) = &mut queue.held[place].flight
+                    && flight.slot == slot
+                    && only.is_none_or(|id| id == flight.operation)
+                {
+                    flight.kill_due = true;
+                    self.kills_due |= 1 << lane;
                 }
             }
+        }
+    }
+
+    /// Returns whether a flight is to be killed and the device has not taken the command yet.
+    #[must_use]
+    pub fn has_kills_due(&self) -> bool {
+        self.kills_due != 0
+    }
+
+    /// Calls `kill` for each flight that is to be killed, until it refuses one; that one and the rest stay marked.
+    pub fn send_kills(&mut self, mut kill: impl FnMut(Tag) -> bool) {
+        while self.kills_due != 0 {
+            let index = self.kills_due.trailing_zeros();
+            let lane = Lane(u8::try_from(index).unwrap_or(u8::MAX));
+            let queue = &mut self.lanes[index as usize];
+            for n in 0..queue.len {
+                let place = queue.place(n);
+                let held = &mut queue.held[place];
+                let generation = held.generation;
+                if let Some(flight) = held.flight.as_mut().filter(|flight| flight.kill_due) {
+                    if !kill(Tag { lane, generation }) {
+                        return;
+                    }
+                    flight.kill_due = false;
+                }
+            }
+            self.kills_due &= self.kills_due - 1;
         }
     }
 
@@ -349,9 +385,9 @@ impl Lanes {
     /// Returns how many flights a client has.
     #[must_use]
     pub fn held_by(&self, slot: Slot) -> usize {
-        let mut count = 0;
-        self.for_client(slot, |_, _| count += 1);
-        count
+        let flights = self.lanes.iter().flat_map(LaneQueue::iter);
+        let flights = flights.filter_map(|held| held.flight.as_ref());
+        flights.filter(|flight| flight.slot == slot).count()
     }
 }
 

@@ -272,13 +272,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Kills what a client has on the device, or only what belongs to one operation.
     pub(super) fn kill_flights(&mut self, slot: Slot, only: Option<OperationId>) {
+        self.lanes.mark_kills(slot, only);
+        self.send_kills();
+    }
+
+    /// Hands the device the kills that it has not taken yet. While its command queue is full they stay marked, and the
+    /// next turn tries again.
+    pub(super) fn send_kills(&mut self) {
         let device = &mut self.device;
-        self.lanes.for_client(slot, |tag, flight| {
-            if only.is_none_or(|id| id == flight.operation) {
-                // A full command queue only delays: the piece then ends by itself or by its budget.
-                let _ = device.submit(&Command::Kill(tag), &[]);
-            }
-        });
+        self.lanes
+            .send_kills(|tag| device.submit(&Command::Kill(tag), &[]).is_ok());
     }
 
     /// Tells sample sink and counters of a launch that completed.

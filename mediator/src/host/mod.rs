@@ -42,7 +42,7 @@ pub fn run() -> io::Result<()> {
     end_on_panic();
     // SAFETY: the supervisor opened this descriptor for us before it started this program, and nothing else in this
     // process has taken it.
-    let link_fd = unsafe { OwnedFd::from_raw_fd(crate::supervisor::LINK_FD) };
+    let link_fd = unsafe { OwnedFd::from_raw_fd(crate::link::LINK_FD) };
     let mut link = Link::from_fd(link_fd);
     let Some((ToHost::Start { config, settings }, descriptors)) = link.receive::<ToHost>()? else {
         return Err(io::Error::other("the supervisor did not say what to be"));

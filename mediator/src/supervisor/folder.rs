@@ -9,6 +9,7 @@
 //! with one name.
 
 use super::SocketError;
+use crate::trusted_path::endangered;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::socket::{
@@ -19,7 +20,6 @@ use nix::unistd::{Gid, UnlinkatFlags, fchownat, geteuid, unlinkat};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -196,27 +196,6 @@ impl Folder {
     fn stat(&self, name: &str) -> nix::Result<FileStat> {
         fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
-}
-
-/// Returns a directory or link above a path whose owner could put something else in the path's place, and that owner;
-/// where root asks only, as anybody else trusts the system that he found.
-#[must_use]
-pub fn endangered(path: &Path) -> Option<(PathBuf, u32)> {
-    if !geteuid().is_root() {
-        return None;
-    }
-    let path = std::path::absolute(path).ok()?;
-    // As it is written, links and all, and as they lead.
-    let led = path.parent().and_then(|above| above.canonicalize().ok());
-    let led = led.iter().flat_map(|above| above.ancestors());
-    let mut above = path.ancestors().skip(1).chain(led);
-    above.find_map(|above| {
-        let metadata = above.symlink_metadata().ok()?;
-        let (mode, is_link) = (metadata.mode(), metadata.is_symlink());
-        // In a directory with the sticky bit only its owner and a file's own rename the file.
-        let is_open = !is_link && mode & 0o022 != 0 && mode & 0o1000 == 0;
-        (metadata.uid() != 0 || is_open).then(|| (above.to_owned(), metadata.uid()))
-    })
 }
 
 fn open_directory(path: &Path) -> nix::Result<OwnedFd> {

@@ -20,7 +20,7 @@ use super::ServeError;
 use crate::compiler::ForkServer;
 use crate::config::{Config, Limits};
 use crate::device::DeviceFacts;
-use crate::link::{Link, ToHost, ToSupervisor};
+use crate::link::{LINK_FD, Link, ToHost, ToSupervisor};
 use crate::page::{PageFile, plain};
 use crate::settings::Settings;
 use std::ffi::OsStr;
@@ -30,8 +30,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Descriptor under which a host finds its end of the link.
-pub(crate) const LINK_FD: i32 = 3;
 /// How long a host may take until its device is up.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time between two questions whether a host is at work.

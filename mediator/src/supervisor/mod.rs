@@ -33,19 +33,15 @@ mod tracing_maps;
 
 pub use admin::{AdminError, AdminReply, AdminRequest, ServiceStatistics, ask};
 pub use hosts::HostState;
-pub(crate) use hosts::LINK_FD;
 
 use crate::config::{Config, ConfigError};
 use crate::device::DeviceFacts;
-use crate::link::{self, ClientIdentity, ToHost, ToSupervisor};
+use crate::link::{self, ClientIdentity, ToHost, ToSupervisor, turn_away};
 use crate::settings::Settings;
 use doors::Doors;
-pub use folder::endangered;
 use gridmux_channel::session::{NO_DEVICE, TOO_MANY, TOO_OFTEN};
-use gridmux_channel::wire::Header;
 use hosts::{Heard, Hosts};
 use identity::Peer;
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -61,13 +57,12 @@ pub use signals::hold_signals;
 use sockets::Claim;
 pub use sockets::{CLIENT_SOCKET, SocketError};
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tenants::Tenants;
 use tracing_maps::LatencyMaps;
-use zerocopy::IntoBytes as _;
 
 /// Longest wait: the samples' ring is emptied now and then even when nothing else happens.
 const TURN: Duration = Duration::from_millis(100);
@@ -106,12 +101,6 @@ pub enum ServeError {
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::System { what, source }
-}
-
-/// Tells a client why it is disconnected, without having read anything of it.
-pub(crate) fn turn_away(mut connection: &UnixStream, why: Errno) {
-    // Nothing was written before, so that there is room; a client that is gone is told nothing.
-    let _ = connection.write(Header::turned_away(why).as_bytes());
 }
 
 struct Supervisor {

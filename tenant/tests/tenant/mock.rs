@@ -9,17 +9,17 @@ use gridmux_channel::control::{
     ControlCode, ControlError, ControlReply, ControlRequest, DeviceFacts, GlobalInfo, KernelInfo,
     Mailbox, Module, ModulePart, ParamInfo, Usage, Welcome,
 };
-use gridmux_channel::memory::DmaTable;
+use gridmux_channel::memory::{MemoryError, TenantBuffer};
 use gridmux_channel::regions::{self, REGION_CONTROL, REGION_FACTS, REGION_RINGS};
 use gridmux_channel::ring::host::HostRings;
 use gridmux_channel::ring::{
-    CompletionEntry, CompletionStatus, DeviceCopy, HostState, Launch, Memset, Operation,
+    CompletionEntry, CompletionStatus, Copy, DeviceCopy, HostState, Launch, Memset, Operation,
     RingLayout, SubmissionEntry, TenantState,
 };
 use gridmux_channel::server::{Connection, Handler, IoFd, Status};
 use gridmux_channel::wire::device::{DeviceInfo, RegionDescription};
 use gridmux_channel::wire::transfer::{DmaMap, DmaUnmap};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Read as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -161,7 +161,7 @@ fn serve(mut connection: Connection, mut device: Device, knobs: &Knobs, stop: &A
 
 struct Device {
     rings: HostRings,
-    dma: DmaTable,
+    dma: BTreeMap<u64, TenantBuffer>,
     mailbox: Mailbox,
     memory: Vec<u8>,
     next_address: u64,
@@ -179,7 +179,7 @@ impl Device {
         let layout = RingLayout::new(16, 32, 4096).unwrap();
         Self {
             rings: HostRings::create(layout).unwrap(),
-            dma: DmaTable::default(),
+            dma: BTreeMap::new(),
             mailbox: Mailbox::default(),
             memory: vec![0; MEMORY_BYTES],
             next_address: MEMORY_BASE,
@@ -208,11 +208,9 @@ impl Device {
         self.clock_ns += 1000;
         let result = match entry.decode().unwrap() {
             Operation::Launch(launch) => self.launch(&launch, args),
-            Operation::CopyToDevice(copy) => self.copy(copy.address, copy.len, |memory, dma| {
-                dma.read_at(copy.iova, memory)
-            }),
-            Operation::CopyFromDevice(copy) => self.copy(copy.address, copy.len, |memory, dma| {
-                dma.write_at(copy.iova, memory)
+            Operation::CopyToDevice(copy) => self.copy(&copy, TenantBuffer::read_at),
+            Operation::CopyFromDevice(copy) => self.copy(&copy, |buffer, offset, memory| {
+                buffer.write_at(offset, memory)
             }),
             Operation::CopyOnDevice(copy) => self.copy_on_device(&copy),
             Operation::Memset(memset) => self.memset(&memset),
@@ -235,13 +233,13 @@ impl Device {
 
     fn copy(
         &mut self,
-        address: u64,
-        len: u64,
-        copy: impl FnOnce(&mut [u8], &DmaTable) -> Result<(), gridmux_channel::memory::MemoryError>,
+        copy: &Copy,
+        act: impl FnOnce(&TenantBuffer, u64, &mut [u8]) -> Result<(), MemoryError>,
     ) -> Result<(), (CompletionStatus, String)> {
-        let range = self.range(address, len)?;
-        copy(&mut self.memory[range], &self.dma)
-            .map_err(|error| (CompletionStatus::BadIova, error.to_string()))
+        let range = self.range(copy.address, copy.len)?;
+        let bad = |text| (CompletionStatus::BadIova, text);
+        let (buffer, offset) = buffer_at(&self.dma, copy.iova).map_err(bad)?;
+        act(buffer, offset, &mut self.memory[range]).map_err(|error| bad(error.to_string()))
     }
 
     fn copy_on_device(&mut self, copy: &DeviceCopy) -> Result<(), (CompletionStatus, String)> {
@@ -381,8 +379,11 @@ impl Device {
         let mut text = Vec::new();
         for part in parts {
             let mut bytes = vec![0; usize::try_from(part.len).unwrap()];
-            if let Err(problem) = self.dma.read_at(part.iova, &mut bytes) {
-                let problem = problem.to_string();
+            let read = buffer_at(&self.dma, part.iova).and_then(|(buffer, offset)| {
+                let read = buffer.read_at(offset, &mut bytes);
+                read.map_err(|error| error.to_string())
+            });
+            if let Err(problem) = read {
                 return ControlReply::Error(ControlError::new(ControlCode::BadIova, problem));
             }
             text.extend(bytes);
@@ -421,6 +422,13 @@ impl Device {
             prints: false,
         })
     }
+}
+
+/// Returns the buffer that is mapped at an address, and the address's offset in it.
+fn buffer_at(dma: &BTreeMap<u64, TenantBuffer>, iova: u64) -> Result<(&TenantBuffer, u64), String> {
+    let below = dma.range(..=iova).next_back();
+    let (start, buffer) = below.ok_or_else(|| format!("{iova:#x} is not mapped"))?;
+    Ok((buffer, iova - start))
 }
 
 impl Handler for Device {
@@ -470,22 +478,16 @@ impl Handler for Device {
     }
 
     fn dma_map(&mut self, request: &DmaMap, fd: Option<OwnedFd>) -> Result<(), Errno> {
-        let DmaMap {
-            address,
-            size,
-            offset,
-            ..
-        } = *request;
-        let mapped = self
-            .dma
-            .map(address, size, offset, request.protection(), fd);
-        mapped.map_err(|error| error.errno())
+        let fd = fd.ok_or(Errno::EINVAL)?;
+        let buffer = TenantBuffer::new(fd, request.offset, request.size, request.protection());
+        let buffer = buffer.map_err(|error| error.errno())?;
+        self.dma.insert(request.address, buffer);
+        Ok(())
     }
 
     fn dma_unmap(&mut self, request: &DmaUnmap) -> Result<(), Errno> {
-        self.dma
-            .unmap(request.address, request.size)
-            .map_err(|error| error.errno())
+        let found = self.dma.remove(&request.address);
+        found.map(drop).ok_or(Errno::ENOENT)
     }
 
     fn reset(&mut self) -> Result<(), Errno> {

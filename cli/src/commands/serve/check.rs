@@ -9,7 +9,8 @@ use crate::output::Output;
 use crate::table;
 use gridmux_mediator::config::{Config, Principal, TenantConfig};
 use gridmux_mediator::sandbox;
-use gridmux_mediator::supervisor::{CLIENT_SOCKET, endangered, tenants_of_host_user};
+use gridmux_mediator::supervisor::{CLIENT_SOCKET, tenants_of_host_user};
+use gridmux_mediator::trusted_path::endangered;
 use gridmux_policy::{ProfileFile, ProfileFileError};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{

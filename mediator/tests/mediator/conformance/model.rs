@@ -1,0 +1,85 @@
+//! The SM model as a device of the suite.
+
+use super::rig::Machine;
+use gridmux_mediator::compiler::compile;
+use gridmux_mediator::device::model::{self, ModelDevice};
+use gridmux_mediator::device::{CompiledModule, Device, DeviceControl, DomainId, Timing};
+use gridmux_mediator::dispatch::client::ClientKernel;
+use gridmux_mediator::waker::Waker;
+use gridmux_policy::shape::DeviceShape;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A kernel that stays on its SM for the nanoseconds of its parameter, mostly asleep.
+const STAY: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry stay(.param .u64 ns)
+{
+    .reg .pred %p<2>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [ns];
+    mov.u64 %rd2, %globaltimer;
+LOOP:
+    nanosleep.u32 1000;
+    mov.u64 %rd3, %globaltimer;
+    sub.u64 %rd4, %rd3, %rd2;
+    setp.lt.u64 %p1, %rd4, %rd1;
+    @%p1 bra LOOP;
+    ret;
+}
+";
+
+/// Processor time that modelling a launch may cost: more than any here needs.
+pub(crate) const CPU_BUDGET: Duration = Duration::from_secs(600);
+
+/// The model of a GPU with few SMs.
+pub(crate) struct Model {
+    device: Option<ModelDevice>,
+    control: Arc<dyn DeviceControl>,
+    module: CompiledModule,
+}
+
+impl Model {
+    /// Four SMs of a V100.
+    pub(crate) fn open() -> Self {
+        let waker = Arc::new(Waker::new().expect("a waker"));
+        let open = model::open("v100", Some(4), Timing::Timed, 1 << 30, CPU_BUDGET, &waker)
+            .expect("built in");
+        Self {
+            device: Some(open.device),
+            control: open.control,
+            module: compile(STAY.as_bytes().to_vec()).expect("the module compiles"),
+        }
+    }
+}
+
+impl Machine for Model {
+    fn device(&mut self) -> Box<dyn Device> {
+        Box::new(self.device.take().expect("asked for once"))
+    }
+
+    fn shape(&self) -> DeviceShape {
+        self.control.facts().shape
+    }
+
+    fn max_shared_bytes(&self) -> u32 {
+        self.control.facts().max_shared_bytes_per_block
+    }
+
+    fn domain(&mut self, _client: u16) -> DomainId {
+        self.control.create_domain(1 << 24).expect("a domain")
+    }
+
+    fn kernel(&mut self, domain: DomainId, _load: u32) -> ClientKernel {
+        let loaded = self.control.load(domain, &self.module);
+        let compiled = &self.module.kernels[0];
+        ClientKernel {
+            unusable: false,
+            limits: loaded.expect("the module loads").kernels[0].limits,
+            control_offset: Some(*compiled.control.as_ref().expect("it can be cut")),
+            key: compiled.key,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A policy that is slower than the events come: what it missed is made good, and its plans are right again.
+
+use crate::scripted::{Rig, SHAPE, Wire, launch, named, submit};
+use gridmux_mediator::dispatch::policy_link;
+use gridmux_policy::event::Event;
+use gridmux_policy::ids::{DeviceId, ProfileKey, RowId, TenantId};
+use gridmux_policy::ledger::Ledger;
+use gridmux_policy::units::Nanos;
+use gridmux_policy::{BlockShape, Plan, Policy, Watch};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What a policy hears; without one inside, it makes no plan and asks for nothing.
+struct Heard {
+    inner: Option<Box<dyn Policy>>,
+    events: Sender<Event>,
+}
+
+impl Policy for Heard {
+    fn observe(&mut self, event: &Event) {
+        self.events.send(*event).expect("the test listens");
+        if let Some(inner) = &mut self.inner {
+            inner.observe(event);
+        }
+    }
+
+    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+        let inner = self.inner.as_mut();
+        inner.is_some_and(|inner| inner.replan(now, standing, next))
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.inner.as_ref()?.wake_at()
+    }
+}
+
+/// On a real clock, where nobody waits for the policy, with room for 16 events.
+fn rig(policy: Option<&str>) -> (Rig, Receiver<Event>) {
+    let (sender, heard) = channel();
+    let policy = Heard {
+        inner: policy.map(named),
+        events: sender,
+    };
+    (Rig::on_real_clock(Box::new(policy), 16), heard)
+}
+
+/// Turns policy and dispatcher, with no time passing, until neither has anything to do.
+fn quiet(rig: &mut Rig) {
+    for turn in 0.. {
+        assert!(turn < 10_000, "the loss is made good again and again");
+        let turned = rig.dispatcher.turn();
+        let events = rig.policy.run();
+        if events == 0 && turned != gridmux_mediator::dispatch::Turn::Worked {
+            return;
+        }
+    }
+}
+
+/// Small launches of every client come and go while the policy hears nothing.
+fn run_unheard(rig: &mut Rig, wires: &[Rc<RefCell<Wire>>]) {
+    let mut cookie = 0;
+    for _ in 0..50 {
+        for wire in wires {
+            cookie += 1;
+            submit(wire, launch(cookie, [3, 1, 1], [256, 1, 1]));
+        }
+        let _ = rig.dispatcher.turn();
+        rig.bench.borrow_mut().pass_time();
+    }
+    while !rig.bench.borrow().in_flight.is_empty() {
+        rig.bench.borrow_mut().pass_time();
+        let _ = rig.dispatcher.turn();
+    }
+    for wire in wires {
+        assert_eq!(wire.borrow().completions.len(), 50);
+    }
+}
+
+#[test]
+fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
+    let (mut rig, heard) = rig(Some("smk-p"));
+    let wires = [rig.join(0, 1), rig.join(1, 1)];
+    run_unheard(&mut rig, &wires);
+    // Each has one large launch open when the policy wakes up.
+    for wire in &wires {
+        submit(wire, launch(1000, [4000, 1, 1], [256, 1, 1]));
+    }
+    quiet(&mut rig);
+    // Equal tenants, equal rows: each gets half of the four SMs, of which each holds eight such blocks.
+    let plan = rig.policy.plan();
+    let caps: Vec<u32> = plan.rows().iter().map(|r| plan.cap_total(r.row)).collect();
+    assert_eq!(caps, [16, 16]);
+
+    let events: Vec<Event> = heard.try_iter().collect();
+    let lost = events.iter().position(|e| matches!(e, Event::Lost { .. }));
+    let after = &events[lost.expect("events were lost")..];
+    let mut tenants = BTreeSet::new();
+    let mut rows: BTreeMap<RowId, TenantId> = BTreeMap::new();
+    let mut counters = BTreeMap::new();
+    for event in after {
+        match *event {
+            Event::Tenant { tenant, .. } => drop(tenants.insert(tenant)),
+            Event::RowNew { row, tenant, .. } => drop(rows.insert(row, tenant)),
+            Event::Counters {
+                row,
+                open_launches,
+                live,
+                waiting,
+                ..
+            } => {
+                assert!(rows.contains_key(&row), "named before it is counted");
+                counters.insert(row, (open_launches, u64::from(live) + waiting));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(tenants, BTreeSet::from([TenantId(0), TenantId(1)]));
+    assert_eq!(rows.len(), 2);
+    for (row, counted) in &counters {
+        assert!(
+            [(0, 0), (1, 4000)].contains(counted),
+            "{row} has {counted:?} though it has no launch open, or one of 4000 blocks"
+        );
+    }
+    assert_eq!(counters.len(), 2);
+}
+
+#[test]
+fn what_was_not_told_yet_is_not_counted_twice() {
+    let (mut rig, heard) = rig(None);
+    let wires = [rig.join(0, 1), rig.join(1, 1)];
+    run_unheard(&mut rig, &wires);
+    for wire in &wires {
+        submit(wire, launch(1000, [4000, 1, 1], [256, 1, 1]));
+    }
+    // The device takes blocks; that they started comes in the turn in which the loss is made good.
+    let _ = rig.dispatcher.turn();
+    rig.policy.run();
+    quiet(&mut rig);
+    while !rig.bench.borrow().in_flight.is_empty() {
+        rig.bench.borrow_mut().pass_time();
+        quiet(&mut rig);
+    }
+    let mut ledger = Ledger::new(&SHAPE);
+    let (mut losses, mut ended) = (0, 0);
+    for event in heard.try_iter() {
+        if let (Event::Ended { row, .. }, 1..) = (event, losses) {
+            let book = ledger.row(row).expect("it lives");
+            let left = (book.open_launches, book.live, book.waiting);
+            assert_eq!(left, (1, 0, 0), "{row}, of which every block has ended");
+            ended += 1;
+        }
+        ledger.observe(&event);
+        losses += u32::from(matches!(event, Event::Lost { .. }));
+    }
+    assert_eq!((losses, ended), (1, 2));
+}
+
+/// Returns the row whose state an event says.
+fn counted(event: &Event) -> Option<RowId> {
+    match event {
+        Event::Counters { row, .. } => Some(*row),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
+    // Two hundred rows are four hundred events, and there is room for sixteen.
+    let (mut rig, heard) = rig(Some("smk-p"));
+    let wires: Vec<_> = (0..200).map(|slot| rig.join(slot, 1)).collect();
+    for wire in &wires {
+        let mut wire = wire.borrow_mut();
+        wire.submissions.push_back(launch(1, [2, 1, 1], [64, 1, 1]));
+    }
+    for _ in 0..20 {
+        let _ = rig.dispatcher.turn();
+    }
+    quiet(&mut rig);
+    let events: Vec<Event> = heard.try_iter().collect();
+    let last = events.iter().rposition(|e| matches!(e, Event::Lost { .. }));
+    let after = &events[last.expect("events were lost")..];
+    let counted: BTreeSet<RowId> = after.iter().filter_map(counted).collect();
+    assert_eq!(counted.len(), 200);
+    let losses = events.iter().filter(|e| matches!(e, Event::Lost { .. }));
+    assert!(losses.count() <= 2, "making it good lost events again");
+}
+
+#[test]
+fn a_loss_of_many_rows_is_made_good_while_launches_keep_coming() {
+    // Sixty-four rows are more than a hundred events, and there is room for sixteen.
+    let (mut rig, heard) = rig(Some("smk-p"));
+    let wires = [rig.join(0, 1), rig.join(1, 1)];
+    for warps in 1..=32 {
+        for wire in &wires {
+            submit(wire, launch(warps.into(), [2, 1, 1], [32 * warps, 1, 1]));
+        }
+        let _ = rig.dispatcher.turn();
+        rig.bench.borrow_mut().pass_time();
+    }
+    let mut events = Vec::new();
+    let is_of_loss = |event: &&Event| matches!(event, Event::Lost { .. } | Event::Resynced);
+    // A launch comes in every turn, and the policy hears of what there was room for.
+    for (cookie, wire) in (100..).zip(wires.iter().cycle()) {
+        assert!(cookie < 2000, "the policy is never told that this was all");
+        submit(wire, launch(cookie, [2, 1, 1], [64, 1, 1]));
+        let _ = rig.dispatcher.turn();
+        rig.policy.run();
+        events.extend(heard.try_iter());
+        if let Some(Event::Resynced) = events.iter().rev().find(is_of_loss) {
+            break;
+        }
+        rig.bench.borrow_mut().pass_time();
+    }
+    let lost = events.iter().rposition(|e| matches!(e, Event::Lost { .. }));
+    let after = events[lost.expect("events were lost")..].iter();
+    let counted: BTreeSet<RowId> = after.filter_map(counted).collect();
+    assert_eq!(counted.len(), 64);
+    assert!(!rig.policy.plan().rows().is_empty(), "it plans again");
+}
+
+#[test]
+fn a_policy_that_lost_more_meanwhile_is_not_told_that_this_was_all() {
+    let (sender, heard) = channel();
+    let policy = Heard {
+        inner: None,
+        events: sender,
+    };
+    let linked =
+        policy_link::link_with_room(Box::new(policy), DeviceId(0), &SHAPE, false, Nanos(0), 16);
+    let (mut end, mut runner) = linked.expect("a shape for which there are plans");
+    let overrun = |end: &mut policy_link::PolicyLink| {
+        for at in 0..20 {
+            end.tell(Event::Timer { at: Nanos(at) });
+        }
+    };
+    overrun(&mut end);
+    runner.run();
+    assert!(end.take_resync(), "four were lost");
+    // What was to make that good is lost as well, and nothing has been sent since.
+    overrun(&mut end);
+    end.end_resync();
+    for _ in 0..2 {
+        runner.run();
+        end.catch_up();
+    }
+    let is_all = |event: &Event| matches!(event, Event::Resynced);
+    assert!(!heard.try_iter().any(|event| is_all(&event)));
+    assert!(end.take_resync(), "and all is told anew");
+    end.end_resync();
+    runner.run();
+    let events: Vec<Event> = heard.try_iter().collect();
+    assert!(events.last().is_some_and(is_all), "{events:?}");
+}
+
+/// Watches row 5 until its first block has ended.
+struct Watches;
+
+impl Policy for Watches {
+    fn observe(&mut self, _event: &Event) {}
+
+    fn replan(&mut self, _now: Nanos, _standing: &Plan, _next: &mut Plan) -> bool {
+        false
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        let row = RowId(5);
+        Some(Watch { row, ended: 1 })
+    }
+}
+
+#[test]
+fn a_watch_is_reached_once_and_again_when_its_row_is_named_anew() {
+    let linked = policy_link::link(Box::new(Watches), DeviceId(0), &SHAPE, true, Nanos(0));
+    let (mut end, mut runner) = linked.expect("a shape for which there are plans");
+    let named = |row| Event::RowNew {
+        row: RowId(row),
+        tenant: TenantId(0),
+        block: BlockShape::default(),
+        profile: ProfileKey(0),
+        spill: false,
+    };
+    assert!(!end.reaches_watch(RowId(4), 7), "another row");
+    assert!(!end.reaches_watch(RowId(5), 0), "too early");
+    assert!(end.reaches_watch(RowId(5), 1));
+    end.tell(named(4));
+    assert!(!end.reaches_watch(RowId(5), 2), "reached before");
+    end.tell(named(5));
+    runner.run();
+    assert!(end.reaches_watch(RowId(5), 1));
+}

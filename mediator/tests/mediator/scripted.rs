@@ -1,0 +1,470 @@
+//! A scripted tenant and a scripted device for tests of the dispatcher.
+//!
+//! The device obeys at once: each launch is placed when it is submitted and ends when a permit lets time pass, in the
+//! order of submission, `BLOCK_NS` later. Everything that was ever submitted is kept for the test to judge.
+#![allow(dead_code, reason = "the binaries apart from this room's use a part")]
+
+use gridmux_channel::ring::queue::Corrupt;
+use gridmux_channel::ring::{
+    CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
+};
+use gridmux_mediator::device::{
+    AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LaunchCommand,
+    MemsetCommand, Outcome, Report, Submission, Tag,
+};
+use gridmux_mediator::dispatch::accounting::TenantCounters;
+use gridmux_mediator::dispatch::accounts::Account;
+use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
+use gridmux_mediator::dispatch::samples::SampleSink;
+use gridmux_mediator::dispatch::{
+    ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Notice, Slot, Turn, policy_link,
+};
+use gridmux_policy::ids::{DeviceId, KernelKey, TenantId};
+use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::units::Nanos;
+use gridmux_policy::{Class, Policy};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Residence of every block on the scripted device.
+pub(crate) const BLOCK_NS: u64 = 1000;
+/// How often the scripted device is to be polled.
+pub(crate) const POLL_EVERY: Duration = Duration::from_micros(70);
+
+/// A device of 4 SMs.
+pub(crate) const SHAPE: DeviceShape = DeviceShape {
+    sms: 4,
+    threads: 2048,
+    blocks: 32,
+    registers: 65536,
+    shared_bytes: 233_472,
+    submission_ns: 0,
+};
+
+/// What a test and its port share.
+#[derive(Default)]
+pub(crate) struct Wire {
+    pub(crate) submissions: VecDeque<SubmissionEntry>,
+    pub(crate) completions: Vec<CompletionEntry>,
+    /// Completions that fit before the ring is full.
+    pub(crate) room: usize,
+    pub(crate) closed: bool,
+    pub(crate) stopped: bool,
+    /// It says that it runs, so it holds the clock.
+    pub(crate) runs: bool,
+    /// It says that it runs while it has nothing submitted that has not completed.
+    pub(crate) answers: bool,
+    /// Submissions taken and not completed.
+    pub(crate) open: usize,
+    /// Holds released, by stream.
+    pub(crate) released: [u64; 4],
+}
+
+/// The scripted tenant's end; it waits unless the test lets it run.
+pub(crate) struct Port(pub(crate) Rc<RefCell<Wire>>);
+
+impl TenantPort for Port {
+    fn pop(&mut self) -> Result<Option<SubmissionEntry>, Corrupt> {
+        let mut wire = self.0.borrow_mut();
+        let entry = wire.submissions.pop_front();
+        wire.open += usize::from(entry.is_some());
+        Ok(entry)
+    }
+
+    fn read_args(&self, _offset: u32, out: &mut [u8]) -> Result<(), RingError> {
+        out.fill(0xa5);
+        Ok(())
+    }
+
+    fn complete(&mut self, entry: CompletionEntry) -> Result<(), PushError> {
+        let mut wire = self.0.borrow_mut();
+        if wire.completions.len() >= wire.room {
+            return Err(PushError::Full);
+        }
+        wire.completions.push(entry);
+        wire.open -= 1;
+        Ok(())
+    }
+
+    fn wake(&mut self) {}
+
+    fn arm(&mut self) {}
+
+    fn has_work(&mut self) -> bool {
+        !self.0.borrow().submissions.is_empty()
+    }
+
+    fn released(&self, stream: u16) -> u64 {
+        let wire = self.0.borrow();
+        wire.released.get(usize::from(stream)).copied().unwrap_or(0)
+    }
+
+    fn disarm(&mut self) {}
+
+    fn state(&mut self) -> TenantState {
+        let wire = self.0.borrow();
+        let answers = wire.answers && wire.open == 0 && wire.submissions.is_empty();
+        match wire.runs || answers {
+            true => TenantState::Running,
+            false => TenantState::Waiting,
+        }
+    }
+
+    fn close(&mut self) {
+        self.0.borrow_mut().closed = true;
+    }
+
+    fn stop(&mut self) {
+        self.0.borrow_mut().stopped = true;
+    }
+}
+
+pub(crate) use gridmux_mediator::dispatch::port::TenantPort;
+
+/// What a test and its device share.
+#[derive(Default)]
+pub(crate) struct Bench {
+    pub(crate) launched: Vec<LaunchCommand>,
+    /// Parameters of the launches, control struct included.
+    pub(crate) params: Vec<Vec<u8>>,
+    /// Keep the parameters.
+    pub(crate) keeps_params: bool,
+    pub(crate) killed: Vec<Tag>,
+    pub(crate) in_flight: VecDeque<(Tag, u32)>,
+    pub(crate) reports: VecDeque<Report>,
+    pub(crate) now: u64,
+    pub(crate) permits: usize,
+    /// End of the newest permit.
+    pub(crate) until: u64,
+    /// Time passes by itself: the test sets `now`, and permits are not asked for.
+    pub(crate) has_real_clock: bool,
+    /// Called at each permit, before time passes.
+    pub(crate) at_permit: Option<Box<dyn FnMut(u32)>>,
+    /// Blocks reported as placed so far.
+    pub(crate) placed: u32,
+    /// Ends launches with this outcome instead of `Done`.
+    pub(crate) outcome: Option<Outcome>,
+    /// How launches come to it.
+    pub(crate) submission: Submission,
+    /// Launches that it refuses for want of room, before it takes one.
+    pub(crate) refuses: usize,
+    /// Kills that it refuses for want of room, before it takes one.
+    pub(crate) refuses_kills: usize,
+    /// Fills handed over: whose memory, address, length, and how much more follows.
+    pub(crate) fills: Vec<(u32, u64, u64, u64)>,
+    /// Most operations on it at once.
+    pub(crate) most_in_flight: usize,
+}
+
+/// The scripted device.
+pub(crate) struct MockDevice(pub(crate) Rc<RefCell<Bench>>);
+
+impl Device for MockDevice {
+    fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy> {
+        let mut bench = self.0.borrow_mut();
+        let now = Nanos(bench.now);
+        match command {
+            Command::Launch(_) if bench.refuses > 0 => {
+                bench.refuses -= 1;
+                return Err(Busy);
+            }
+            Command::Launch(launch) => {
+                let blocks = launch.grid.iter().product();
+                if bench.launched.len() < bench.launched.capacity() {
+                    bench.launched.push(*launch);
+                }
+                if bench.keeps_params {
+                    bench.params.push(params.to_vec());
+                }
+                bench.in_flight.push_back((launch.tag, blocks));
+                bench.submission.add(now);
+                bench.reports.push_back(Report::Placed {
+                    tag: launch.tag,
+                    blocks,
+                    at: now,
+                });
+            }
+            Command::Copy(copy) => bench.in_flight.push_back((copy.tag, 0)),
+            Command::DeviceCopy(copy) => bench.in_flight.push_back((copy.tag, 0)),
+            Command::Memset(memset) => {
+                let MemsetCommand {
+                    domain,
+                    address,
+                    bytes,
+                    rest_bytes,
+                    ..
+                } = *memset;
+                bench.fills.push((domain.0, address, bytes, rest_bytes));
+                bench.in_flight.push_back((memset.tag, 0));
+                bench.most_in_flight = bench.most_in_flight.max(bench.in_flight.len());
+            }
+            Command::Kill(_) if bench.refuses_kills > 0 => {
+                bench.refuses_kills -= 1;
+                return Err(Busy);
+            }
+            Command::Kill(tag) => {
+                bench.killed.push(*tag);
+                bench.in_flight.retain(|(other, _)| other != tag);
+                let outcome = Outcome::Killed;
+                bench.reports.push_back(Report::Ended {
+                    tag: *tag,
+                    start: now,
+                    end: now,
+                    outcome,
+                });
+            }
+            Command::Permit { until } => {
+                bench.permits += 1;
+                bench.until = until.0;
+                let placed = bench.placed;
+                if let Some(at_permit) = &mut bench.at_permit {
+                    at_permit(placed);
+                }
+                bench.pass_time();
+            }
+            Command::Pause => {}
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<Report> {
+        let mut bench = self.0.borrow_mut();
+        let report = bench.reports.pop_front();
+        if let Some(Report::Placed { blocks, .. }) = report {
+            bench.placed += blocks;
+        }
+        report
+    }
+
+    fn is_timed(&self) -> bool {
+        !self.0.borrow().has_real_clock
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.0.borrow().now)
+    }
+
+    fn poll_every(&self) -> Duration {
+        POLL_EVERY
+    }
+
+    fn submission(&self) -> Submission {
+        self.0.borrow().submission
+    }
+}
+
+impl Bench {
+    /// Ends the oldest operation, a block's residence from now.
+    pub(crate) fn pass_time(&mut self) {
+        if self.in_flight.is_empty() && self.until != u64::MAX {
+            self.now = self.now.max(self.until);
+        }
+        if let Some((tag, blocks)) = self.in_flight.pop_front() {
+            let start = Nanos(self.now);
+            self.now += BLOCK_NS;
+            let at = Nanos(self.now);
+            if blocks > 0 {
+                let ran = Nanos(BLOCK_NS * u64::from(blocks));
+                self.reports.push_back(Report::Retired {
+                    tag,
+                    blocks,
+                    ran,
+                    at,
+                });
+            }
+            let outcome = self.outcome.unwrap_or(Outcome::Done);
+            self.reports.push_back(Report::Ended {
+                tag,
+                start,
+                end: at,
+                outcome,
+            });
+        }
+        self.reports.push_back(Report::Paused {
+            at: Nanos(self.now),
+        });
+    }
+}
+
+/// A dispatcher on the scripted device under a policy, with the policy run by hand.
+pub(crate) struct Rig {
+    pub(crate) dispatcher: Dispatcher<MockDevice, Port>,
+    pub(crate) policy: policy_link::PolicyRunner,
+    pub(crate) control: Arc<ControlLink<Port>>,
+    pub(crate) bench: Rc<RefCell<Bench>>,
+}
+
+impl Rig {
+    pub(crate) fn new(policy: &str) -> Self {
+        Self::with_policy(named(policy))
+    }
+
+    pub(crate) fn with_policy(policy: Box<dyn Policy>) -> Self {
+        let linked = policy_link::link(policy, DeviceId(0), &SHAPE, true, Nanos(0));
+        let longest_hold = Duration::from_millis(100);
+        let clock = ClockMode::Lockstep { longest_hold };
+        Self::linked(linked.expect("a plan stands"), clock)
+    }
+
+    /// With a virtual clock that nobody holds.
+    pub(crate) fn live(policy: &str) -> Self {
+        let linked = policy_link::link(named(policy), DeviceId(0), &SHAPE, true, Nanos(0));
+        Self::linked(linked.expect("a plan stands"), ClockMode::Live)
+    }
+
+    /// On a real clock, with room for `events` events to the policy.
+    #[cfg(not(loom))]
+    pub(crate) fn on_real_clock(policy: Box<dyn Policy>, events: usize) -> Self {
+        let linked =
+            policy_link::link_with_room(policy, DeviceId(0), &SHAPE, false, Nanos(0), events);
+        let rig = Self::linked(linked.expect("a plan stands"), ClockMode::Live);
+        rig.bench.borrow_mut().has_real_clock = true;
+        rig
+    }
+
+    fn linked(
+        (end, runner): (policy_link::PolicyLink, policy_link::PolicyRunner),
+        clock: ClockMode,
+    ) -> Self {
+        let bench = Rc::new(RefCell::new(Bench {
+            launched: Vec::with_capacity(4096),
+            in_flight: VecDeque::with_capacity(256),
+            reports: VecDeque::with_capacity(4096),
+            ..Bench::default()
+        }));
+        #[allow(
+            clippy::arc_with_non_send_sync,
+            reason = "the dispatcher takes an Arc; this rig and its ports stay on one thread"
+        )]
+        let control = Arc::new(ControlLink::default());
+        let config = DispatcherConfig {
+            device_id: DeviceId(0),
+            shape: SHAPE,
+            max_shared_bytes_per_block: 232_448,
+            kernel_budget_cycles: 1 << 40,
+            clock,
+        };
+        let device = MockDevice(Rc::clone(&bench));
+        let dispatcher = Dispatcher::new(
+            &config,
+            device,
+            end,
+            Arc::clone(&control),
+            SampleSink::default(),
+        );
+        Self {
+            dispatcher,
+            policy: runner,
+            control,
+            bench,
+        }
+    }
+
+    /// Returns a tenant with kernel 0: 256 threads, 32 registers a thread, sliceable, 16 bytes of parameters.
+    pub(crate) fn join(&mut self, slot: u16, weight: u32) -> Rc<RefCell<Wire>> {
+        let counters = Arc::new(TenantCounters::default());
+        self.join_as(slot, TenantId(slot.into()), weight, counters)
+    }
+
+    /// Returns a client of a tenant, with kernel 0 as in [`Rig::join`].
+    pub(crate) fn join_as(
+        &mut self,
+        slot: u16,
+        tenant: TenantId,
+        weight: u32,
+        counters: Arc<TenantCounters>,
+    ) -> Rc<RefCell<Wire>> {
+        let wire = Rc::new(RefCell::new(Wire {
+            submissions: VecDeque::with_capacity(4096),
+            completions: Vec::with_capacity(4096),
+            room: 4096,
+            ..Wire::default()
+        }));
+        let account = Account::new(tenant, weight, Class::Normal, counters);
+        self.tell(Message::Tenant(Box::new(account)));
+        let client = ClientSlot::new(tenant, DomainId(u32::from(slot)), Port(Rc::clone(&wire)));
+        let limits = KernelLimits {
+            id: DeviceKernelId(u32::from(slot)),
+            params_bytes: 16,
+            static_shared_bytes: 0,
+            registers_per_thread: 32,
+            max_threads_per_block: 1024,
+            units: AllocationUnits {
+                registers: 256,
+                shared_bytes: 128,
+                reserved_shared_bytes: 1024,
+            },
+        };
+        let kernel = ClientKernel {
+            unusable: false,
+            limits,
+            control_offset: Some(16),
+            key: KernelKey(1),
+        };
+        self.tell(Message::Join(Slot(slot), Box::new(client)));
+        self.tell(Message::AddKernel(Slot(slot), 0, kernel));
+        wire
+    }
+
+    pub(crate) fn tell(&self, message: Message<Port>) {
+        assert!(
+            self.control.messages.push(message).is_ok(),
+            "the message queue has room"
+        );
+    }
+
+    /// Turns policy and dispatcher once.
+    pub(crate) fn turn(&mut self) {
+        self.policy.run();
+        let _ = self.dispatcher.turn();
+    }
+
+    /// Turns policy and dispatcher `times` times.
+    pub(crate) fn turns(&mut self, times: usize) {
+        (0..times).for_each(|_| self.turn());
+    }
+
+    /// Takes the notices that the dispatcher has given so far.
+    pub(crate) fn notices(&self) -> impl Iterator<Item = Notice<Port>> {
+        std::iter::from_fn(|| self.control.notices.pop())
+    }
+
+    /// Turns dispatcher and policy until neither has anything to do, or `limit` turns are over.
+    pub(crate) fn settle(&mut self, limit: usize) -> usize {
+        for turn in 0..limit {
+            let events = self.policy.run();
+            let done = self.dispatcher.turn();
+            if matches!(done, Turn::Idle | Turn::Stopped) && events == 0 {
+                return turn;
+            }
+        }
+        limit
+    }
+}
+
+/// Returns a policy for the scripted device by its name.
+pub(crate) fn named(policy: &str) -> Box<dyn Policy> {
+    let profiles = gridmux_policy::Profiles::default();
+    gridmux_policy::by_name(policy, DeviceId(0), &SHAPE, &profiles).expect("the policy exists")
+}
+
+/// Has a client submit something.
+pub(crate) fn submit(wire: &RefCell<Wire>, entry: SubmissionEntry) {
+    wire.borrow_mut().submissions.push_back(entry);
+}
+
+/// Returns a submission of kernel 0.
+pub(crate) fn launch(cookie: u64, grid: [u32; 3], block: [u16; 3]) -> SubmissionEntry {
+    let request = Launch {
+        kernel: 0,
+        grid,
+        block,
+        shared_bytes: 0,
+        args_offset: 0,
+        args_len: 16,
+    };
+    SubmissionEntry::new(Operation::Launch(request), 0, cookie, 0)
+}

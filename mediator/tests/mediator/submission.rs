@@ -1,0 +1,105 @@
+//! Launches on a device that takes its time for each: in which order they are handed over.
+
+use crate::scripted::{BLOCK_NS, Rig, Wire, launch, submit};
+use gridmux_mediator::dispatch::accounting::TenantCounters;
+use gridmux_policy::ids::TenantId;
+use gridmux_policy::units::Nanos;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+type Wires = Vec<Rc<RefCell<Wire>>>;
+
+/// Lets a client of each of these tenants join, with weight 1.
+fn join(rig: &mut Rig, tenants: impl IntoIterator<Item = u32>) -> Wires {
+    let mut join = |(slot, tenant)| {
+        let counters = Arc::new(TenantCounters::default());
+        rig.join_as(slot, TenantId(tenant), 1, counters)
+    };
+    (0..).zip(tenants).map(&mut join).collect()
+}
+
+/// Has every client launch a grid of `blocks` blocks at once, and waits until all have ended.
+fn launch_all(rig: &mut Rig, wires: &Wires, blocks: u32, threads: u16) {
+    let before: Vec<_> = wires.iter().map(|w| w.borrow().completions.len()).collect();
+    for wire in wires {
+        submit(wire, launch(0, [blocks, 1, 1], [threads, 1, 1]));
+    }
+    rig.settle(100_000);
+    let has_ended =
+        |(wire, before): (&Rc<RefCell<Wire>>, usize)| wire.borrow().completions.len() == before + 1;
+    assert!(wires.iter().zip(before).all(has_ended));
+}
+
+/// Lets twelve clients of one tenant and then one of another launch once each, at once, on a device to which launches
+/// come slowly; returns the clients in the order in which their launches were handed over.
+fn submitted_under(policy: &str) -> Vec<u32> {
+    let mut rig = Rig::new(policy);
+    let wires = join(&mut rig, (0..13).map(|slot| u32::from(slot == 12)));
+    // So that the dispatcher knows how long their blocks take.
+    launch_all(&mut rig, &wires, 1, 32);
+    rig.bench.borrow_mut().launched.clear();
+    rig.bench.borrow_mut().submission.each = Nanos(50_000);
+    launch_all(&mut rig, &wires, 4, 32);
+    let bench = rig.bench.borrow();
+    bench
+        .launched
+        .iter()
+        .map(|launch| launch.domain.0)
+        .collect()
+}
+
+#[test]
+fn a_tenant_submits_what_it_has_saved_and_then_in_rounds_unless_the_head_of_the_line_is_strict() {
+    let saved: Vec<u32> = (0..8).chain([12]).chain(8..12).collect();
+    assert_eq!(submitted_under("fifo"), saved);
+    assert_eq!(submitted_under("fifo-strict"), (0..13).collect::<Vec<_>>());
+}
+
+/// Lets two tenants of equal weight launch large grids of short blocks at once; returns the largest slice once it is
+/// known how long their blocks take.
+fn largest_slice(each: Nanos) -> u32 {
+    let mut rig = Rig::new("even");
+    let wires = join(&mut rig, [0, 1]);
+    rig.bench.borrow_mut().submission.each = each;
+    launch_all(&mut rig, &wires, 8_000, 1024);
+    let bench = rig.bench.borrow();
+    // While both are there.
+    let together = bench.launched.len() / 2;
+    let slices = bench.launched[..together].iter();
+    slices
+        .map(|launch| launch.grid.iter().product())
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn slices_of_blocks_that_end_before_the_next_turn_hold_as_much_over_a_round() {
+    // The device holds 8 blocks, of which each tenant may have 4.
+    assert!(largest_slice(Nanos(0)) <= 4);
+    // Two submissions make a round, in which four blocks could follow one another.
+    assert_eq!(largest_slice(Nanos(2 * BLOCK_NS)), 4 * 4);
+    // What is handed over beyond the cap has a bound.
+    assert_eq!(largest_slice(Nanos(100 * BLOCK_NS)), 9 * 4);
+}
+
+#[test]
+fn a_row_that_had_all_turns_of_its_tenant_lets_the_others_go_first() {
+    let mut rig = Rig::new("gridmux");
+    // Twenty clients of each tenant launch small grids, one of the second a large one, which the policy puts last.
+    let wires = join(&mut rig, (0..41).map(|slot| u32::from(slot >= 20)));
+    let (small, large) = (wires[..40].to_vec(), wires[40..].to_vec());
+    launch_all(&mut rig, &small, 1, 32);
+    launch_all(&mut rig, &large, 1, 64);
+    rig.bench.borrow_mut().launched.clear();
+    rig.bench.borrow_mut().submission.each = Nanos(50_000);
+    submit(&large[0], launch(1, [64, 1, 1], [64, 1, 1]));
+    launch_all(&mut rig, &small, 1, 32);
+    let bench = rig.bench.borrow();
+    let of_second = bench.launched.iter().filter(|next| next.domain.0 >= 20);
+    let domains: Vec<u32> = of_second.map(|next| next.domain.0).collect();
+    let turns = domains.iter().position(|domain| *domain == 40);
+    // Its tenant's saved turns go to what the policy prefers, and then those of the rounds until it was passed over in
+    // two, the one in which the saved turns ended included.
+    assert_eq!(turns, Some(8 + 1), "{domains:?}");
+}
