@@ -38,7 +38,7 @@ pub use compile::{Compiled, Loading};
 pub use config::GpuConfig;
 pub use counters::Counters;
 pub use description::{ConfigError, Description, builtin_names};
-pub use drive::{DriveError, FormedKernel, Run};
+pub use drive::{DriveError, Happened, Run, RunSetup};
 pub use fault::{Fault, FaultKind, FaultSpace};
 pub use functional::FunctionalRun;
 pub use gpu::{Gpu, LineStalls, RunError, run_functional};

@@ -12,6 +12,7 @@ use gridmux_workloads::{Arg, Role};
 pub(super) const PART: Part = Part {
     name: "faults",
     about: "what a trap does to its context, and what the fence makes of it",
+    usual_s: 4,
     limit_s: 30,
     run,
 };
@@ -52,7 +53,7 @@ fn fenced(lab: &mut Lab<'_>) -> anyhow::Result<()> {
         }
     };
     let said = formed
-        .boxes(u32::MAX)
+        .launch(u32::MAX)
         .err()
         .map(|error| error.to_string())
         .unwrap_or_default();

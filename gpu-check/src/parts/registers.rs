@@ -11,6 +11,7 @@ use gridmux_workloads::{Case, Size, workloads};
 pub(super) const PART: Part = Part {
     name: "registers",
     about: "registers, memory and occupancy of every form as the driver sees them; the layout of parameters",
+    usual_s: 1,
     limit_s: 90,
     run,
 };
@@ -55,7 +56,7 @@ fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
     Ok(stage.clear()?)
 }
 
-/// Holds the driver's place of the control block against the rewriter's.
+/// Holds the driver's offset of the control block against the rewriter's.
 fn parameter(
     lab: &mut Lab<'_>,
     name: &str,
@@ -64,7 +65,7 @@ fn parameter(
 ) -> anyhow::Result<()> {
     let name = format!("{name}: the control block's offset");
     let (mut offset, mut bytes) = (0, 0);
-    // SAFETY: the places live across the call.
+    // SAFETY: both variables live across the call.
     let told = unsafe {
         lab.cuda
             .api

@@ -8,8 +8,8 @@ use super::client::{ClientKernel, ClientSlot, Mapping};
 use crate::device::{BufferId, Tag};
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{BadEntry, CompletionStatus};
+use gridmux_launch::boxes::ShapeError;
 use gridmux_policy::ids::TenantId;
-use gridmux_ptx::boxes::ShapeError;
 
 /// Place of a client in the dispatcher's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

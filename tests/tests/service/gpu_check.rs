@@ -35,6 +35,53 @@ fn findings(part: &Value) -> &[Value] {
     part["findings"].as_array().expect("a list of findings")
 }
 
+/// Returns the part of that name.
+fn part<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let mut parts = parts(document).iter();
+    parts
+        .find(|part| part["part"] == name)
+        .unwrap_or_else(|| panic!("there is no part {name}"))
+}
+
+/// Checks what the parts on queues and residency must find over gridmux's own library: one level of priority, no
+/// graphs, no green contexts, and caps by padding that hold exactly.
+fn check_queues(document: &Value) {
+    let priority = findings(part(document, "priority"));
+    let levels = priority
+        .iter()
+        .find(|finding| finding["name"] == "levels that are told apart");
+    assert_eq!(levels.expect("the levels")["value"], 1);
+    let said = |finding: &Value| finding["why"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        priority
+            .iter()
+            .any(|finding| said(finding).contains("one level"))
+    );
+    for (name, what) in [("graphs", "graphs"), ("green", "green contexts")] {
+        let found = findings(part(document, name));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(
+            (&found[0]["kind"], &found[0]["name"]),
+            (&"skipped".into(), &what.into())
+        );
+    }
+    let padding = findings(part(document, "padding"));
+    let caps = |which: &str| -> Vec<f64> {
+        let of_kind = padding.iter().filter(|finding| {
+            finding["name"]
+                .as_str()
+                .unwrap_or_default()
+                .ends_with(which)
+        });
+        of_kind
+            .filter_map(|finding| finding["value"].as_f64())
+            .collect()
+    };
+    let (computed, seen) = (caps("as the driver computes"), caps("as stamps show"));
+    assert!(computed.len() > 4, "{computed:?}");
+    assert_eq!(computed, seen);
+}
+
 #[test]
 fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
     let service = ServiceBuilder::new(&[("tenant", 1)]).start();
@@ -56,8 +103,9 @@ fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
     for part in parts(document) {
         assert_eq!(part["status"], "done", "{part}");
         let of_kind = |kind: &str| findings(part).iter().filter(|f| f["kind"] == kind).count();
-        // The driver library reserves no addresses.
-        if part["part"] != "reservation" {
+        // The driver library reserves no addresses, and has neither graphs nor green contexts.
+        let name = part["part"].as_str().expect("a name");
+        if !["reservation", "graphs", "green"].contains(&name) {
             let found = findings(part).len() - of_kind("skipped");
             assert!(found > 0, "{part}: nothing was found out");
         }
@@ -67,6 +115,7 @@ fn it_passes_over_the_driver_library_and_leaves_a_validation_file() {
             .filter(|f| f["validation"].is_object())
             .count();
     }
+    check_queues(document);
     let texts = std::fs::read_dir(kept).expect("a folder").count();
     // Twenty workloads in four forms or more, at least.
     assert!(texts > 80, "{texts} modules kept");
