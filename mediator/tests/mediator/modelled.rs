@@ -83,9 +83,9 @@ pub(crate) struct StreamLoop {
 struct Wire {
     submissions: VecDeque<(SubmissionEntry, [u8; 12])>,
     args: [u8; 12],
-    /// What has completed and was not delivered yet.
+    /// Completions that were not delivered yet.
     sent: VecDeque<CompletionEntry>,
-    /// What was delivered.
+    /// Completions that were delivered.
     completions: VecDeque<CompletionEntry>,
     answering: bool,
 }
@@ -145,7 +145,7 @@ impl TenantPort for Port {
 /// The slot of the client whose barriers tell the time.
 const TIMER: Slot = Slot(1000);
 
-/// What the submissions of a program ask for.
+/// The operations that a program submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submits {
     /// Launches of the module's first kernel.
