@@ -75,7 +75,7 @@ fn every_shell_gets_completions() {
         (&["gridmux", "pol"][..], "policy"),
         (&["gridmux", "policy", "set", "acc"], "accelos"),
         (&["gridmux", "sim", "kernel", "--gpu", "k"], "k20m"),
-        (&["gridmux", "ptx", "rewrite", "--form", "gat"], "gate"),
+        (&["gridmux", "ptx", "rewrite", "--form", "worke"], "worker"),
         (&["gridmux", "tenant", "set", "--class", "b"], "batch"),
         (&["gridmux", "workload", "run", "vec"], "vecadd"),
         (&["gridmux", "workload", "run", "--size", "t"], "tiny"),

@@ -162,14 +162,12 @@ fn every_workload_is_right_whole_in_slices_and_without_timing() {
 }
 
 /// Every form.
-const FORMS: [&str; 8] = [
+const FORMS: [&str; 6] = [
     "whole",
     "slice",
-    "gate",
     "worker",
     "fence",
     "fence+slice",
-    "fence+gate",
     "fence+worker",
 ];
 
@@ -190,7 +188,7 @@ fn every_form_leaves_the_same_bytes_as_the_whole_kernel() {
         files.verify(&case, "whole");
         let expected = files.outputs();
         for (form, ran) in FORMS.into_iter().zip(&mut ran) {
-            let is_cut = form.ends_with("slice") || form.ends_with("gate");
+            let is_cut = form.ends_with("slice");
             let timed: &[&str] = match is_cut {
                 true => &["--slice-blocks", "2"],
                 false => &[],
@@ -223,7 +221,7 @@ fn forms_differ_in_launches_and_not_in_blocks() {
     let files = lay_out(&case);
     let blocks = case.blocks();
     assert!(blocks > 2, "{blocks} blocks cannot be cut");
-    for form in ["fence+slice", "fence+gate"] {
+    for form in ["slice", "fence+slice"] {
         let ran = files.run(&["--form", form, "--slice-blocks", "2"]);
         let report = ran.succeeded().json();
         assert_eq!(report["slices"], blocks.div_ceil(2), "{form}");
@@ -251,7 +249,7 @@ fn a_recorded_fault_and_a_refused_form_say_why() {
         let fixed = ["-j", "sim", "kernel", file, "--entry", entry, "--grid", "8"];
         gridmux([&fixed[..], &["--block", "32", "--arg", &out], more].concat())
     };
-    for form in ["fence", "fence+slice", "fence+gate", "fence+worker"] {
+    for form in ["fence", "fence+slice", "fence+worker"] {
         for timing in [&[][..], &["--functional"]] {
             let ran = run("traps", &[&["--form", form], timing].concat());
             assert_eq!(ran.code, Some(1), "{form}: {}", ran.stdout);
@@ -277,7 +275,7 @@ fn a_recorded_fault_and_a_refused_form_say_why() {
 fn launch_latency_is_counted_apart_from_the_kernel() {
     let case = by_name("vecadd").unwrap().case(Size::Tiny, 7);
     let files = lay_out(&case);
-    for form in ["whole", "slice", "fence+gate", "worker"] {
+    for form in ["whole", "slice", "fence+slice", "worker"] {
         let report = files.run(&["--form", form]).succeeded().json();
         let number = |key: &str| report[key].as_u64().unwrap();
         let (latency, kernel) = (number("launch_latency_cycles"), number("kernel_cycles"));

@@ -150,7 +150,7 @@ fn a_form_that_does_not_exist_is_refused_with_those_that_do() {
     let ran = gridmux(["ptx", "rewrite", "--form", "turbo", &workload_ptx("vecadd")]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     assert!(
-        ran.stderr.contains("whole, slice, gate, worker, fence"),
+        ran.stderr.contains("whole, slice, worker, fence"),
         "{}",
         ran.stderr
     );

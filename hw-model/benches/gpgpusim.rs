@@ -44,7 +44,7 @@
 //! timing (`shd_warp_t::waiting` in `src/gpgpu-sim/shader.cc`, commit 667834c); a card's warp goes on, and so does the
 //! model's.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/hw_model/support/mod.rs"]
 mod support;
 
 use gridmux_hw_model::GpuConfig;

@@ -4,7 +4,7 @@
 //! one per class with the mean error and, as peers, the median and how many are off by more than 15 and 30 %.
 //! A filter is a class, `hardware_CLASS`. Curves are drawn as SVG under `target/hardware/`.
 
-#[path = "../tests/hardware/validation/mod.rs"]
+#[path = "../tests/hw_model/hardware/validation/mod.rs"]
 mod validation;
 
 use serde_json::json;

@@ -11,7 +11,7 @@
 mod kernels;
 #[path = "microbench/staircase.rs"]
 mod staircase;
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/hw_model/support/mod.rs"]
 mod support;
 
 use gridmux_hw_model::GpuConfig;

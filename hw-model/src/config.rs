@@ -4,7 +4,6 @@
 //! latency is what one warp sees from issue to use on an idle machine, so that a microbenchmark recovers it.
 //! Length: a description is one tree of tables, and every key in it has its own documentation.
 
-use crate::timing::dram::Channel;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a cache line.
@@ -668,13 +667,6 @@ impl GpuConfig {
     pub(crate) fn dram_time(&self, clocks: u32, fraction: u32) -> u64 {
         let scaled = (u64::from(clocks) * u64::from(self.clock.core_mhz)) << fraction;
         scaled.div_ceil(u64::from(self.dram.command_mhz))
-    }
-
-    /// Returns the core cycles that a lone read spends in the controller besides what its row, column and data take.
-    #[must_use]
-    pub(crate) fn dram_controller_cycles(&self) -> u64 {
-        let row = Channel::lone_read_cycles(self);
-        u64::from(self.dram.latency).saturating_sub(u64::from(self.l2.latency) + row)
     }
 
     /// Returns the core cycles that `bytes` bytes take at `gigabytes_per_second`, rounded up.

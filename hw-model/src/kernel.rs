@@ -2,8 +2,8 @@
 //!
 //! Rule: a kernel is immutable after loading and shared by every launch of it.
 
-use crate::compile::LoadError;
-use crate::exec::{Op, Slot};
+use crate::exec::op::{Op, Slot};
+use crate::load_error::LoadError;
 use crate::memory::DomainId;
 use gridmux_policy::KernelKey;
 use gridmux_ptx::decode::ScalarType;

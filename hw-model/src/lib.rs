@@ -10,7 +10,6 @@
 
 mod compile;
 pub mod config;
-mod config_check;
 mod copies;
 pub mod counters;
 #[doc(hidden)]
@@ -25,6 +24,7 @@ mod functional;
 pub mod gpu;
 pub mod kernel;
 pub mod launch;
+mod load_error;
 pub mod memory;
 pub mod occupancy;
 pub mod plan;
@@ -34,16 +34,17 @@ pub mod texture;
 mod timing;
 pub mod words;
 
-pub use compile::{Compiled, LoadError, Loading};
+pub use compile::{Compiled, Loading};
 pub use config::GpuConfig;
 pub use counters::Counters;
 pub use description::{ConfigError, Description, builtin_names};
-pub use drive::{DriveError, FormedKernel, Run};
+pub use drive::{DriveError, Happened, Run, RunSetup};
 pub use fault::{Fault, FaultKind, FaultSpace};
 pub use functional::FunctionalRun;
 pub use gpu::{Gpu, LineStalls, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
+pub use load_error::LoadError;
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, event_config, occupancy};
 pub use plan::{

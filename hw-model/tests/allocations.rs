@@ -1,5 +1,8 @@
 //! Once its buffers have grown, the model runs a launch without asking the allocator for anything.
+//!
+//! A binary of its own, because the allocator that counts is the whole process's.
 
+#[path = "hw_model/support/mod.rs"]
 mod support;
 
 use gridmux_hw_model::{Advance, QueueId};

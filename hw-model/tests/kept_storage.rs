@@ -1,5 +1,8 @@
 //! What an ended run without timing leaves for the next one is bounded, however much the run itself took.
+//!
+//! A binary of its own, because the allocator that counts is the whole process's, and what other tests hold would count.
 
+#[path = "hw_model/support/mod.rs"]
 mod support;
 
 use gridmux_testkit::allocator::{CountingAllocator, forget_peak, held_bytes, peak_bytes};

@@ -1,4 +1,6 @@
 //! Explores the interleavings of a crew's claims; one test per invariant of `crew`.
+//!
+//! A binary of its own, because loom replaces the atomic operations of the whole build.
 #![cfg(loom)]
 
 use gridmux_hw_model::crew::Crew;

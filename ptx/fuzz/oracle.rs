@@ -1,7 +1,7 @@
 //! What must hold for any bytes that a tenant sends as PTX; a violation panics.
 //!
 //! One function for each fuzz target. The tests of the crate run the same functions over every case that fuzzing
-//! has found, so that a mended fault stays mended (`ptx/tests/found.rs`).
+//! has found, so that a mended fault stays mended (`ptx/tests/ptx/found.rs`).
 
 use gridmux_ptx::Module;
 use gridmux_ptx::check::check;

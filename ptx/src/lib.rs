@@ -6,16 +6,15 @@
 //! model need. It knows no device, no policy and no socket.
 
 pub mod analysis;
-pub mod boxes;
 pub mod check;
 pub mod control;
 pub mod decode;
 mod error;
 pub mod forms;
 pub mod link;
-pub mod protocol;
 pub mod rewrite;
 mod syntax;
+mod words;
 
 pub use error::{ParseError, shown};
 pub use syntax::module::{

@@ -12,6 +12,7 @@ mod binary;
 mod busy;
 mod bystander;
 pub mod equivalence;
+pub mod formed;
 mod process;
 mod ptx;
 mod raw;

@@ -103,10 +103,6 @@ fn generated_kernels_compute_the_same_bits_in_every_form() {
     if seeds >= SAMPLE {
         for form in Form::ALL {
             let taken = counts.taken(form);
-            if taken == 0 && counts.is_not_built(form) {
-                println!("SKIPPED: {form} is not built yet");
-                continue;
-            }
             assert!(
                 taken * 100 >= counts.subjects * LEAST_PERCENT,
                 "only {taken} of {} kernels take {form}",
@@ -145,33 +141,11 @@ fn judge_seeds(next: &AtomicU64, end: u64) -> (Counts, Vec<String>) {
     }
 }
 
-/// Statements that the rewriter adds and that may go without a trace: an order of memory that the model keeps anyway,
-/// address conversions that change no bits, the time that a refused worker holds its place, the
+/// Statements that the rewriter adds and that may go without a trace: address conversions that change no bits, and the
 /// place of our words where nothing else stands yet.
-const HARMLESS: [&str; 10] = [
-    "fence.",
-    "cvta.",
-    "nanosleep",
-    "globaltimer",
-    "ld.relaxed",
-    "hold",
-    ", 20000",
-    "sub.u64",
-    "%dynamic_smem_size",
-    ", -16",
-];
+const HARMLESS: [&str; 3] = ["cvta.", "%dynamic_smem_size", ", -16"];
 
-/// The same for single statements, by their keys: threads other than 0 and 1 of a worker that look ahead as well only
-/// read the cap once more; the predicates that a worker's first set and an empty place are told by begin as false,
-/// which the model's registers do by themselves; more threads that load a gate's word cost time alone.
-const HARMLESS_KEYS: [&str; 4] = [
-    "@!%gridmux_pred_0 bra $gridmux_body_ (1)",
-    "setp.ne.u32 %gridmux_pred_0, %gridmux_b32_1, %gridmux_b32_1 (1)",
-    "setp.ne.u32 %gridmux_pred_0, %gridmux_b32_1, %gridmux_b32_1 (2)",
-    "setp.eq.and.u32 %gridmux_pred_0, %r, 0, %gridmux_pred_0 (1)",
-];
-
-/// Grids with more blocks than a word of marks has bytes, and rows of which most are not the first.
+/// Grids whose rows are mostly not the first.
 const LARGE_GRIDS: [[u32; 3]; 4] = [[7, 9, 1], [5, 3, 5], [47, 2, 1], [3, 8, 3]];
 
 /// Kernels that statements are left out of, the most in which one statement is, and the fewest that must have it.
@@ -208,9 +182,7 @@ fn added(text: &str) -> Vec<(String, std::ops::Range<usize>)> {
         let nth = seen.entry(key.clone()).or_insert(0_u32);
         *nth += 1;
         let key = format!("{key} ({nth})");
-        if !HARMLESS_KEYS.contains(&&*key) {
-            found.push((key, start..end + 1));
-        }
+        found.push((key, start..end + 1));
     }
     found
 }
@@ -269,8 +241,8 @@ fn some_of(kernels: &[usize]) -> Vec<usize> {
     some.copied().collect()
 }
 
-/// Returns whether leaving the statement out of the kernel's form shows. A change may show only under some windows,
-/// stops and caps: three runs.
+/// Returns whether leaving the statement out of the kernel's form shows. A change may show only for some slices and
+/// numbers of workers: three runs.
 fn is_noticed(judge: &mut Judge, made: &Generated, form: Form, key: &str) -> bool {
     (0..3).any(|run| {
         let change = |text: &[u8]| {
@@ -295,7 +267,7 @@ fn is_noticed(judge: &mut Judge, made: &Generated, form: Form, key: &str) -> boo
 #[test]
 fn a_form_that_lacks_one_statement_is_caught() {
     let pool = pool();
-    for form in [Form::SLICE, Form::GATE, Form::WORKER] {
+    for form in [Form::SLICE, Form::WORKER] {
         let mut kernels_with: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut judge = Judge::new();
         for (n, made) in pool.iter().enumerate() {

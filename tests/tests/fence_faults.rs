@@ -1,24 +1,19 @@
-//! A recorded fault, from the instruction to the end of its instance, with another tenant on the same GPU.
+//! A recorded fault, from the instruction to the end of its launch, with another tenant on the same GPU.
 //!
 //! Rule: the tenant whose kernel faults loses what was still to run, learns what happened and where, and nobody else
-//! notices: no fault of the device, and the neighbour's instance ends with every block run.
+//! notices: no fault of the device, and the neighbour's launch ends with every block run.
 
-use gridmux_hw_model::drive::{FormedKernel, Run};
-use gridmux_hw_model::{Gpu, GpuConfig, Partition, Report};
+use gridmux_hw_model::{Gpu, GpuConfig, Partition, Report, Run, RunSetup};
+use gridmux_launch::{Action, Answer, Launcher, Limits, Pace, RecordedFault, step};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
-use gridmux_ptx::boxes::Grid;
-use gridmux_ptx::control::Control;
 use gridmux_ptx::forms::fence::FaultKind;
-use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid, Options, rewrite};
-use gridmux_ptx::protocol::instance::recorded_fault;
-use gridmux_ptx::protocol::{Gate, Host, Instance, RecordedFault, Workers};
+use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
+use gridmux_tests::formed::{Formed, progress};
 
 /// Streaming multiprocessors, few so that most blocks are still to run when one faults.
 const SMS: u16 = 2;
 const BLOCKS: u32 = 600;
-/// Most workers of a tenant on an SM.
-const CAP: u32 = 3;
 /// The block that faults.
 const BAD: u32 = 37;
 /// What a block writes when it has run.
@@ -37,68 +32,47 @@ const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\
 /// How a tenant's grid is run.
 #[derive(Debug, Clone, Copy)]
 enum Mode {
-    Gate { window: u32, depth: u32 },
-    Worker { chunk: u32 },
+    Slices { blocks: u32, in_flight: u32 },
+    Workers { count: u32, chunk: u32 },
 }
 
 impl Mode {
     fn form(self) -> Form {
         match self {
-            Mode::Gate { .. } => Form::FENCE_GATE,
-            Mode::Worker { .. } => Form::FENCE_WORKER,
+            Mode::Slices { .. } => Form::FENCE_SLICE,
+            Mode::Workers { .. } => Form::FENCE_WORKER,
         }
     }
 
-    /// Returns the host's half of a tenant's launch.
-    fn host(self, form: &KernelForm) -> Host {
-        let grid = [BLOCKS, 1, 1];
+    fn limits(self) -> Limits {
         match self {
-            Mode::Gate { window, depth } => {
-                let LaunchGrid::Planes(axis) = form.grid else {
-                    panic!("a gate is cut across an axis")
-                };
-                Host::Gate(Gate::new(Grid(grid), axis, window, depth).expect("a sound launch"))
-            }
-            Mode::Worker { chunk } => {
-                assert!(chunk <= form.most_chunk, "{} at most", form.most_chunk);
-                let control = Control::workers(grid, [64, 1, 1], (chunk, 2), 0).expect("few");
-                let caps = [CAP; SMS as usize];
-                let workers = Workers::new(control.total, &caps).expect("there are tickets");
-                Host::Workers(workers, control)
-            }
+            Mode::Slices { blocks, in_flight } => Limits {
+                slice_blocks: blocks,
+                pace: Pace::InFlight(in_flight),
+                workers: 1,
+            },
+            Mode::Workers { count, .. } => Limits {
+                slice_blocks: 1,
+                pace: Pace::InFlight(1),
+                workers: count,
+            },
         }
     }
-}
 
-/// Where one tenant's launches run.
-struct Place {
-    own: Partition,
-    run: Run,
-    out: u64,
-}
-
-impl Place {
-    fn words(&self, gpu: &Gpu, at: u64, count: u32) -> Vec<u32> {
-        let mut bytes = vec![0; 4 * count as usize];
-        gpu.memory()
-            .read(self.own.domain, at, &mut bytes)
-            .expect("inside");
-        let word = |b: &[u8]| u32::from_le_bytes(b.try_into().expect("four bytes"));
-        bytes.chunks_exact(4).map(word).collect()
-    }
-
-    /// Returns the blocks that have run.
-    fn ran(&self, gpu: &Gpu) -> Vec<u32> {
-        let marks = self.words(gpu, self.out, BLOCKS);
-        assert!(marks.iter().all(|m| [0, RAN].contains(m)));
-        (0..BLOCKS).filter(|n| marks[*n as usize] == RAN).collect()
+    fn changed(self, form: KernelForm) -> KernelForm {
+        match self {
+            Mode::Slices { .. } => form,
+            Mode::Workers { chunk, .. } => KernelForm { chunk, ..form },
+        }
     }
 }
 
 /// One tenant's launch.
 struct Tenant {
-    place: Place,
-    instance: Instance,
+    own: Partition,
+    formed: Formed,
+    launcher: Launcher,
+    out: u64,
 }
 
 impl Tenant {
@@ -106,51 +80,71 @@ impl Tenant {
         let module = Module::parse(TEXT).expect("it parses");
         let program = module.decode().expect("it decodes");
         let made = rewrite(&module, &program, &Options::default(), |_| mode.form());
-        let form = made.kernels[0].clone();
+        let form = mode.changed(made.kernels[0].clone());
         assert_eq!((form.form, &form.reason), (mode.form(), &None));
-        let fence = form.fence.expect("it is fenced");
-        assert!(fence.accepts(own.base, own.mask()), "{fence:?}");
         let module = Module::parse(made.bytes.clone()).expect("it parses");
         let program = module.decode().expect("it decodes");
         let loaded = gpu.load_in(own, &program, &made.bytes).expect("it loads");
-        let host = mode.host(&form);
         let memory = gpu.memory_mut();
         let out = memory.alloc_in(own, u64::from(4 * BLOCKS)).expect("room");
-        let kernel = FormedKernel {
+        let setup = RunSetup {
             kernel: loaded.kernel("k").expect("it is called k"),
-            form,
-            partition: own,
-            grid: [BLOCKS, 1, 1],
+            domain: own.domain,
             block: [64, 1, 1],
-            dynamic_shared_bytes: 0,
-            params: [&out.to_le_bytes()[..], &bad.to_le_bytes()].concat(),
+            dynamic_shared_bytes: form.extra_shared_bytes,
             budget: None,
         };
-        let mut run = Run::new(kernel, true).with_names(u64::from(bad) << 32, (queue, 8));
-        let instance = run.begin(gpu, host).expect("room");
+        let formed = Formed {
+            form,
+            run: Run::new(setup, true).with_names(u64::from(bad) << 32, (queue, 8)),
+            partition: own,
+            grid: [BLOCKS, 1, 1],
+            params: [&out.to_le_bytes()[..], &bad.to_le_bytes()].concat(),
+        };
+        let launcher = formed.launcher(mode.limits()).expect("the fence takes it");
         Self {
-            place: Place { own, run, out },
-            instance,
+            own,
+            formed,
+            launcher,
+            out,
         }
     }
 
-    /// Does what the protocol asks for now.
-    fn step(&mut self, gpu: &mut Gpu) {
-        let mut on = self.place.run.on(gpu);
-        self.instance.step(&mut on).expect("it launches");
+    /// Does what is to be done now, and waits for nothing.
+    fn act(&mut self, gpu: &mut Gpu) {
+        while !matches!(self.launcher.next_action(), Action::Wait | Action::End(_)) {
+            let stepped = step(&mut self.launcher, &mut self.formed.on(gpu));
+            assert!(stepped.expect("it launches").is_continue());
+        }
     }
 
-    fn hear(&mut self, gpu: &mut Gpu, report: Report) {
-        let run = &mut self.place.run;
+    fn hear(&mut self, report: Report) {
+        let run = &mut self.formed.run;
         run.hear(report).expect("the device does not fault");
-        while let Some(number) = run.take_ended() {
-            let ended = self.instance.launch_ended(&mut run.on(gpu), number);
-            ended.expect("its memory is there");
+        while let Some(happened) = run.take_happened() {
+            self.launcher.note(Answer::from(progress(happened)));
         }
     }
 
-    fn fault(&mut self, gpu: &mut Gpu) -> Option<RecordedFault> {
-        recorded_fault(&mut self.place.run.on(gpu)).expect("its memory is there")
+    /// Returns the fault at the end of its launches; `None` before that.
+    fn end(&self) -> Option<Option<RecordedFault>> {
+        match self.launcher.next_action() {
+            Action::End(fault) => Some(fault),
+            _ => None,
+        }
+    }
+
+    /// Returns the blocks that have run.
+    fn ran(&self, gpu: &Gpu) -> Vec<u32> {
+        let mut bytes = vec![0; 4 * BLOCKS as usize];
+        let memory = gpu.memory();
+        memory
+            .read(self.own.domain, self.out, &mut bytes)
+            .expect("inside");
+        let word = |b: &[u8]| u32::from_le_bytes(b.try_into().expect("four bytes"));
+        let marks: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
+        assert!(marks.iter().all(|m| [0, RAN].contains(m)));
+        (0..BLOCKS).filter(|n| marks[*n as usize] == RAN).collect()
     }
 }
 
@@ -158,18 +152,18 @@ impl Tenant {
 fn run(gpu: &mut Gpu, tenants: &mut [Tenant; 2]) {
     let mut reports = Vec::new();
     for _ in 0..5000 {
-        tenants.iter_mut().for_each(|t| t.step(gpu));
-        if tenants.iter().all(|t| t.instance.has_ended()) {
+        tenants.iter_mut().for_each(|t| t.act(gpu));
+        if tenants.iter().all(|t| t.end().is_some()) {
             return;
         }
         gpu.advance(Cycles(gpu.now().0 + 2000), &mut reports);
         for report in reports.drain(..) {
-            tenants.iter_mut().for_each(|t| t.hear(gpu, report.clone()));
+            tenants.iter_mut().for_each(|t| t.hear(report.clone()));
         }
     }
     panic!(
         "they do not end: {:?} {:?}",
-        tenants[0].instance, tenants[1].instance
+        tenants[0].launcher, tenants[1].launcher
     );
 }
 
@@ -187,57 +181,37 @@ fn check(mode: Mode) {
         Tenant::new(&mut gpu, (own, queue), mode, bad)
     });
     run(&mut gpu, &mut tenants);
-    let [faulty, other] = &mut tenants;
+    let [faulty, other] = &tenants;
 
-    assert!(faulty.instance.is_faulted(), "{mode:?}");
     let line = TEXT.lines().position(|l| l.contains("trap"));
     let recorded = RecordedFault {
         kind: FaultKind::Trap as u32,
         line: u32::try_from(line.expect("it traps") + 1).expect("few"),
         block: BAD,
     };
-    assert_eq!(faulty.fault(&mut gpu), Some(recorded), "{mode:?}");
+    assert_eq!(faulty.end(), Some(Some(recorded)), "{mode:?}");
     // Those that were resident go on to their end; the rest never start.
-    let ran = faulty.place.ran(&gpu);
+    let ran = faulty.ran(&gpu);
     assert!(
         ran.len() < BLOCKS as usize / 2,
         "{mode:?}: {} blocks ran",
         ran.len()
     );
-    assert!(!other.instance.is_faulted(), "{mode:?}");
-    assert_eq!(other.place.ran(&gpu).len(), BLOCKS as usize, "{mode:?}");
-    assert_eq!(other.fault(&mut gpu), None, "{mode:?}");
-
-    if let (Host::Gate(gate), Mode::Gate { window: BLOCKS, .. }) = (faulty.instance.host(), mode) {
-        // One launch, so that its table speaks of all: blocks that the device let in, and blocks that it turned away.
-        assert_eq!(faulty.place.run.tally().launches, 1);
-        let table = faulty.place.run.counters() + gate.table_at(0);
-        let marks = faulty.place.words(&gpu, table, BLOCKS / 4);
-        let is_refused = |n: &u32| marks[*n as usize / 4] >> (8 * (n % 4)) & 0xff != 0;
-        let let_in: Vec<u32> = (0..BLOCKS).filter(|n| !is_refused(n)).collect();
-        assert!(let_in.contains(&BAD), "{mode:?}");
-        let others =
-            |blocks: &[u32]| -> Vec<u32> { blocks.iter().copied().filter(|n| *n != BAD).collect() };
-        assert_eq!(others(&ran), others(&let_in), "{mode:?}");
-    }
+    assert_eq!(other.end(), Some(None), "{mode:?}");
+    assert_eq!(other.ran(&gpu).len(), BLOCKS as usize, "{mode:?}");
 }
 
 #[test]
-fn a_fault_closes_its_own_gate_and_no_other() {
-    check(Mode::Gate {
-        window: 24,
-        depth: 2,
-    });
-    // The host launches all at once, so that nobody but the device closes the gate.
-    check(Mode::Gate {
-        window: BLOCKS,
-        depth: 1,
+fn a_fault_ends_its_own_slices_and_no_other() {
+    check(Mode::Slices {
+        blocks: 24,
+        in_flight: 2,
     });
 }
 
 #[test]
 fn a_fault_ends_its_own_workers_and_no_other() {
     for chunk in [1, 4] {
-        check(Mode::Worker { chunk });
+        check(Mode::Workers { count: 6, chunk });
     }
 }

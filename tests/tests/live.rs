@@ -144,7 +144,7 @@ fn a_configuration_that_is_not_right_changes_nothing() {
     };
     for (line, parts) in [
         ("weight = 5000\n", ["tenant.only.weight", "5000"]),
-        ("weigth = 5\n", ["weigth", "there is no key"]),
+        ("weigth = 5\n", ["weigth", "unknown field"]),
         (
             "user = \"no-such-user\"\n",
             ["tenant.only.user", "no-such-user"],

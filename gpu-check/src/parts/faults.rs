@@ -52,7 +52,7 @@ fn fenced(lab: &mut Lab<'_>) -> anyhow::Result<()> {
         }
     };
     let said = formed
-        .boxes(u32::MAX)
+        .launch(u32::MAX)
         .err()
         .map(|error| error.to_string())
         .unwrap_or_default();

@@ -9,11 +9,9 @@ mod device;
 mod faults;
 mod launches;
 mod overhead;
-mod preemption;
 mod registers;
 mod reservation;
 mod sharing;
-mod stops;
 mod validation;
 mod visibility;
 mod workloads;
@@ -37,12 +35,10 @@ pub struct Part {
 pub const PARTS: &[Part] = &[
     device::PART,
     workloads::PART,
-    stops::PART,
     validation::PART,
     visibility::PART,
     blocks::PART,
     launches::PART,
-    preemption::PART,
     registers::PART,
     overhead::PART,
     sharing::PART,

@@ -55,7 +55,7 @@ fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
     Ok(stage.clear()?)
 }
 
-/// Holds the driver's place of the control block against the rewriter's.
+/// Holds the driver's offset of the control block against the rewriter's.
 fn parameter(
     lab: &mut Lab<'_>,
     name: &str,
@@ -64,7 +64,7 @@ fn parameter(
 ) -> anyhow::Result<()> {
     let name = format!("{name}: the control block's offset");
     let (mut offset, mut bytes) = (0, 0);
-    // SAFETY: the places live across the call.
+    // SAFETY: both variables live across the call.
     let told = unsafe {
         lab.cuda
             .api

@@ -6,9 +6,7 @@
 use super::Part;
 use crate::formed::{Formed, Stage};
 use crate::lab::Lab;
-use gridmux_ptx::control::Taking;
 use gridmux_ptx::forms::Form;
-use gridmux_ptx::protocol::Manner;
 use gridmux_workloads::{Case, Size, workloads};
 
 pub(super) const PART: Part = Part {
@@ -18,11 +16,6 @@ pub(super) const PART: Part = Part {
     run,
 };
 
-/// How workers take tickets: by twos where the kernel allows it, ahead of time.
-const MANNER: Manner = Manner {
-    chunk: 2,
-    taking: Taking::Ahead,
-};
 /// Seed of all inputs.
 const SEED: u64 = 20;
 
@@ -64,17 +57,14 @@ fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
 /// Runs a kernel to its end and returns what it wrote.
 fn outputs(stage: &Stage<'_>, formed: &Formed<'_>) -> anyhow::Result<Vec<Vec<u8>>> {
     stage.reset()?;
-    // A third of the grid at a time, so that each form makes several launches.
+    // A third of the grid at a time, so that a form that is cut makes several launches.
     let window = stage.work.blocks().div_ceil(3);
-    match formed.host(window, MANNER)? {
-        None => formed.boxes(window)?,
-        Some(host) => formed.drive(host, &mut |_, _| Ok(()))?,
-    }
+    formed.launch(window)?;
     Ok(stage.outputs()?)
 }
 
 /// Checks outputs.
-pub(super) fn judge(
+fn judge(
     lab: &mut Lab<'_>,
     case: &Case,
     how: &str,

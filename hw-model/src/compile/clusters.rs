@@ -1,7 +1,8 @@
 //! Kernels that ask for clusters of more than one block (PTX ISA section 11.4.3) are refused: blocks here know
 //! nothing of one another.
 
-use super::{Lines, LoadError};
+use super::Lines;
+use crate::load_error::LoadError;
 use gridmux_ptx::decode::{Function, Span};
 
 /// Refuses a kernel whose header has `.reqnctapercluster` with more than one block.

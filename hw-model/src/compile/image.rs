@@ -9,10 +9,11 @@
 use super::flow::reconvergence;
 use super::reach::{Reach, Signature, callee, runtime, signature};
 use super::variables::Layout;
-use super::{Lines, LoadError, assembler, operands, slots, unsupported};
+use super::{Lines, assembler, operands, slots, unsupported};
 use crate::config::GpuConfig;
 use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Runtime, Slot};
 use crate::kernel::{FunctionEntry, Origin};
+use crate::load_error::LoadError;
 use gridmux_ptx::analysis::Flow;
 use gridmux_ptx::decode::{
     FuncId, Function, Instruction, MemoryOrder, Opcode, Operand, Param, Program, RegId, ScalarType,

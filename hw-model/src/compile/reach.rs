@@ -3,8 +3,9 @@
 //! Rules: an indirect call may reach every function whose address the module takes; the stack of a kernel whose
 //! calls cannot recur is exactly as deep as its deepest chain, any other has a fixed size.
 
-use super::{Lines, LoadError};
+use super::Lines;
 use crate::exec::{FrameLayout, Runtime};
+use crate::load_error::LoadError;
 use gridmux_ptx::decode::{
     CallPrototype, FuncId, Function, Instruction, Opcode, Operand, Param, Program,
     RelocationTarget, Symbol,

@@ -4,10 +4,11 @@
 //! kernel's shared memory holds its own variables and those module-scope ones that it names; dynamic shared
 //! memory begins behind them.
 
+use super::Lines;
 use super::reach::Reach;
-use super::{Lines, LoadError};
 use crate::exec::{FrameLayout, VariableAddresses, function_address};
 use crate::kernel::ModuleVariable;
+use crate::load_error::LoadError;
 use crate::memory::{DomainId, Memory};
 use gridmux_ptx::decode::{
     AddressBase, FuncId, Operand, Program, RelocationTarget, StateSpace, Symbol, VarId, Variable,

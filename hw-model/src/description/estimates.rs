@@ -4,8 +4,8 @@
 //! for the keys that it gives itself.
 //! Rule: an entry that names nothing is refused.
 
-use super::ConfigError;
 use super::keys::KEYS;
+use super::{ConfigError, value};
 use toml::{Table, Value};
 
 /// Name of the list.
@@ -27,7 +27,7 @@ pub(super) fn take(own: &mut Table) -> Result<Vec<String>, ConfigError> {
         let before = keys.len();
         keys.extend(
             KEYS.iter()
-                .map(|(key, _)| (*key).to_owned())
+                .map(|(key, ..)| (*key).to_owned())
                 .filter(|key| within(key)),
         );
         if keys.len() == before {
@@ -40,7 +40,7 @@ pub(super) fn take(own: &mut Table) -> Result<Vec<String>, ConfigError> {
 
 /// Puts the list into a description; keys that it does not have are left out.
 pub(super) fn put(table: &mut Table, keys: Vec<String>) {
-    let there = keys.into_iter().filter(|key| gives(table, key));
+    let there = keys.into_iter().filter(|key| value(table, key).is_some());
     let list: Vec<Value> = there.map(Value::String).collect();
     if !list.is_empty() {
         table.insert(LIST.to_owned(), Value::Array(list));
@@ -50,18 +50,8 @@ pub(super) fn put(table: &mut Table, keys: Vec<String>) {
 /// Strikes out the keys that a change of a description gives.
 pub(super) fn strike(table: &mut Table, change: &Table) {
     if let Some(Value::Array(list)) = table.get_mut(LIST) {
-        list.retain(|key| !key.as_str().is_some_and(|key| gives(change, key)));
+        list.retain(|key| !key.as_str().is_some_and(|key| value(change, key).is_some()));
     }
-}
-
-/// Returns whether the table has a value of this dotted name.
-fn gives(table: &Table, key: &str) -> bool {
-    let mut names = key.split('.');
-    let first = names.next().and_then(|name| table.get(name));
-    names
-        .try_fold(first, |value, name| Some(value?.get(name)))
-        .flatten()
-        .is_some()
 }
 
 /// Returns the line of a description that gives the list; empty without entries.

@@ -7,9 +7,11 @@
 //! than what it was made from, unless it is given one, because figures are kept by name; a description that is written
 //! out reads back as the same.
 
+mod check;
 mod error;
 mod estimates;
 mod keys;
+mod range;
 
 pub use error::ConfigError;
 
@@ -233,21 +235,21 @@ impl GpuConfig {
     /// If a figure lies beyond the numbers of TOML, which none can that was read from it.
     #[must_use]
     pub fn parameters(&self) -> Vec<Parameter> {
-        let table = Table::try_from(self).expect("its figures are numbers of TOML");
-        let value = |key: &str| {
-            let mut names = key.split('.');
-            let first = table.get(names.next()?)?;
-            names.try_fold(first, |value, name| value.get(name))
-        };
-        let known = KEYS.iter().filter_map(|(key, unit)| {
+        let table = self.table();
+        let known = KEYS.iter().filter_map(|(key, unit, _)| {
             Some(Parameter {
                 key,
-                value: value(key)?.clone(),
+                value: value(&table, key)?.clone(),
                 unit,
                 estimate: self.estimates.iter().any(|estimate| estimate == key),
             })
         });
         known.collect()
+    }
+
+    /// Returns its keys and values as tables in tables.
+    fn table(&self) -> Table {
+        Table::try_from(self).expect("its figures are numbers of TOML")
     }
 
     /// Returns it as the text of a description, each key with its unit.
@@ -275,6 +277,13 @@ impl GpuConfig {
         }
         text
     }
+}
+
+/// Returns the value of a dotted name.
+fn value<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    let mut names = key.split('.');
+    let first = table.get(names.next()?)?;
+    names.try_fold(first, |value, name| value.get(name))
 }
 
 fn dotted(table: &str, name: &str) -> String {

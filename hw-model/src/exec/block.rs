@@ -5,7 +5,7 @@
 //! threads hold nobody up (PTX ISA section 9.7.13.1, as from sm_70 on); a block whose living warps are all stalled,
 //! at barriers that do not complete, is deadlocked.
 
-use super::control::rendezvous::{Arrival, Released, Tally};
+use super::control::arrival::{Arrival, Released, Tally};
 use super::cx::BlockEnv;
 use super::memory::asynchronous::arrive_after_copies;
 use super::op::Slot;

@@ -4,7 +4,7 @@
 //! in common (guard, scoreboard entries, pipeline numbers) is added here.
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
-use super::control::frame::FrameLayout;
+use super::control::frame_layout::FrameLayout;
 use super::expansion::Expansion;
 use super::isa::{handler, lane_fn};
 use super::matrix::timing::MatrixWork;

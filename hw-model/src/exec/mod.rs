@@ -17,7 +17,7 @@ mod lanes;
 mod lower;
 mod matrix;
 mod memory;
-mod op;
+pub(crate) mod op;
 pub(crate) mod product;
 mod texture;
 mod values;
@@ -26,7 +26,8 @@ mod windows;
 
 pub(crate) use block::{Block, BlockShape, Meeting};
 pub(crate) use control::calls::function_address;
-pub(crate) use control::frame::{FrameLayout, begin_stack, call, copy, move_word, pass};
+pub(crate) use control::frame::{begin_stack, call, copy, move_word, pass};
+pub(crate) use control::frame_layout::FrameLayout;
 pub(crate) use control::runtime::{HEAP_BYTES, Runtime, Said, lower_heap, lower_speech};
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};

@@ -5,8 +5,8 @@
 //! Rules: a step executes at most one operation of one path; a warp without a path that can run is *stalled* and
 //! must not step before [`Warp::resume`] says that it can.
 
+use super::control::arrival::Arrival;
 use super::control::paths::{Frame, Joins, NEVER, Path, Patience, ROOT, Wait};
-use super::control::rendezvous::Arrival;
 use super::control::runtime::Said;
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
 use super::memory::log::{Outcome, WriteLog};

@@ -14,7 +14,7 @@ mod lines;
 pub use functional::{RunError, run_functional};
 pub use lines::LineStalls;
 
-use crate::compile::{self, Compiled, LoadError, Loading};
+use crate::compile::{self, Compiled, Loading};
 use crate::config::GpuConfig;
 use crate::copies::CopyQueues;
 use crate::counters::Counters;
@@ -22,6 +22,7 @@ use crate::fault::Fault;
 use crate::functional::Functional;
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
+use crate::load_error::LoadError;
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::plan::obey::Obey;
 use crate::plan::{BlockEvent, CapReached, PlanNote, PlanOptions, Sample, Standing};

@@ -5,7 +5,7 @@
 //! never handed out. Allocations begin at multiples of 512 bytes, as those of NVIDIA's driver do, on which the look-ups
 //! of L1 depend.
 
-use super::{Allocation, MemoryError, Nearest};
+use super::names::{Allocation, MemoryError, Nearest};
 use std::collections::BTreeMap;
 
 /// Multiples at which allocations begin, where the granule is no larger.

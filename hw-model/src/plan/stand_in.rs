@@ -7,9 +7,9 @@
 //! Rules: the duration is time of residence, so a block that is switched out goes on where it was, give or take one
 //! sleep; how long blocks take does not depend on what runs beside them, which a trace does not tell.
 
-use crate::compile::LoadError;
 use crate::gpu::Gpu;
 use crate::kernel::Kernel;
+use crate::load_error::LoadError;
 use crate::memory::DomainId;
 use gridmux_ptx::Module;
 use std::sync::Arc;

@@ -9,7 +9,8 @@ use crate::kernel::Kernel;
 use crate::launch::{Launch, MAX_PARAM_BYTES};
 use crate::memory::DomainId;
 use crate::occupancy::{BlockNeeds, block_needs};
-use crate::plan::Standing;
+
+use gridmux_policy::driver::Standing;
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::BlockShape as PlanShape;
 use std::sync::Arc;

@@ -130,7 +130,7 @@ impl Partition {
             costs: Costs {
                 one_way,
                 slice: l2 - 2 * one_way,
-                dram: config.dram_controller_cycles(),
+                dram: Channel::controller_cycles(config),
                 cycle,
                 bytes_per_cycle,
                 atomic_interval: u64::from(config.l2.atomic_interval),

@@ -290,8 +290,7 @@ fn numbers_outside_their_type_are_named_with_their_line() {
         let last = text.lines().last().unwrap();
         assert!(matches!(error, ConfigError::Parse { .. }), "{error}");
         let (key, value) = last.split_once(" = ").unwrap();
-        let found = format!("found the number {value}");
-        let told = format!("{key}: expected a whole number from 0 to ");
+        let (told, found) = (format!("{key}: invalid "), format!("`{value}`, expected u"));
         for part in [last, &told, &found] {
             assert!(error.to_string().contains(part), "{part}: {error}");
         }

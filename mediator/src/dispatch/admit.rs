@@ -19,8 +19,8 @@ use crate::device::{Command, Device, Direction, LANES};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, CompletionStatus, SubmissionEntry};
+use gridmux_launch::boxes::{Grid, check_block};
 use gridmux_policy::shape::{BlockShape, max_residency};
-use gridmux_ptx::boxes::{Grid, check_block};
 
 /// Submissions admitted of one client in one turn, so that no client can keep the dispatcher to itself.
 const ADMIT_PER_TURN: usize = 32;

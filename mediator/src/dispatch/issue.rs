@@ -19,11 +19,11 @@ use crate::device::{Command, Device, LaneId, LaunchCommand, Tag};
 use crate::wall_clock::wall_ns;
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
+use gridmux_launch::Control;
+use gridmux_launch::boxes::{Grid, SubBox, next_box};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::RowId;
 use gridmux_policy::units::Nanos;
-use gridmux_ptx::boxes::{Grid, SubBox, next_box};
-use gridmux_ptx::control::Control;
 
 /// Result of one attempt to issue an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,12 +287,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             is_fresh: piece.behind.is_none(),
             ..Flight::new((slot, id), tenant, now)
         };
-        let control = Control {
-            offset: slice.offset,
-            grid: launch.grid,
-            ..Control::default()
-        }
-        .to_bytes();
+        let control = Control::slice(slice.offset, launch.grid).to_bytes();
         let control = launch.control_offset.map(|offset| (offset, &control[..]));
         let (launch, sequence) = (*launch, *sequence);
         let Some(params) = client.params.with_control(launch.params, control) else {

@@ -9,8 +9,8 @@ use super::ids::Slot;
 use crate::device::{BufferId, Tag};
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{BadEntry, CompletionStatus};
+use gridmux_launch::boxes::ShapeError;
 use gridmux_policy::ids::TenantId;
-use gridmux_ptx::boxes::ShapeError;
 
 /// From the control thread to the dispatcher.
 pub enum Message<P> {

@@ -12,7 +12,7 @@ static ALLOCATOR: growth::Counting = growth::Counting;
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
-    let form = Form::ALL[(hasher.finish() % 8) as usize];
+    let form = Form::ALL[(hasher.finish() % Form::ALL.len() as u64) as usize];
     let make = |bytes: &[u8]| oracle::make(bytes, form);
     let added = |made: &Option<_>| oracle::added(made.as_ref(), bytes.len());
     if let Some(made) = growth::bounded_besides(bytes, make, added) {

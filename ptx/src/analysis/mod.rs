@@ -4,7 +4,6 @@
 //! Analyses read a decoded [`Function`](crate::decode::Function) and change nothing. Each is linear, near-linear or
 //! bounded by a named limit, and none recurses, because the functions come from tenants.
 
-mod ahead;
 mod dominance;
 mod effects;
 mod flow;
@@ -17,7 +16,6 @@ mod stride;
 mod uniformity;
 mod warp_rows;
 
-pub use ahead::{Ahead, is_block_barrier, is_warp_synchronising};
 pub use dominance::{PostDominators, Tree, dominators};
 pub use effects::{Effects, effects};
 pub use flow::{Block, Flow};

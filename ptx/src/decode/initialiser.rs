@@ -3,7 +3,7 @@
 //! Nested braces fill rows in order; what is not given is zero. `generic(s)` is the generic address of `s`, and
 //! `0xFF00(s)` stores the byte of the address that the mask selects.
 
-use super::module::{Decoder, is_opaque};
+use super::module::Decoder;
 use super::{FuncId, Relocation, RelocationTarget, ScalarType, VarId};
 use crate::error::Fault;
 use crate::syntax::constant::{self, Float};
@@ -88,7 +88,7 @@ pub(crate) fn initialise(
         width,
         limit,
     };
-    if !is_opaque(head.ty) {
+    if !head.ty.is_opaque() {
         filling.value(&mut c, &strides, 0)?;
         if d.init.is_some_and(|(_, end)| c.at != end) {
             return Err(c.expected("`,` or `;` behind the initialiser"));

@@ -4,7 +4,8 @@
 //! of the PTX ISA (section 9), and operands in source order, destination first. Which combination is legal is
 //! checked by the decoder for the opcodes it knows; a consumer may rely on that.
 
-use super::program::{FuncId, Span, VarId};
+use super::program::{FuncId, VarId};
+use crate::words::{Span, SpecialReg};
 use std::sync::Arc;
 
 pub use super::modifiers::*;
@@ -12,146 +13,6 @@ pub use super::modifiers::*;
 /// Dense register index within a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegId(pub u32);
-
-/// Fundamental and packed types (PTX ISA section 5.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[allow(missing_docs, reason = "the names are the PTX ISA's")]
-pub enum ScalarType {
-    Pred,
-    B8,
-    B16,
-    #[default]
-    B32,
-    B64,
-    B128,
-    U8,
-    U16,
-    U32,
-    U64,
-    S8,
-    S16,
-    S32,
-    S64,
-    F16,
-    F16x2,
-    Bf16,
-    Bf16x2,
-    Tf32,
-    F32,
-    F64,
-    /// Types that only tensor or packed instructions use, kept by name order of the ISA.
-    E4m3,
-    E5m2,
-    E4m3x2,
-    E5m2x2,
-    E2m1,
-    E2m3,
-    E3m2,
-    Ue8m0,
-    Ue4m3,
-    E2m1x2,
-    E2m3x2,
-    E3m2x2,
-    Ue8m0x2,
-    S2f6x2,
-    E4m3x4,
-    E5m2x4,
-    E2m1x4,
-    E2m3x4,
-    E3m2x4,
-    U8x2,
-    S8x2,
-    U8x4,
-    S8x4,
-    U16x2,
-    S16x2,
-    F32x2,
-    B1,
-    B2,
-    B4,
-    B6,
-    U2,
-    S2,
-    U4,
-    S4,
-    TexRef,
-    SamplerRef,
-    SurfRef,
-}
-
-impl ScalarType {
-    /// Returns the size in bytes in memory; predicates count as 1, sub-byte types as 1.
-    #[must_use]
-    pub const fn size_bytes(self) -> u32 {
-        use ScalarType as T;
-        match self {
-            T::Pred | T::B8 | T::U8 | T::S8 | T::E4m3 | T::E5m2 => 1,
-            T::E2m1 | T::E2m3 | T::E3m2 | T::Ue8m0 | T::Ue4m3 | T::E2m1x2 => 1,
-            T::B1 | T::B2 | T::B4 | T::B6 | T::U2 | T::S2 | T::U4 | T::S4 => 1,
-            T::B16 | T::U16 | T::S16 | T::F16 | T::Bf16 | T::E4m3x2 | T::E5m2x2 => 2,
-            T::E2m3x2 | T::E3m2x2 | T::Ue8m0x2 | T::S2f6x2 | T::E2m1x4 | T::U8x2 | T::S8x2 => 2,
-            T::B32 | T::U32 | T::S32 | T::F32 | T::F16x2 | T::Bf16x2 | T::Tf32 => 4,
-            T::U16x2 | T::S16x2 | T::U8x4 | T::S8x4 => 4,
-            T::E4m3x4 | T::E5m2x4 | T::E2m3x4 | T::E3m2x4 => 4,
-            T::B64 | T::U64 | T::S64 | T::F64 | T::F32x2 => 8,
-            T::TexRef | T::SamplerRef | T::SurfRef => 8,
-            T::B128 => 16,
-        }
-    }
-
-    /// Signed integer.
-    #[must_use]
-    pub const fn is_signed(self) -> bool {
-        matches!(
-            self,
-            Self::S8
-                | Self::S16
-                | Self::S32
-                | Self::S64
-                | Self::S16x2
-                | Self::S8x2
-                | Self::S8x4
-                | Self::S2
-                | Self::S4
-        )
-    }
-
-    /// Floating point, packed forms included.
-    #[must_use]
-    pub const fn is_float(self) -> bool {
-        use ScalarType as T;
-        matches!(
-            self,
-            T::F16
-                | T::F16x2
-                | T::Bf16
-                | T::Bf16x2
-                | T::Tf32
-                | T::F32
-                | T::F64
-                | T::F32x2
-                | T::E4m3
-                | T::E5m2
-        )
-    }
-}
-
-/// State spaces (PTX ISA section 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[allow(missing_docs, reason = "the names are the PTX ISA's")]
-pub enum StateSpace {
-    #[default]
-    Generic,
-    Reg,
-    Const,
-    Global,
-    Local,
-    Param,
-    Shared,
-    /// `.shared::cluster`, which is more than one block's window.
-    SharedCluster,
-    Tex,
-}
 
 /// Base opcodes. `Other` is an instruction that the PTX ISA up to 9.0 does not have, or whose operands it does not
 /// have: it passes through the lossless layer untouched, its operands hold the registers that it names, and a consumer
@@ -366,47 +227,6 @@ pub enum Opcode {
     StackSave,
     StackRestore,
     Other,
-}
-
-/// Special registers (PTX ISA section 10); the axis is 0, 1, 2 for x, y, z (3 for w, which reads 0).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are the PTX ISA's")]
-pub enum SpecialReg {
-    Tid(u8),
-    Ntid(u8),
-    Ctaid(u8),
-    Nctaid(u8),
-    Laneid,
-    Warpid,
-    Nwarpid,
-    Smid,
-    Nsmid,
-    Gridid,
-    LanemaskEq,
-    LanemaskLe,
-    LanemaskLt,
-    LanemaskGe,
-    LanemaskGt,
-    Clock,
-    ClockHi,
-    Clock64,
-    Globaltimer,
-    GlobaltimerLo,
-    GlobaltimerHi,
-    DynamicSmemSize,
-    TotalSmemSize,
-    ReservedSmem(u8),
-    Envreg(u8),
-    Pm(u8),
-    Clusterid(u8),
-    Nclusterid(u8),
-    ClusterCtaid(u8),
-    ClusterNctaid(u8),
-    ClusterCtarank,
-    ClusterNctarank,
-    IsExplicitCluster,
-    CurrentGraphExec,
-    WarpSize,
 }
 
 /// What an address or a `mov` can name.

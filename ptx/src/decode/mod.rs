@@ -24,4 +24,30 @@ pub use inst::*;
 pub use program::*;
 pub use register_names::RegisterNames;
 
-pub(crate) use module::{decode, decode_each, is_opaque};
+pub use crate::words::*;
+
+use crate::error::{Fault, ParseError};
+use crate::syntax::module::Module;
+
+impl Module {
+    /// Returns the typed view.
+    ///
+    /// # Errors
+    /// A declaration or operand that is malformed in a way that the lossless layer does not look at: a variable
+    /// that is too large, an initialiser that does not fit, a type that contradicts the use.
+    pub fn decode(&self) -> Result<Program, ParseError> {
+        module::decode(self).map_err(|fault| fault.locate(self.source()))
+    }
+
+    /// Returns the typed view of each function for itself: an instruction that is malformed stands there as
+    /// [`Opcode::Other`], and the first such of each function is handed back.
+    ///
+    /// # Errors
+    /// As [`Module::decode`], but for instructions.
+    pub fn decode_each(&self) -> Result<(Program, Vec<(FuncId, ParseError)>), ParseError> {
+        let (program, faults) =
+            module::decode_each(self).map_err(|fault| fault.locate(self.source()))?;
+        let located = |(id, fault): (FuncId, Fault)| (id, fault.locate(self.source()));
+        Ok((program, faults.into_iter().map(located).collect()))
+    }
+}

@@ -558,11 +558,3 @@ fn performance(c: &mut Cursor<'_>, end: usize, function: &mut Function) {
         }
     }
 }
-
-/// Returns whether the type's initialiser is a list of properties rather than of values.
-pub(crate) fn is_opaque(ty: ScalarType) -> bool {
-    matches!(
-        ty,
-        ScalarType::TexRef | ScalarType::SamplerRef | ScalarType::SurfRef
-    )
-}

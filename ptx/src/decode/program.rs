@@ -3,17 +3,9 @@
 //! Byte offsets of parameters follow the PTX ISA's parameter layout: each parameter is aligned to its own
 //! alignment, in declaration order, starting at 0.
 
-use super::inst::{Instruction, RegId, ScalarType, StateSpace};
+use super::inst::{Instruction, RegId};
 use super::register_names::RegisterNames;
-
-/// Half-open byte range in the source text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Span {
-    /// First byte.
-    pub start: u32,
-    /// One past the last byte.
-    pub end: u32,
-}
+use crate::words::{ScalarType, Span, StateSpace};
 
 /// Index of a module-scope or function-scope variable in [`Program::variables`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +33,13 @@ pub struct Program {
 }
 
 impl Program {
+    /// Returns the number in `.target sm_90a`; 0 where there is none.
+    pub(crate) fn sm(&self) -> u32 {
+        let sm = self.target.strip_prefix("sm_").unwrap_or("");
+        let digits = sm.find(|c: char| !c.is_ascii_digit()).unwrap_or(sm.len());
+        sm[..digits].parse().unwrap_or(0)
+    }
+
     /// Returns the kernel (`.entry`) of that name.
     #[must_use]
     pub fn kernel(&self, name: &str) -> Option<(FuncId, &Function)> {

@@ -19,9 +19,7 @@ use super::reach::Calls;
 use crate::analysis::{
     Access, Flow, PostDominators, Tree, Uniformity, WarpRows, dominators, for_each_register,
 };
-use crate::decode::{
-    AddressBase, Function, Instruction, Mode, Opcode, Operand, Program, RegId, StateSpace, Symbol,
-};
+use crate::decode::{Function, Instruction, Mode, Opcode, Operand, Program, RegId, Symbol};
 
 /// What is known of one function.
 #[derive(Debug, Clone, Default)]
@@ -70,49 +68,6 @@ fn waits_of_functions(program: &Program, calls: &Calls) -> Vec<Waits> {
         }
     }
     all
-}
-
-/// Returns whether threads of a block may meet in each function, its callees included: by shared memory, at a barrier,
-/// or in an operation of their warp. Where they do not, a warp may go on to its next block while others are still in
-/// this one, as warps of different blocks on one SM do.
-pub(super) fn threads_meet(program: &Program, calls: &Calls) -> Vec<bool> {
-    let meets = |i: &Instruction| {
-        use Opcode as O;
-        waits(i) != Waits::Nobody
-            || matches!(
-                i.opcode,
-                O::Shfl | O::Vote | O::Match | O::Activemask | O::CpAsync
-            )
-            || i.mods.spaces.iter().any(|&s| is_shared(s))
-            || i.operands.iter().any(|o| names_shared(program, o))
-    };
-    let own = program
-        .functions
-        .iter()
-        .map(|f| f.body.iter().any(meets).then_some(()));
-    let all = calls.spread(own.collect());
-    all.iter().map(Option::is_some).collect()
-}
-
-fn is_shared(space: StateSpace) -> bool {
-    matches!(space, StateSpace::Shared | StateSpace::SharedCluster)
-}
-
-/// Returns whether an operand is, or holds, the address of a variable in shared memory.
-fn names_shared(program: &Program, operand: &Operand) -> bool {
-    match operand {
-        Operand::Symbol {
-            symbol: Symbol::Variable(v),
-            ..
-        } => is_shared(program.variables[v.0 as usize].space),
-        Operand::Vector(list) => list.iter().any(|o| names_shared(program, o)),
-        Operand::Arguments(list) => list.iter().any(|o| names_shared(program, o)),
-        Operand::Address {
-            base: AddressBase::Symbol(Symbol::Variable(v)),
-            ..
-        } => is_shared(program.variables[v.0 as usize].space),
-        _ => false,
-    }
 }
 
 /// Returns what the instruction itself waits for.

@@ -33,7 +33,7 @@ pub(crate) struct Read {
     pub(crate) into: Option<String>,
 }
 
-/// A read of the size of dynamic shared memory, which `gate` and `worker` make larger.
+/// A read of the size of dynamic shared memory, which `worker` makes larger.
 #[derive(Debug)]
 pub(crate) struct SizeRead {
     /// Index of the instruction.

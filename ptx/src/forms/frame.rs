@@ -6,16 +6,11 @@
 
 use super::carry::{Value, Values};
 use super::names::Names;
-use super::{Form, Shape, ticket, worker};
-use crate::control::{
-    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORDS_BYTES,
-};
+use super::{Form, Shape, worker};
+use crate::control::{COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT};
 use crate::decode::{FuncId, Function, Instruction, Opcode, Operand, Program, Span};
 use crate::rewrite::Edits;
-use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
-use std::collections::HashSet;
-use std::rc::Rc;
 
 /// What a function is to the rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,38 +44,15 @@ pub(crate) struct Frame<'a> {
     declarations: String,
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
-    /// The variable that holds the words of a worker's block, where they are one.
-    pub(crate) words: Option<String>,
-    /// The axis that a gate's launches are cut across.
-    pub(crate) cut_axis: u8,
-    /// The register that holds the offset of a gate's launch on that axis from the entry on, where there is one.
-    pub(crate) offset: Option<String>,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     axes: [bool; 3],
-    /// Names of the registers of a worker's loop, once they are asked for.
-    pub(crate) loop_registers: Option<Rc<worker::Registers>>,
-    /// Workers may take more than one block at a time.
-    pub(crate) takes_chunks: bool,
-    /// The instruction that text at entry stands in front of.
-    pub(crate) entry_instruction: u32,
+    /// Text that a worker runs once, before its loop.
+    once: String,
     head: String,
     tail: String,
     /// The body does not run into the text at the end.
     tail_open: bool,
 }
-
-/// What every mark begins with; one byte.
-const MARK: char = '\u{1}';
-/// Stand in the text of `worker` for what depends on the axes that are asked for in the end.
-pub(crate) const PLACE_MARK: &str = "\u{1}place\u{1}";
-/// See [`PLACE_MARK`].
-pub(crate) const ASIDE_MARK: &str = "\u{1}aside\u{1}";
-/// See [`PLACE_MARK`].
-pub(crate) const START_MARK: &str = "\u{1}start\u{1}";
-/// See [`PLACE_MARK`].
-pub(crate) const STEP_MARK: &str = "\u{1}step\u{1}";
-/// See [`PLACE_MARK`].
-pub(crate) const SETTLING_MARK: &str = "\u{1}settling\u{1}";
 
 impl<'a> Frame<'a> {
     pub(crate) fn new(
@@ -104,13 +76,8 @@ impl<'a> Frame<'a> {
             scratch: Vec::new(),
             declarations: String::new(),
             pad: None,
-            words: None,
-            cut_axis: 0,
-            offset: None,
             axes: [false; 3],
-            loop_registers: None,
-            takes_chunks: false,
-            entry_instruction: 0,
+            once: String::new(),
             head: String::new(),
             tail: String::new(),
             tail_open: false,
@@ -175,10 +142,15 @@ impl<'a> Frame<'a> {
         self.head.push_str(text);
     }
 
-    /// Adds text that runs before everything that was added so far at the entry.
-    pub(crate) fn before_entry(&mut self, text: &str) {
-        self.head.insert_str(0, text);
-        self.head.insert(0, ' ');
+    /// Adds text that runs when the kernel is entered: in a worker once, in front of its loop.
+    pub(crate) fn at_entry_once(&mut self, text: &str) {
+        match self.shape() {
+            Shape::Worker => {
+                self.once.push(' ');
+                self.once.push_str(text);
+            }
+            _ => self.at_entry(text),
+        }
     }
 
     /// Adds text behind the last instruction, in front of the closing brace.
@@ -188,12 +160,6 @@ impl<'a> Frame<'a> {
         }
         self.tail.push(' ');
         self.tail.push_str(text);
-    }
-
-    /// Returns whether nothing stands between an instruction and the text that is added next at the end.
-    pub(crate) fn is_last_statement(&mut self, instruction: u32) -> bool {
-        let end = self.syntax.end - 1;
-        self.tail.is_empty() && self.statement(instruction).end == end
     }
 
     /// Makes sure that text at the end is reached by jumps only.
@@ -295,20 +261,13 @@ impl<'a> Frame<'a> {
         }
         let axis = |axis: u8| ["x", "y", "z"][usize::from(axis.min(2))];
         match (value, self.role) {
-            (Value::Ctaid(a), Role::Kernel(form))
-                if form.shape == Shape::Slice
-                    || form.shape == Shape::Gate && self.cut_axis == a.min(2) =>
-            {
-                let (read, t) = match self.offset.clone() {
-                    Some(t) => (String::new(), t),
-                    None => {
-                        let t = self.scratch("b32", 0);
-                        let offset = self.control(OFFSET_AT + 4 * u32::from(a));
-                        (format!(" ld.param.u32 {t}, {offset};"), t)
-                    }
-                };
+            (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Slice => {
+                let t = self.scratch("b32", 0);
+                let offset = self.control(OFFSET_AT + 4 * u32::from(a));
                 let a = axis(a);
-                format!("mov.u32 {into}, %ctaid.{a};{read} add.u32 {into}, {into}, {t};")
+                format!(
+                    "mov.u32 {into}, %ctaid.{a}; ld.param.u32 {t}, {offset}; add.u32 {into}, {into}, {t};"
+                )
             }
             (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Worker => {
                 self.axes[usize::from(a.min(2))] = true;
@@ -342,7 +301,7 @@ impl<'a> Frame<'a> {
     /// else where the dynamic part ends.
     fn shared_end(&mut self, into: &str) -> String {
         let mut text = match self.shape() {
-            Shape::Worker => ticket::words_address(self, into),
+            Shape::Worker => worker::words_address(self, into),
             _ => {
                 let size = self.scratch("b32", 9);
                 let shared = &self.names.shared;
@@ -362,14 +321,6 @@ impl<'a> Frame<'a> {
         text
     }
 
-    /// Declares the words of a `worker` as a variable of its own.
-    pub(crate) fn declare_words(&mut self) {
-        let words = format!("{}_words_{}", self.names.prefix, self.id.0);
-        let declaration = format!(" .shared .align 16 .b8 {words}[{WORDS_BYTES}];");
-        self.declarations.push_str(&declaration);
-        self.words = Some(words);
-    }
-
     /// Declares shared memory that only makes sure that the block has so much.
     pub(crate) fn pad_shared(&mut self, bytes: u32) {
         let pad = format!("{}_pad_{}", self.names.prefix, self.id.0);
@@ -383,15 +334,12 @@ impl<'a> Frame<'a> {
         self.pad = Some((name, bytes));
     }
 
-    /// Returns text by which a thread leaves for good after a fault. A worker's others learn it from a word, because
-    /// the thread may be the one that speaks for the block.
+    /// Returns text by which a thread leaves for good after a fault.
     pub(crate) fn leave_for_fault(&mut self) -> String {
-        if self.shape() != Shape::Worker {
-            return "exit;".to_owned();
+        match self.shape() {
+            Shape::Worker => worker::leave_for_fault(self),
+            _ => "exit;".to_owned(),
         }
-        let (words, one) = (self.fresh("b32"), self.fresh("b32"));
-        let address = ticket::words_address(self, &words);
-        format!("{address} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
@@ -402,20 +350,8 @@ impl<'a> Frame<'a> {
         }
         if self.shape() == Shape::Worker {
             let axes = self.axes;
-            // In an order that gives registers their numbers.
-            let place = worker::place_text(&mut self, axes);
-            let aside = worker::aside_text(&mut self, axes);
-            let start = worker::start_text(&mut self, axes);
-            let step = worker::step_text(&mut self, axes);
-            let settling = worker::settling_text(&mut self, axes);
-            let pieces = [
-                (PLACE_MARK, place),
-                (ASIDE_MARK, aside),
-                (STEP_MARK, step),
-                (SETTLING_MARK, settling),
-            ];
-            self.head = fill(&self.head, &[(START_MARK, start)]);
-            self.tail = fill(&self.tail, &pieces);
+            let looped = worker::loop_head(&mut self, axes);
+            self.head = format!("{} {looped}{}", self.once, self.head);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {
@@ -423,10 +359,7 @@ impl<'a> Frame<'a> {
         }
         let brace = self.syntax.header_end;
         let open = self.module.token_span(brace, brace + 1).end;
-        let entry = match self.entry_instruction {
-            0 => self.entry_offset(),
-            n => self.span(n).start,
-        };
+        let entry = self.entry_offset();
         if !declared.is_empty() {
             self.edits.insert_first(open, declared);
         }
@@ -481,81 +414,5 @@ impl<'a> Frame<'a> {
                 .iter()
                 .flat_map(|i| &i.operands)
                 .any(|o| matches!(o, Operand::Target(0)))
-    }
-
-    /// Returns the registers that text at entry may name: declared in front of it, and by no inner scope as well, so
-    /// that a name alone tells which one is meant.
-    pub(crate) fn registers_at_entry(&self) -> EntryRegisters<'a> {
-        let (from, to) = self.syntax.statements;
-        let c = self.module.cursor(0);
-        let mut found = EntryRegisters::default();
-        let mut in_front = true;
-        for s in self.module.statements_in(from + 2, to) {
-            in_front &= matches!(
-                s.kind,
-                StatementKind::Declaration
-                    | StatementKind::Label
-                    | StatementKind::Loc
-                    | StatementKind::Pragma
-                    | StatementKind::Empty
-            );
-            if s.kind != StatementKind::Declaration {
-                continue;
-            }
-            for at in (s.first..s.end).filter(|&at| c.tokens[at].kind() == kind::NAME) {
-                let is_range = c.tokens.get(at + 1).is_some_and(|t| t.kind() == b'<');
-                let name = (c.name(c.tokens[at].sym()), is_range);
-                match in_front {
-                    true => found.seen.insert(name),
-                    false => found.hidden.insert(name),
-                };
-            }
-        }
-        found
-    }
-
-    /// Returns whether text at entry may name registers of the body.
-    pub(crate) fn entry_sees_registers(&self) -> bool {
-        self.entry_point().is_some()
-    }
-}
-
-/// Returns the text with each mark replaced by its piece, in one pass: a worker's text is long, and every kernel has
-/// one.
-fn fill(text: &str, pieces: &[(&str, String)]) -> String {
-    let more: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
-    let mut filled = String::with_capacity(text.len() + more + 1);
-    let mut rest = text;
-    while let Some(at) = rest.find(MARK) {
-        filled.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let found = pieces.iter().find(|(mark, _)| rest.starts_with(mark));
-        let (mark, piece) = found.map_or((&rest[..1], &rest[..1]), |(m, p)| (*m, p));
-        filled.push_str(piece);
-        rest = &rest[mark.len()..];
-    }
-    filled.push_str(rest);
-    filled
-}
-
-/// Digits of the greatest number in a range.
-const RANGE_DIGITS: usize = 10;
-
-/// Names of registers, each with whether it stands for a range of numbered ones.
-#[derive(Debug, Default)]
-pub(crate) struct EntryRegisters<'a> {
-    seen: HashSet<(&'a str, bool)>,
-    hidden: HashSet<(&'a str, bool)>,
-}
-
-impl EntryRegisters<'_> {
-    pub(crate) fn has(&self, name: &str) -> bool {
-        let declares = |names: &HashSet<(&str, bool)>| {
-            let digits = name.bytes().rev().take(RANGE_DIGITS);
-            let digits = digits.take_while(u8::is_ascii_digit).count();
-            let mut ranges = name.len() - digits..name.len();
-            names.contains(&(name, false)) || ranges.any(|at| names.contains(&(&name[..at], true)))
-        };
-        declares(&self.seen) && !declares(&self.hidden)
     }
 }

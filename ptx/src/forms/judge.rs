@@ -1,16 +1,15 @@
 //! Which forms each kernel can take, and why not the others.
 //!
 //! A reason is found in one function and spreads to every function that may call it. For each shape there is one list
-//! of refusals by function; a shape inherits those of the shape it builds on: what cannot be cut can be neither gated
-//! nor looped.
+//! of refusals by function; a shape inherits those of the shape it builds on: what cannot be cut cannot be looped.
 
 use super::carry::Values;
 use super::convergence;
 use super::facts::{self, Facts, Found};
 use super::growth::Growth;
 use super::reach::Calls;
-use super::waits::{self, Waits};
-use super::{Form, Reason, Refusal, Shape, fence, gate, slice, ticket, worker};
+use super::waits;
+use super::{Form, Reason, Refusal, Shape, fence, slice, worker};
 use crate::analysis::{Uniformity, registers_estimate};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Opcode, Program};
@@ -23,17 +22,10 @@ pub struct Judgement {
     pub(super) facts: Vec<Facts>,
     pub(super) calls: Calls,
     slice: Vec<Option<Refusal>>,
-    gate: Vec<Option<Refusal>>,
     worker: Vec<Option<Refusal>>,
     fence: Vec<Option<Refusal>>,
     /// Whether any function copies asynchronously into shared memory.
     pub(super) copies: bool,
-    /// Functions in which threads of a block may meet.
-    pub(super) threads_meet: Vec<bool>,
-    /// Functions that wait for earlier blocks, or may hide such a wait.
-    pub(super) for_earlier: Vec<bool>,
-    /// The axis across which a gate's launches of each function are cut.
-    pub(super) cut_axes: Vec<u8>,
     /// Functions whose `worker` form relies on warps that are rows.
     pub(super) warp_rows: Vec<bool>,
     /// Against the loop with the fence.
@@ -73,28 +65,17 @@ impl Judgement {
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
         let aliased = aliased(program);
         let added = judge.refusals(aliased.clone(), true);
-        let waits: Vec<Waits> = waits::judge_all(program, &calls);
+        let waits = waits::judge_all(program);
         let own = |n: usize, f: &Facts| {
-            let found = slice::judge(f).or_else(|| waits[n].refusal.clone());
+            let found = slice::judge(f).or_else(|| waits[n].clone());
             found
                 .or_else(|| judge.carry(n, f))
                 .or_else(|| aliased[n].clone())
         };
         let slice = judge.refusals(each(&own), true);
-        let earlier = waits.iter().map(|w| {
-            let wait = w.for_earlier.as_ref().or(w.unseen.as_ref());
-            wait.map(|_| ())
-        });
-        let for_earlier = calls.spread(earlier.collect());
-        let gate = judge.refusals(
-            each(&|n, _| gate::judge(program, &waits[n], start(n))),
-            false,
-        );
-        let gate = inherit(&slice, gate);
-        let mut converges = worker::judge(program, &calls);
-        let threads_meet = convergence::threads_meet(program, &calls);
+        let mut converges = convergence::judge(program, &calls);
         let own = |n: usize, f: &Facts| {
-            let found = ticket::judge(program, f, start(n));
+            let found = worker::judge(program, f, start(n));
             let found = found.or_else(|| worker::forbids(program, id(n)));
             found.or_else(|| converges[n].refusal.clone())
         };
@@ -111,16 +92,12 @@ impl Judgement {
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         let mut judgement = Self {
-            cut_axes: gate::cut_axes(&facts, &calls),
             facts,
             calls,
             slice,
-            gate,
             worker,
             fence,
             copies: copies(program),
-            threads_meet,
-            for_earlier: for_earlier.iter().map(Option::is_some).collect(),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
             fenced_worker,
             surroundings,
@@ -155,7 +132,6 @@ impl Judgement {
         let list = match form.shape {
             Shape::Whole => None,
             Shape::Slice => Some(&self.slice),
-            Shape::Gate => Some(&self.gate),
             Shape::Worker => Some(&self.worker),
         };
         let shape = list.and_then(|list| list[at(list)?].as_ref());
@@ -171,11 +147,11 @@ impl Judgement {
         shape.or_else(fence).or_else(both).or_else(length)
     }
 
-    /// Returns the best form that the kernel can take: `worker`, else `gate`, `slice`, `whole`. With `fenced`, one of
+    /// Returns the best form that the kernel can take: `worker`, else `slice`, `whole`. With `fenced`, one of
     /// the fenced forms; when it can take none of them, [`Form::FENCE`], which [`Self::refusal`] then explains.
     #[must_use]
     pub fn best(&self, kernel: FuncId, fenced: bool) -> Form {
-        [Shape::Worker, Shape::Gate, Shape::Slice]
+        [Shape::Worker, Shape::Slice]
             .into_iter()
             .map(|shape| Form { shape, fenced })
             .find(|&form| self.refusal(kernel, form).is_none())
@@ -270,7 +246,7 @@ impl Judge<'_> {
 
 /// Returns the bytes of parameters that this `.version` and `.target` allow (PTX ISA section 5.1.6.1).
 fn params_limit(program: &Program) -> u32 {
-    if program.version >= (8, 1) && ticket::sm(program) >= 70 {
+    if program.version >= (8, 1) && program.sm() >= 70 {
         MAX_LARGE_PARAMS_BYTES
     } else {
         MAX_PARAMS_BYTES

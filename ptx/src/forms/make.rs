@@ -4,7 +4,7 @@ use super::carry::{self, Carried, Values};
 use super::frame::{Frame, Role};
 use super::judge::{self, Judgement};
 use super::names::Names;
-use super::{Form, Options, Reason, Refusal, Shape, fence, gate, growth, slice, ticket, worker};
+use super::{Form, Options, Reason, Refusal, Shape, fence, growth, slice, worker};
 use crate::control::{CONTROL_ALIGN, CONTROL_BYTES, EXTRA_SHARED_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Program};
 use crate::rewrite::Edits;
@@ -18,10 +18,7 @@ pub enum LaunchGrid {
     Original,
     /// A sub-box of the tenant's grid, whose offset the control block gives.
     SubBox,
-    /// A sub-box that is cut across this axis only (0 is x), with the instance's memory:
-    /// [`Gate`](crate::protocol::Gate).
-    Planes(u8),
-    /// Workers along x, each of which takes blocks of the tenant's grid until told to leave.
+    /// Workers along x, each of which takes blocks of the tenant's grid until there are none left.
     Workers,
 }
 
@@ -70,12 +67,8 @@ pub struct KernelForm {
     /// The mode of its fence, when it has one: [`fence::FenceMode::accepts`] tells whether a control block's base and
     /// mask go with it. The module's `.global` variables must then lie in the reservation.
     pub fence: Option<fence::FenceMode>,
-    /// Most blocks that a worker may take at a time: 1 for kernels whose blocks wait for earlier ones or may hide such
-    /// a wait, or that need many registers.
-    pub most_chunk: u32,
-    /// Workers may be dealt their first tickets ([`Workers::deal`](crate::protocol::Workers::deal)): not where blocks
-    /// wait for earlier ones or may hide it, whose workers may not have started.
-    pub may_deal: bool,
+    /// Blocks of a worker's ticket, by the kernel's length (accelOS, section 6.4); at least 1.
+    pub chunk: u32,
 }
 
 impl KernelForm {
@@ -92,8 +85,7 @@ impl KernelForm {
             grid: LaunchGrid::Original,
             block_rule: BlockRule::Any,
             fence: None,
-            most_chunk: 1,
-            may_deal: false,
+            chunk: 1,
         }
     }
 }
@@ -172,7 +164,7 @@ fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelF
     };
     let line = module.line(function.span.start);
     let refusal = Some(Refusal { reason, line });
-    kernel_form(program, function, Form::WHOLE, refusal, &Options::default())
+    kernel_form(function, Form::WHOLE, refusal, &Options::default())
 }
 
 /// Returns the form that each function gets: the chosen one for a kernel that can take it.
@@ -230,12 +222,9 @@ impl<'a> Making<'a> {
     /// Returns what the module declares for all of its functions.
     pub(super) fn head(&self) -> Edits {
         let mut edits = Edits::new();
-        let asks = |f: &Form| {
-            let words = f.shape == Shape::Worker && !ticket::words_are_static(self.program, *f);
-            f.fenced || words
-        };
+        let asks = |f: &Form| f.fenced || f.shape == Shape::Worker;
         if self.plan.forms.iter().any(asks) {
-            edits.insert(behind_header(self.module), ticket::declaration(&self.names));
+            edits.insert(behind_header(self.module), self.names.shared_declaration());
         }
         edits
     }
@@ -273,7 +262,6 @@ impl<'a> Making<'a> {
         };
         let mut frame = Frame::new((module, program, &self.names), (id, syntax), role, carried);
         frame.edits = edits;
-        frame.cut_axis = self.judgement.cut_axes[n];
         edit(&mut frame, self.judgement, &self.plan, self.options);
         frame.finish()
     }
@@ -294,17 +282,10 @@ fn kernels(
             let form = plan.forms[n as usize];
             let chosen = choose(FuncId(n));
             let reason = judgement.refusal(FuncId(n), chosen).cloned();
-            let mut made = kernel_form(program, f, form, reason, options);
+            let mut made = kernel_form(f, form, reason, options);
             if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
             }
-            if form.shape == Shape::Gate {
-                made.grid = LaunchGrid::Planes(judgement.cut_axes[n as usize]);
-            }
-            if !plan.chunks[n as usize] {
-                made.most_chunk = 1;
-            }
-            made.may_deal = form.shape == Shape::Worker && !judgement.for_earlier[n as usize];
             made
         })
         .collect()
@@ -315,8 +296,6 @@ struct Plan {
     carried: Carried,
     /// Functions that a fenced kernel may call.
     fenced: Vec<bool>,
-    /// Kernels whose workers may take more than one block at a time.
-    chunks: Vec<bool>,
     /// The form that each function takes.
     forms: Vec<Form>,
 }
@@ -339,19 +318,10 @@ impl Plan {
                 values
             })
             .collect();
-        let chunks = (0_u32..)
-            .zip(&forms)
-            .map(|(n, form)| {
-                form.shape == Shape::Worker
-                    && !judgement.for_earlier[n as usize]
-                    && worker::takes_chunks(judgement.registers_estimate(program, FuncId(n)))
-            })
-            .collect();
         let reached: Vec<bool> = cut.iter().zip(&fenced).map(|(c, f)| *c || *f).collect();
         Self {
             carried: Carried::new(program, calls, &needs, &reached),
             fenced,
-            chunks,
             forms,
         }
     }
@@ -363,17 +333,8 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
     if frame.is_fenced() {
         fence::prepare(frame, &judgement.surroundings);
     }
-    match frame.shape() {
-        Shape::Whole | Shape::Slice => {}
-        Shape::Gate => gate::edit(frame),
-        Shape::Worker => {
-            let looped = worker::Loop {
-                copies: judgement.copies,
-                meets: judgement.threads_meet[frame.id.0 as usize],
-                chunks: plan.chunks[frame.id.0 as usize],
-            };
-            worker::edit(frame, facts, looped);
-        }
+    if frame.shape() == Shape::Worker {
+        worker::edit(frame, facts, judgement.copies);
     }
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);
@@ -383,31 +344,32 @@ fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Opt
 }
 
 fn kernel_form(
-    program: &Program,
     function: &Function,
     form: Form,
     reason: Option<Refusal>,
     options: &Options,
 ) -> KernelForm {
     let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
-    let takes_shared = form.shape == Shape::Worker && !ticket::words_are_static(program, form);
+    let is_worker = form.shape == Shape::Worker;
     KernelForm {
         name: function.name.clone(),
         form,
         reason,
         control_offset,
         params_bytes: control_offset.map_or(function.params_bytes, |at| at + CONTROL_BYTES),
-        extra_shared_bytes: if takes_shared { EXTRA_SHARED_BYTES } else { 0 },
+        extra_shared_bytes: if is_worker { EXTRA_SHARED_BYTES } else { 0 },
         grid: match form.shape {
             Shape::Whole => LaunchGrid::Original,
             Shape::Slice => LaunchGrid::SubBox,
-            Shape::Gate => LaunchGrid::Planes(0),
             Shape::Worker => LaunchGrid::Workers,
         },
         block_rule: BlockRule::Any,
         fence: form.fenced.then_some(options.fence.mode),
-        most_chunk: u32::MAX,
-        may_deal: false,
+        chunk: if is_worker {
+            worker::chunk(function)
+        } else {
+            1
+        },
     }
 }
 

@@ -1,4 +1,4 @@
-//! Kernel forms: what a kernel is rewritten into so that it can be cut, stopped or confined.
+//! Kernel forms: what a kernel is rewritten into so that it can be cut, looped or confined.
 //!
 //! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`Judgement`] says
 //! which forms each kernel can take and why not the others; [`rewrite`] makes, in one pass over one module, the form
@@ -7,19 +7,15 @@
 //!
 //! Each form is one file with the same two functions: `judge`, which gives the reason against it, and `edit`, which
 //! puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`] about one function,
-//! [`reach`] along calls, [`carry`] for values that a callee needs, [`commit`] for the place where a block
-//! decides to run, [`ticket`] for blocks taken from a counter.
+//! [`carry`] for values that a callee needs, [`waits`] and [`convergence`] for what threads wait for.
 //!
 //! All text is added on the line it belongs to, so that line numbers stay those of the original.
 
 mod carry;
-mod commit;
 mod convergence;
 mod facts;
 pub mod fence;
-mod first_round;
 mod frame;
-mod gate;
 mod growth;
 mod judge;
 mod make;
@@ -27,8 +23,6 @@ mod names;
 mod reach;
 mod reason;
 mod slice;
-mod ticket;
-mod unset;
 mod waits;
 mod worker;
 
@@ -47,8 +41,6 @@ pub enum Shape {
     Whole,
     /// In launches of sub-boxes.
     Slice,
-    /// In launches of sub-boxes whose blocks may be refused on their way in.
-    Gate,
     /// By workers, blocks that take the numbers of one block after another.
     Worker,
 }
@@ -67,27 +59,21 @@ impl Form {
     pub const WHOLE: Self = Self::plain(Shape::Whole);
     /// Launched in sub-boxes of its grid.
     pub const SLICE: Self = Self::plain(Shape::Slice);
-    /// A stop word that every block looks at before it does anything.
-    pub const GATE: Self = Self::plain(Shape::Gate);
     /// A loop over block numbers.
     pub const WORKER: Self = Self::plain(Shape::Worker);
     /// Confined, launched whole.
     pub const FENCE: Self = Self::WHOLE.fence();
     /// Confined, in sub-boxes.
     pub const FENCE_SLICE: Self = Self::SLICE.fence();
-    /// Confined, with a stop word.
-    pub const FENCE_GATE: Self = Self::GATE.fence();
     /// Confined, as a loop.
     pub const FENCE_WORKER: Self = Self::WORKER.fence();
     /// Every form.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 6] = [
         Self::WHOLE,
         Self::SLICE,
-        Self::GATE,
         Self::WORKER,
         Self::FENCE,
         Self::FENCE_SLICE,
-        Self::FENCE_GATE,
         Self::FENCE_WORKER,
     ];
 
@@ -113,11 +99,9 @@ impl Form {
         match (self.shape, self.fenced) {
             (Shape::Whole, false) => "whole",
             (Shape::Slice, false) => "slice",
-            (Shape::Gate, false) => "gate",
             (Shape::Worker, false) => "worker",
             (Shape::Whole, true) => "fence",
             (Shape::Slice, true) => "fence+slice",
-            (Shape::Gate, true) => "fence+gate",
             (Shape::Worker, true) => "fence+worker",
         }
     }
@@ -138,8 +122,7 @@ impl Serialize for Form {
 /// No form has that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no form {name:?}; the forms are whole, slice, gate, worker, fence, fence+slice, fence+gate and \
-     fence+worker"
+    "there is no form {name:?}; the forms are whole, slice, worker, fence, fence+slice and fence+worker"
 )]
 pub struct NoSuchForm {
     /// What was asked for.

@@ -25,4 +25,10 @@ impl Names {
             prefix,
         }
     }
+
+    /// Returns the declaration of the dynamic shared memory, once for a module. Its alignment is what the words of a
+    /// `worker` need and no more, so that it does not move the base of the tenant's own.
+    pub(crate) fn shared_declaration(&self) -> String {
+        format!(" .extern .shared .align 4 .b8 {}[];", self.shared)
+    }
 }

@@ -57,9 +57,6 @@ pub enum Reason {
         /// The special register.
         what: String,
     },
-    /// Addresses too short for the memory that the form shares with the host.
-    #[error("the module has 32-bit addresses, and those in the control block have 64 bits")]
-    Addresses32,
     /// The module is older than what the form is made of.
     #[error(
         "the module is PTX {}.{} or has 32-bit addresses; the form needs PTX 4.1 and 64-bit addresses",
@@ -76,20 +73,6 @@ pub enum Reason {
     )]
     BlockWait {
         /// The load.
-        what: String,
-    },
-    /// A wait for earlier blocks, which may be refused while this one runs.
-    #[error(
-        "it waits until an earlier block changes what `{what}` reads, and that block may be refused while this one runs"
-    )]
-    EarlierWait {
-        /// The load.
-        what: String,
-    },
-    /// A loop in which a wait could hide.
-    #[error("it may wait for another block in a loop that is not looked into, at `{what}`")]
-    HiddenWait {
-        /// The call or load.
         what: String,
     },
     /// A wait for the host or another GPU.
@@ -141,12 +124,6 @@ pub enum Reason {
     Arrival {
         /// The instruction.
         what: String,
-    },
-    /// The form does not exist yet.
-    #[error("the form {form} is not built yet")]
-    NotBuilt {
-        /// The form.
-        form: &'static str,
     },
     /// A function defined in another module may read anything.
     #[error("it calls `{function}`, which is defined elsewhere and may depend on the grid")]

@@ -2,11 +2,9 @@
 //!
 //! A block that waits for one that has not started can only be launched together with it: a barrier of the whole grid
 //! made of atomic counters, a flag that a later block sets. Such a kernel stays whole. A block that waits for *earlier*
-//! ones alone (decoupled look-back: Merrill and Garland, «Single-pass parallel prefix scan», 2016) may take any form in
-//! which blocks start in ascending order; a worker then takes one at a time. In a `gate` a block may run while a lower
-//! one is refused, so it takes no kernel with such a wait, nor one that could hide a wait in a loop that is not looked
-//! into: one with a call that looks at global memory, or with several ways in. A lock is no such wait: who holds it has
-//! started, and runs on.
+//! ones alone (decoupled look-back: Merrill and Garland, «Single-pass parallel prefix scan», 2016) may take any form,
+//! because blocks start in ascending order in all of them. A lock is no such wait: who holds it has started, and runs
+//! on.
 //!
 //! A *wait* is a natural loop that writes no global memory and whose every way out depends on nothing that changes from
 //! round to round but loads of global memory from addresses that stay: it can only end when somebody else writes.
@@ -17,11 +15,10 @@
 
 use super::Reason;
 use super::facts::Found;
-use super::reach::Calls;
 use crate::analysis::{Access, Flow, dominators, for_each_register};
 use crate::decode::{
     AddressBase, AtomOp, Function, Instruction, MemoryOrder, Opcode, Operand, Program, RegId,
-    Scope, SpecialReg, StateSpace, Symbol,
+    Scope, SpecialReg, StateSpace,
 };
 use std::cell::Cell;
 
@@ -30,98 +27,35 @@ const MAX_WORK: usize = 1 << 23;
 /// Steps back from an address to what it is made of.
 const MAX_STEPS: usize = 512;
 
-/// What is known of one function.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Waits {
-    pub(super) refusal: Option<Found>,
-    /// It waits for earlier blocks.
-    pub(super) for_earlier: Option<Found>,
-    /// A loop that is not looked into, in which it could wait for others, earlier blocks at best.
-    pub(super) unseen: Option<Found>,
+/// Looks for waits in every function; returns the first reason that each gives against cutting its launch.
+pub(super) fn judge_all(program: &Program) -> Vec<Option<Found>> {
+    program.functions.iter().map(judge).collect()
 }
 
-/// Looks for waits in every function.
-pub(super) fn judge_all(program: &Program, calls: &Calls) -> Vec<Waits> {
-    let looks = |i: &Instruction| may_read_global(i) || i.opcode == Opcode::Other;
-    let own = program.functions.iter();
-    let own = own.map(|f| f.body.iter().any(looks).then_some(()));
-    let looks: Vec<bool> = calls
-        .spread(own.collect())
-        .iter()
-        .map(Option::is_some)
-        .collect();
-    let by_pointer = looks
-        .iter()
-        .zip(&calls.address_taken)
-        .any(|(l, t)| *l && *t);
-    let hides = |i: &Instruction| match (i.opcode, i.operands.get(1)) {
-        (
-            Opcode::Call,
-            Some(Operand::Symbol {
-                symbol: Symbol::Function(f),
-                ..
-            }),
-        ) => looks[f.0 as usize],
-        (Opcode::Call, _) => by_pointer,
-        (opcode, _) => opcode == Opcode::Other,
-    };
-    let recursive = calls.recursive();
-    (program.functions.iter().enumerate())
-        .map(|(n, f)| {
-            let mut waits = judge(f, &hides);
-            if recursive[n] && looks[n] && waits.unseen.is_none() {
-                waits.unseen = f.body.iter().find(|i| i.opcode == Opcode::Call).map(hidden);
-            }
-            waits
-        })
-        .collect()
-}
-
-fn hidden(i: &Instruction) -> Found {
-    let what = i.mnemonic.to_string();
-    (Reason::HiddenWait { what }, i.span.start)
-}
-
-/// Looks for waits in a function; `hides` says whether a wait could hide in an instruction.
-fn judge(function: &Function, hides: &dyn Fn(&Instruction) -> bool) -> Waits {
-    let mut waits = Waits::default();
-    let looks = |i: &Instruction| may_read_global(i) || hides(i);
-    if !function.body.iter().any(looks) || !branches_back(function) {
-        return waits;
+fn judge(function: &Function) -> Option<Found> {
+    if !function.body.iter().any(may_read_global) || !branches_back(function) {
+        return None;
     }
     let flow = Flow::new(function);
-    if is_irreducible(&flow) {
-        waits.unseen = function.body.iter().find(|i| looks(i)).map(hidden);
-    }
     let mut search = Search::new(function, &flow);
     for (head, tails) in loops(&flow) {
         search.enter(head, &tails);
-        if waits.unseen.is_none() {
-            let mut own = search.instructions();
-            waits.unseen = own.find(|(_, i)| hides(i)).map(|(_, i)| hidden(i));
-        }
         let load = search.wait();
         if search.is_exhausted() {
-            let offset = function.span.start;
-            waits.refusal = Some((Reason::LoopsTooDeep, offset));
-            break;
+            return Some((Reason::LoopsTooDeep, function.span.start));
         }
         let Some(load) = load else { continue };
         let i = &function.body[load as usize];
         let what = i.mnemonic.to_string();
         let is_sys = i.mods.scope == Some(Scope::Sys) || i.mods.order == Some(MemoryOrder::Mmio);
-        if is_sys {
-            let reason = Reason::SystemWait { what };
-            waits.refusal.get_or_insert((reason, i.span.start));
-        } else if search.is_for_earlier(load) {
-            let reason = Reason::EarlierWait { what };
-            waits.for_earlier.get_or_insert((reason, i.span.start));
-        } else {
-            let reason = Reason::BlockWait { what };
-            waits.refusal.get_or_insert((reason, i.span.start));
-        }
+        let reason = match is_sys {
+            true => Reason::SystemWait { what },
+            false if search.is_for_earlier(load) => continue,
+            false => Reason::BlockWait { what },
+        };
+        return Some((reason, i.span.start));
     }
-    waits
+    None
 }
 
 fn branches_back(function: &Function) -> bool {
@@ -135,21 +69,6 @@ fn branches_back(function: &Function) -> bool {
             }
             _ => false,
         })
-    })
-}
-
-/// Returns whether a loop can be entered at more than one place: it is no natural loop, and [`loops`] does not have it.
-fn is_irreducible(flow: &Flow) -> bool {
-    let tree = dominators(flow);
-    let order = flow.reverse_postorder();
-    let mut number = vec![0_usize; flow.blocks.len()];
-    order
-        .iter()
-        .enumerate()
-        .for_each(|(n, &b)| number[b as usize] = n);
-    order.iter().any(|&b| {
-        let mut to = flow.successors(b).iter();
-        to.any(|&s| number[s as usize] <= number[b as usize] && !tree.dominates(s, b))
     })
 }
 
@@ -186,7 +105,7 @@ fn may_read_global(i: &Instruction) -> bool {
     matches!(i.opcode, Opcode::Ld | Opcode::Atom) && is_global(i)
 }
 
-/// Returns whether an atomic operation that leaves memory as it was.
+/// Returns whether an atomic operation leaves memory as it was.
 fn only_reads(i: &Instruction) -> bool {
     let operand = |at: usize| i.operands.get(at);
     match i.mods.atom {

@@ -5,7 +5,7 @@
 //! are exact, and an open size fits any. A variable's declared alignment may be less than its definition's; a
 //! parameter's is exact.
 
-use crate::decode::{Function, Param, ScalarType as T, StateSpace, Variable, is_opaque};
+use crate::decode::{Function, Param, ScalarType as T, StateSpace, Variable};
 use crate::syntax::declaration::{Declarator, Head};
 use crate::syntax::vocabulary::word_of;
 use smallvec::SmallVec;
@@ -136,7 +136,7 @@ impl VariableShape {
             ));
         }
         let as_large = self.ty.size_bytes() == other.ty.size_bytes();
-        let opaque = is_opaque(self.ty) || is_opaque(other.ty);
+        let opaque = self.ty.is_opaque() || other.ty.is_opaque();
         ((as_large || opaque) && conflict(self.ty, other.ty))
             .then(|| types("is", self.ty, other.ty))
     }

@@ -6,8 +6,8 @@ use super::cursor::Cursor;
 use super::intern::Sym;
 use super::lex::kind;
 use super::vocabulary::{Directive, Modifier, VOCABULARY};
-use crate::decode::{ScalarType, StateSpace};
 use crate::error::Fault;
+use crate::words::{ScalarType, StateSpace};
 use smallvec::SmallVec;
 
 /// What stands before the names: `.param .align 8 .b8`.

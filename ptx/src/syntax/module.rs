@@ -6,8 +6,8 @@ use super::lex::{Token, lex};
 use super::parse::{Parsed, parse};
 use super::uses::ModuleUses;
 use super::vocabulary::VOCABULARY;
-use crate::decode::{FuncId, Program, Span};
 use crate::error::{Fault, ParseError};
+use crate::words::Span;
 use std::collections::HashSet;
 
 /// A module is at most 64 MiB long.
@@ -191,27 +191,6 @@ impl Module {
         };
         let parsed = parse(cursor, None)?;
         Ok((tokens, interner, parsed))
-    }
-
-    /// Returns the typed view.
-    ///
-    /// # Errors
-    /// A declaration or operand that is malformed in a way that the lossless layer does not look at: a variable
-    /// that is too large, an initialiser that does not fit, a type that contradicts the use.
-    pub fn decode(&self) -> Result<Program, ParseError> {
-        crate::decode::decode(self).map_err(|fault| fault.locate(&self.source))
-    }
-
-    /// Returns the typed view of each function for itself: an instruction that is malformed stands there as
-    /// [`Opcode::Other`](crate::decode::Opcode::Other), and the first such of each function is handed back.
-    ///
-    /// # Errors
-    /// As [`Module::decode`], but for instructions.
-    pub fn decode_each(&self) -> Result<(Program, Vec<(FuncId, ParseError)>), ParseError> {
-        let (program, faults) =
-            crate::decode::decode_each(self).map_err(|fault| fault.locate(&self.source))?;
-        let located = |(id, fault): (FuncId, Fault)| (id, fault.locate(&self.source));
-        Ok((program, faults.into_iter().map(located).collect()))
     }
 
     /// Returns the module as text: the bytes that it was parsed from.

@@ -19,8 +19,8 @@ use super::names::{Declaration, Meaning, Names};
 use super::operands::operands;
 use super::uses::ModuleUses;
 use super::vocabulary::{Directive, Modifier, VOCABULARY};
-use crate::decode::{StateSpace, is_opaque};
 use crate::error::Fault;
+use crate::words::StateSpace;
 
 /// What the parser found.
 #[derive(Debug, Default)]
@@ -194,7 +194,7 @@ impl Parser<'_> {
         let (names, uses) = (&mut self.names, &mut self.out.uses);
         declaration(&mut self.c, |c, head, d| {
             if let (Some(uses), Some(range)) = (uses.as_mut(), d.init)
-                && !is_opaque(head.ty)
+                && !head.ty.is_opaque()
             {
                 uses.initialiser(names, c, range);
             }

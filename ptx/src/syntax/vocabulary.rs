@@ -4,7 +4,7 @@
 //! each table answers for its own use.
 
 use super::intern::{Interner, Sym};
-use crate::decode::{
+use crate::words::{
     AtomOp as A, CacheOp as K, Comparison as C, MemoryOrder as M, Mode, Part, Rounding as R,
     ScalarType as T, Scope, SpecialReg, StateSpace as S,
 };

@@ -135,15 +135,7 @@ impl Counts {
         }
     }
 
-    /// Returns whether the form was refused by every kernel because the rewriter does not have it.
-    #[must_use]
-    pub fn is_not_built(&self, form: Form) -> bool {
-        let mut of_form = self.reasons.iter().filter(|((other, _), _)| *other == form);
-        // The other reasons against `fence+worker` are those against `worker`, which come first.
-        of_form.any(|((_, why), _)| why.contains("is not built yet"))
-    }
-
-    /// Kernels that took the form.
+    /// Returns how many kernels took the form.
     #[must_use]
     pub fn taken(&self, form: Form) -> u32 {
         self.taken.get(&form).copied().unwrap_or(0)
@@ -193,7 +185,7 @@ impl Judge {
         }
     }
 
-    /// Judges a subject in every form; `seed` decides sizes, caps and cycles.
+    /// Judges a subject in every form; `seed` decides sizes and numbers of launches and workers.
     ///
     /// # Errors
     /// The first form that fails.
@@ -315,7 +307,7 @@ impl Judge {
     ) -> Result<Image, String> {
         let mut stage = Stage::new(&mut self.gpu, subject, text, setting.limit_bytes)?;
         if is_reference {
-            whole(&mut stage, subject, form, false)?;
+            whole(&mut stage, form, false)?;
         } else {
             drive(&mut stage, subject, form, dice)?;
         }
@@ -327,7 +319,7 @@ impl Judge {
         (subject, setting, text, form): (&Subject<'_>, Setting, &[u8], &KernelForm),
     ) -> Result<Image, String> {
         let mut stage = Stage::new(&mut self.gpu, subject, text, setting.limit_bytes)?;
-        whole(&mut stage, subject, form, true)?;
+        whole(&mut stage, form, true)?;
         stage.finish()
     }
 }

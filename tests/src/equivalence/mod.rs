@@ -1,8 +1,8 @@
 //! Bit equality: what a rewritten kernel leaves in memory against what the original does.
 //!
 //! A [`Subject`] is one launch. A [`Judge`] runs it as it is, then in every form that it can take, on a small modelled
-//! GPU: slices of random sizes, windows and workers with caps that change, stop and resume at random cycles. Memory
-//! must be the same to the bit: every buffer and every variable of the module.
+//! GPU: slices of random sizes, any number of workers with tickets of any size. Memory must be the same to the bit:
+//! every buffer and every variable of the module.
 //!
 //! Rules: everything follows from the subject and one seed, so that a failure repeats; a failure names the seed, the
 //! form and the first byte that differs, and leaves both texts in files.

@@ -5,16 +5,14 @@
 //! instance's counters lie outside.
 
 use super::Subject;
-use gridmux_hw_model::drive::{FormedKernel, Run};
-use gridmux_hw_model::{Gpu, Kernel, LoadedModule, Partition};
+use crate::formed::Formed;
+use gridmux_hw_model::{Gpu, Kernel, LoadedModule, Partition, Run, RunSetup};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::KernelForm;
 use gridmux_workloads::Arg;
 use std::sync::Arc;
 
-/// Cycles after which a launch counts as one that never ends.
-const LONGEST_CYCLES: u64 = 400_000_000;
 /// Cycles of one launch, or warp instructions without timing, after which it faults.
 const LONGEST_LAUNCH_CYCLES: u64 = 20_000_000;
 /// Address space of the domain: room for a partition of 8 GiB, aligned, and its guards.
@@ -91,27 +89,22 @@ impl<'a, 's> Stage<'a, 's> {
         })
     }
 
-    /// Returns the subject's kernel in the form that its text was given.
-    pub(super) fn formed(&self, form: &KernelForm) -> FormedKernel {
-        FormedKernel {
+    /// Returns the subject's kernel in the form that its text was given, with timing or without.
+    pub(super) fn formed(&self, form: &KernelForm, timed: bool) -> Formed {
+        let own_bytes = self.subject.dynamic_shared_bytes;
+        let setup = RunSetup {
             kernel: self.kernel.clone(),
+            domain: self.partition.domain,
+            block: self.subject.block,
+            dynamic_shared_bytes: own_bytes.saturating_add(form.extra_shared_bytes),
+            budget: Some(Cycles(LONGEST_LAUNCH_CYCLES)),
+        };
+        Formed {
             form: form.clone(),
+            run: Run::new(setup, timed),
             partition: self.partition,
             grid: self.subject.grid,
-            block: self.subject.block,
-            dynamic_shared_bytes: self.subject.dynamic_shared_bytes,
             params: self.params.clone(),
-            budget: Some(Cycles(LONGEST_LAUNCH_CYCLES)),
-        }
-    }
-
-    /// Lets time pass until everything of the run has ended.
-    pub(super) fn drain(&mut self, run: &mut Run) -> Result<(), String> {
-        let end = Cycles(self.gpu.now().0 + LONGEST_CYCLES);
-        run.drain(self.gpu, end).map_err(|e| e.to_string())?;
-        match run.in_flight() {
-            0 => Ok(()),
-            _ => Err("it does not end".to_owned()),
         }
     }
 

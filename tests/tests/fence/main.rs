@@ -15,12 +15,7 @@ use gridmux_ptx::forms::fence::FenceMode;
 use scene::{Outcome, Scene};
 
 const MODES: [FenceMode; 3] = [FenceMode::Window, FenceMode::HighBits, FenceMode::Mask];
-const FORMS: [Form; 4] = [
-    Form::FENCE,
-    Form::FENCE_SLICE,
-    Form::FENCE_GATE,
-    Form::FENCE_WORKER,
-];
+const FORMS: [Form; 3] = [Form::FENCE, Form::FENCE_SLICE, Form::FENCE_WORKER];
 
 /// Returns a kernel around some instructions: `%own` is the attacker's buffer, `%target` the neighbour's, `%i` the
 /// thread.

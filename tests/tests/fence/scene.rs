@@ -4,15 +4,13 @@
 //! hold is that the neighbour's bytes, the counters and everything else in the domain stay as they were, and that the
 //! launch ends without a fault of the device.
 
-use gridmux_hw_model::drive::{DriveError, FormedKernel, Run};
-use gridmux_hw_model::{DomainId, Gpu, GpuConfig, LoadError, Partition};
+use gridmux_hw_model::{DomainId, DriveError, Gpu, GpuConfig, LoadError, Partition, Run, RunSetup};
+use gridmux_launch::{Limits, Pace};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
-use gridmux_ptx::boxes::SubBox;
-use gridmux_ptx::control::{Control, FAULT_KIND_AT, FAULT_LINE_AT, instance_bytes, place_offset};
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
-use gridmux_ptx::forms::{Form, Options, Shape, rewrite};
-use gridmux_ptx::protocol::{Gate, Workers};
+use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_tests::formed::Formed;
 
 /// What became of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +25,6 @@ pub(crate) enum Outcome {
     Faulted(String),
 }
 
-/// Streaming multiprocessors that the instance has room for.
-const SMS: u32 = 132;
 /// Bytes of each buffer.
 pub(crate) const BUFFER: u64 = 64 << 10;
 
@@ -44,7 +40,6 @@ pub(crate) struct Scene {
     pub(crate) neighbour: Vec<u64>,
     /// Memory of nobody's in the domain: what the service keeps there.
     service: u64,
-    instance: u64,
     /// Zero each block's shared memory.
     pub(crate) zero_shared: bool,
 }
@@ -73,8 +68,6 @@ impl Scene {
             .map(|_| memory.alloc_in(other, BUFFER).expect("fits"))
             .collect();
         let service = memory.alloc(domain, BUFFER).expect("fits");
-        let bytes = u64::from(instance_bytes(SMS));
-        let instance = memory.alloc(domain, bytes).expect("fits");
         let mut scene = Self {
             gpu,
             domain,
@@ -82,15 +75,14 @@ impl Scene {
             buffer,
             neighbour,
             service,
-            instance,
             zero_shared: false,
         };
         scene.fill();
         scene
     }
 
-    fn pattern(place: u64) -> Vec<u8> {
-        let word = |n: u64| (n ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn pattern(address: u64) -> Vec<u8> {
+        let word = |n: u64| (n ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (0..BUFFER / 8)
             .flat_map(|n| word(n).to_le_bytes())
             .collect()
@@ -177,75 +169,33 @@ impl Scene {
             Err(error) => panic!("{error}\n{text}"),
         };
         let kernel = loaded.kernel("k").expect("the kernel exists");
-        let control = self.control(form, grid, block);
-        let kernel = FormedKernel {
+        let setup = RunSetup {
             kernel,
-            form: k.clone(),
-            partition: self.own,
-            grid,
+            domain: self.domain,
             block: [block, 1, 1],
-            dynamic_shared_bytes: shared,
-            params: params.iter().flat_map(|p| p.to_le_bytes()).collect(),
+            dynamic_shared_bytes: shared + k.extra_shared_bytes,
             budget: Some(Cycles(20_000_000)),
         };
-        let blocks: u32 = grid.iter().product();
-        let grid = match form.shape {
-            Shape::Whole | Shape::Slice | Shape::Gate => grid,
-            Shape::Worker => [blocks.min(3), 1, 1],
+        let mut formed = Formed {
+            form: k.clone(),
+            run: Run::new(setup, false),
+            partition: self.own,
+            grid,
+            params: params.iter().flat_map(|p| p.to_le_bytes()).collect(),
         };
-        let mut run = Run::new(kernel, false);
-        let result = run.submit(&mut self.gpu, 0, grid, control);
+        let limits = Limits {
+            slice_blocks: u32::MAX,
+            pace: Pace::InFlight(1),
+            workers: 3,
+        };
+        let result = formed.launch(&mut self.gpu, limits);
         self.gpu.unload(&loaded);
         match result {
-            Ok(()) => Outcome::Ended(self.counter(FAULT_KIND_AT), self.counter(FAULT_LINE_AT)),
+            Ok(None) => Outcome::Ended(0, 0),
+            Ok(Some(fault)) => Outcome::Ended(fault.kind, fault.line),
             Err(DriveError::Fault(error)) => Outcome::Faulted(format!("{error}\n{text}")),
             Err(DriveError::Launch(error)) => Outcome::NotLaunched(error.to_string()),
             Err(error) => panic!("{error}"),
-        }
-    }
-
-    fn counter(&self, at: u32) -> u32 {
-        let mut word = [0; 4];
-        self.gpu
-            .memory()
-            .read(self.domain, self.instance + u64::from(at), &mut word)
-            .expect("inside");
-        u32::from_le_bytes(word)
-    }
-
-    fn control(&mut self, form: Form, grid: [u32; 3], block: u32) -> Control {
-        let memory = self.gpu.memory_mut();
-        let workers = Control::workers(grid, [block, 1, 1], (1, 1), 0).expect("the grid is small");
-        let workers = Control {
-            counters: self.instance,
-            ..workers
-        };
-        let places = Workers::new(workers.total, &[16; SMS as usize]).expect("blocks");
-        memory
-            .write(self.domain, self.instance, &places.memory())
-            .expect("inside");
-        if form.shape == Shape::Gate {
-            let (at, word) = (Gate::opening().at, Gate::opening().value.to_le_bytes());
-            memory
-                .write(self.domain, self.instance + u64::from(at), &word)
-                .expect("inside");
-        }
-        match form.shape {
-            Shape::Worker => workers,
-            // A gate of a few blocks has its table where a worker has its places.
-            Shape::Gate => {
-                let part = SubBox {
-                    offset: [0; 3],
-                    dims: grid,
-                };
-                let table = self.instance + u64::from(place_offset(0));
-                Control::gate(grid, part, false, self.instance, table)
-            }
-            Shape::Whole | Shape::Slice => Control {
-                grid,
-                counters: self.instance,
-                ..Control::default()
-            },
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::argument::Argument;
 use super::comparison::{Row, show, show_separated};
-use super::launch::{self, Way};
+use super::launch::{self, FormedKernel, Way};
 use super::lines::hottest;
 use super::loading::{
     BUDGET, Changes, Room, check_block, check_buffers, check_names, check_targets, extent, fetch,
@@ -20,8 +20,7 @@ use crate::offer::gpus;
 use crate::output::Output;
 use crate::waiting::Waiting;
 use clap::Args;
-use gridmux_hw_model::drive::FormedKernel;
-use gridmux_hw_model::{Gpu, GpuConfig};
+use gridmux_hw_model::{Gpu, GpuConfig, RunSetup};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
@@ -81,7 +80,7 @@ pub(crate) struct Kernel {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     lines: Option<u32>,
-    /// With --form slice or gate: most blocks of a launch [default: two waves]
+    /// With --form slice: most blocks of a launch [default: two waves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     slice_blocks: Option<u32>,
     /// Cycles after which a launch is given up [default: 100000000]; with --functional its warp instructions
@@ -159,11 +158,11 @@ impl Kernel {
 
     /// Checks what makes no sense together.
     fn check(&self, out: &Output) -> Result<(), Failure> {
-        let is_cut = |form: &Form| matches!(form.shape, Shape::Slice | Shape::Gate);
+        let is_cut = |form: &Form| form.shape == Shape::Slice;
         if self.slice_blocks.is_some() && !self.forms.iter().any(is_cut) {
             let forms: Vec<&str> = self.forms.iter().map(|form| form.name()).collect();
             return Err(Failure::usage(format!(
-                "--slice-blocks says nothing of the form {}; it goes with --form slice or gate, fenced or not",
+                "--slice-blocks says nothing of the form {}; it goes with --form slice or fence+slice",
                 forms.join(", ")
             )));
         }
@@ -257,7 +256,7 @@ impl Kernel {
         let mut wanted = Vec::new();
         let values = place_all(&mut gpu, room, &self.args, &mut wanted)?;
         let formed = self.load(&mut gpu, (room, form), (text, name), &values)?;
-        let kernel = formed.kernel.clone();
+        let kernel = formed.setup.kernel.clone();
         if self.lines.is_some() {
             gpu.watch_stalls(&kernel);
         }
@@ -270,7 +269,7 @@ impl Kernel {
             },
             looks_for_barrier: looks_for_barrier(text.module.source()),
         };
-        let outcome = launch::run(&mut gpu, formed, way)?;
+        let outcome = launch::run(&mut gpu, &formed, way)?;
         for result in &wanted {
             fetch(&gpu, room.partition, result)?;
         }
@@ -328,13 +327,16 @@ impl Kernel {
         let made = made.unwrap_or_else(|| KernelForm::original(name, kernel.params_bytes));
         Ok(FormedKernel {
             params: lay_out(&kernel, values, made.control_offset)?,
-            kernel,
+            setup: RunSetup {
+                kernel,
+                domain: room.partition.domain,
+                block: self.block,
+                dynamic_shared_bytes: self.shared.saturating_add(made.extra_shared_bytes),
+                budget: Some(Cycles(self.budget.unwrap_or(budget))),
+            },
             form: made,
             partition: room.partition,
             grid: self.grid,
-            block: self.block,
-            dynamic_shared_bytes: self.shared,
-            budget: Some(Cycles(self.budget.unwrap_or(budget))),
         })
     }
 
@@ -370,11 +372,11 @@ impl Kernel {
             let message = format!(
                 "kernel {name} takes the form {asked} only with blocks whose width is a multiple of 32"
             );
-            let gate = Form {
-                shape: Shape::Gate,
+            let slice = Form {
+                shape: Shape::Slice,
                 ..asked
             };
-            return Err(Failure::new(message).hint(format!("run it with --form {gate}")));
+            return Err(Failure::new(message).hint(format!("run it with --form {slice}")));
         }
         Ok(())
     }

@@ -1,22 +1,35 @@
-//! Launching a kernel on the model, whole, in slices, through gates or by workers, and what it did.
+//! Launching a kernel on the model, whole, in slices or by workers, and what it did.
 //!
 //! Rule: a slice is submitted when every block of the one before has its place on an SM, into another hardware queue.
 //! So blocks start in ascending order, as they would in one launch, and an SM does not wait for a slice to end.
 
 use super::loading::with_budget_hint;
 use crate::failure::Failure;
-use gridmux_hw_model::drive::{FormedKernel, Pace, Run};
-use gridmux_hw_model::{Counters, DriveError, FaultKind, Gpu};
-use gridmux_ptx::control::Taking;
-use gridmux_ptx::forms::{LaunchGrid, Shape};
-use gridmux_ptx::protocol::Manner;
+use gridmux_hw_model::drive::{Happened, Run, RunSetup};
+use gridmux_hw_model::{Counters, DriveError, FaultKind, Gpu, Partition};
+use gridmux_launch::{Device, Launcher, Limits, Pace, Piece, Progress, Reservation};
+use gridmux_ptx::control::COUNTERS_BYTES;
+use gridmux_ptx::forms::{Form, KernelForm, Shape};
 use nix::time::{ClockId, clock_gettime};
 use std::io::Write as _;
 
-/// Waves of blocks in a slice or in a gate's launch, unless the number of blocks is given.
+/// Waves of blocks in a slice, unless the number of blocks is given.
 const WAVES: u32 = 2;
-/// Launches of a gate in flight.
-const GATES_IN_FLIGHT: u32 = 2;
+
+/// A kernel in a form, with what its launches take.
+#[derive(Debug)]
+pub(super) struct FormedKernel {
+    /// The kernel of the rewritten module, with the shared memory of the form's own.
+    pub(super) setup: RunSetup,
+    /// Its form, as the rewrite reported it.
+    pub(super) form: KernelForm,
+    /// Partition of the kernel's memory. Of a form without a fence only the domain is used.
+    pub(super) partition: Partition,
+    /// Blocks of the original grid.
+    pub(super) grid: [u32; 3],
+    /// Parameters of the original; the control block is appended to them.
+    pub(super) params: Vec<u8>,
+}
 
 /// Result of a run. Times are core cycles of the device, and `None` without timing.
 #[derive(Debug, Default)]
@@ -47,36 +60,41 @@ pub(super) struct Way {
 }
 
 /// Runs the kernel to its end.
-pub(super) fn run(gpu: &mut Gpu, kernel: FormedKernel, way: Way) -> Result<Outcome, Failure> {
+pub(super) fn run(gpu: &mut Gpu, kernel: &FormedKernel, way: Way) -> Result<Outcome, Failure> {
     let started = cpu_seconds();
     let submitted = gpu.now();
-    let waves = kernel.wave(gpu.config()).saturating_mul(WAVES);
-    let most = way.blocks.unwrap_or(waves);
-    let mut run = Run::new(kernel, way.timed);
+    let wave = kernel.setup.wave(gpu.config());
+    let limits = Limits {
+        slice_blocks: way.blocks.unwrap_or(wave.saturating_mul(WAVES)),
+        pace: Pace::Placed,
+        workers: wave,
+    };
+    let reservation = Reservation {
+        base: kernel.partition.base,
+        mask: kernel.partition.mask(),
+    };
+    let launcher = Launcher::new(&kernel.form, kernel.grid, limits, Some(reservation));
+    let mut launcher = launcher.map_err(|error| {
+        let other = Form {
+            shape: Shape::Slice,
+            ..kernel.form.form
+        };
+        Failure::new(error.to_string()).hint(format!("run it with --form {other}"))
+    })?;
+    let mut run = Run::new(kernel.setup.clone(), way.timed);
     if let Some(workspace) = way.workspace {
         run = run.cooperative(workspace);
     }
-    let kernel = run.kernel();
-    let done = match kernel.form.grid {
-        LaunchGrid::Original | LaunchGrid::SubBox => {
-            let boxes = kernel.sub_boxes(most);
-            run.boxes(gpu, boxes, Pace::Placed, show_printed)
-        }
-        LaunchGrid::Planes(_) => {
-            let host = kernel.gate(most, GATES_IN_FLIGHT);
-            host.and_then(|host| run.instance(gpu, host, show_printed).map(drop))
-        }
-        LaunchGrid::Workers => {
-            let one_by_one = Manner {
-                chunk: 1,
-                taking: Taking::Ahead,
-            };
-            let host = kernel.workers(gpu.config(), one_by_one, 0, way.timed);
-            host.and_then(|host| run.instance(gpu, host, show_printed).map(drop))
-        }
-    };
-    done.map_err(|error| explained(error, run.kernel(), way))?;
-    let tally = run.tally();
+    let mut device = OnModel { gpu, run, kernel };
+    let fault = gridmux_launch::run(&mut launcher, &mut device);
+    let fault = fault.map_err(|error| explained(error, way))?;
+    if let Some(fault) = fault {
+        let name = &kernel.setup.kernel.name;
+        return Err(Failure::new(format!(
+            "kernel '{name}' recorded a fault: {fault}"
+        )));
+    }
+    let tally = device.run.tally();
     let since_submission = |at: gridmux_policy::units::Cycles| at.0.saturating_sub(submitted.0);
     Ok(Outcome {
         cycles: tally.end.map(since_submission),
@@ -87,27 +105,60 @@ pub(super) fn run(gpu: &mut Gpu, kernel: FormedKernel, way: Way) -> Result<Outco
     })
 }
 
-/// Returns the failure, with a hint where another form or a larger budget would do.
-fn explained(error: DriveError, kernel: &FormedKernel, way: Way) -> Failure {
-    let other = match &error {
-        DriveError::NoTickets { .. } => Shape::Slice,
-        DriveError::Gate(_) => Shape::Whole,
+/// The model as the launcher's device.
+struct OnModel<'a> {
+    gpu: &'a mut Gpu,
+    run: Run,
+    kernel: &'a FormedKernel,
+}
+
+impl Device for OnModel<'_> {
+    type Error = DriveError;
+
+    fn make_counters(&mut self) -> Result<u64, DriveError> {
+        self.run.zeroed(self.gpu, COUNTERS_BYTES)
+    }
+
+    fn launch(&mut self, piece: &Piece) -> Result<(), DriveError> {
+        let mut params = self.kernel.params.clone();
+        if let Some(offset) = self.kernel.form.control_offset {
+            piece.control.append_to(&mut params, offset);
+        }
+        let submitted = self.run.submit(self.gpu, piece.number, piece.grid, &params);
+        show_printed(self.gpu);
+        submitted
+    }
+
+    fn wait(&mut self) -> Result<Progress, DriveError> {
+        let happened = self.run.wait(self.gpu);
+        show_printed(self.gpu);
+        Ok(match happened? {
+            Happened::Placed(number) => Progress::Placed(number),
+            Happened::Ended(number) => Progress::Ended(number),
+        })
+    }
+
+    fn read_counters(&mut self, address: u64) -> Result<[u8; COUNTERS_BYTES as usize], DriveError> {
+        let mut counters = [0; COUNTERS_BYTES as usize];
+        self.run.read(self.gpu, address, &mut counters)?;
+        Ok(counters)
+    }
+}
+
+/// Returns the failure, with a hint where other options or a larger budget would do.
+fn explained(error: DriveError, way: Way) -> Failure {
+    match &error {
         DriveError::Fault(fault)
             if fault.kind == FaultKind::Trap
                 && way.looks_for_barrier
                 && way.workspace.is_none() =>
         {
             let hint = "a kernel that calls grid.sync() runs with --cooperative and with timing";
-            return Failure::new(fault).hint(hint);
+            Failure::new(fault).hint(hint)
         }
-        DriveError::Fault(fault) => return with_budget_hint(Failure::new(fault), fault),
-        _ => return error.into(),
-    };
-    let form = gridmux_ptx::forms::Form {
-        shape: other,
-        ..kernel.form.form
-    };
-    Failure::new(error.to_string()).hint(format!("run it with --form {form}"))
+        DriveError::Fault(fault) => with_budget_hint(Failure::new(fault), fault),
+        _ => error.into(),
+    }
 }
 
 /// Shows what kernels print; it is not data of ours, so it goes to stderr.

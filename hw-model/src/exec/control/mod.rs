@@ -5,8 +5,10 @@
 //! accessed without the check of `memory`, because calls and `alloca` found them inside local memory; [`runtime`]
 //! checks the addresses that it is given itself.
 
+pub(super) mod arrival;
 pub(super) mod calls;
 pub(super) mod frame;
+pub(super) mod frame_layout;
 pub(super) mod instructions;
 pub(super) mod paths;
 pub(super) mod rendezvous;

@@ -9,6 +9,7 @@
 //! Rules: lanes with different member masks are different groups of one instruction; a path that waits at a block
 //! barrier already stands behind it.
 
+use super::arrival::{Arrival, Released, Tally};
 use super::instructions::{BarrierMode, barrier_operands};
 use super::paths::{Frame, Path, ROOT, Vote, Wait};
 use crate::exec::lanes::active;
@@ -16,37 +17,6 @@ use crate::exec::op::{CONSTANT, NONE, Op, Slot};
 use crate::exec::warp::{Step, Surroundings, Warp};
 use crate::fault::FaultKind;
 use crate::kernel::FunctionEntry;
-
-/// Lanes that come to a block barrier.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
-    /// Barrier number, below 16.
-    pub(crate) id: u8,
-    /// Threads that complete it, where the instruction says.
-    pub(crate) threads: Option<u32>,
-    /// Lanes that arrive.
-    pub(crate) lanes: u32,
-    /// Those whose predicate holds, for a reduction.
-    pub(crate) votes: u32,
-    /// Lanes of the warp that live.
-    pub(crate) alive: u32,
-    /// No lane of the warp can go on before a barrier completes.
-    pub(crate) stalled: bool,
-}
-
-/// Barriers that have just completed, and what their reductions found.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Released {
-    pub(crate) ids: u16,
-    pub(crate) votes: [Tally; 16],
-}
-
-/// A block-wide reduction of predicates.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub(crate) yes: u32,
-    pub(crate) all: bool,
-}
 
 impl Warp {
     /// Returns an operation across lanes that may have to wait, or whose lanes fall into groups.

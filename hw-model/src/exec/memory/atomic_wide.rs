@@ -5,31 +5,13 @@
 
 use super::access::{Checked, addressed, for_each_space, host, place};
 use super::atomic_element::listed;
+use super::swap::swap;
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{lane_fn, once};
 use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Operand, StateSpace};
-
-/// What a lane brings: the value that it expects and the one that it leaves, low words first.
-pub(super) type Swap = [u64; 4];
-
-/// Swaps one cell; gives what it held, low word first.
-///
-/// # Safety
-/// 16 bytes at `at` must be readable and writable, and nobody else's for the time.
-pub(super) unsafe fn swap(at: *mut u8, lane: Swap) -> [u64; 2] {
-    let at = at.cast::<[u64; 2]>();
-    // SAFETY: the caller has the 16 bytes for itself.
-    unsafe {
-        let old = at.read_unaligned();
-        if old == [lane[0], lane[1]] {
-            at.write_unaligned([lane[2], lane[3]]);
-        }
-        old
-    }
-}
 
 lane_fn!(
     /// `r`: a list of two words each for the destination, the expected and the new value; then the address.

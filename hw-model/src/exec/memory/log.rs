@@ -10,7 +10,7 @@
 //! functional engine); results of records are committed to registers before the epoch's replies wake anybody; a
 //! record keeps a host address, which is valid until the end of the epoch because nothing is freed within one.
 
-use super::atomic_wide::{Swap, swap};
+use super::swap::{Swap, swap};
 
 /// Applies one lane of a record: the host address, the operand and second operand; gives the lane's result word.
 ///

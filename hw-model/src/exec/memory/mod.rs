@@ -15,3 +15,4 @@ pub(super) mod load_store_wide;
 pub(super) mod log;
 pub(super) mod own_writes;
 pub(super) mod stored;
+pub(super) mod swap;

@@ -186,7 +186,7 @@ impl Channel {
             entered: 0,
             writes: 0,
             buffers: (dram.buffers != 0)
-                .then(|| Buffers::new(dram.buffers, config.dram_controller_cycles() << FRACTION)),
+                .then(|| Buffers::new(dram.buffers, Self::controller_cycles(config) << FRACTION)),
             window: dram.queue as usize,
             timing: Timing::new(config),
             layout: Layout::new(config),
@@ -210,6 +210,12 @@ impl Channel {
     pub(crate) fn lone_read_cycles(config: &GpuConfig) -> u64 {
         let t = Timing::new(config);
         (t.rp + t.rcd + t.cl + t.burst) >> FRACTION
+    }
+
+    /// Returns the core cycles that a lone read spends in the controller besides what its row, column and data take.
+    pub(crate) fn controller_cycles(config: &GpuConfig) -> u64 {
+        let row = Self::lone_read_cycles(config);
+        u64::from(config.dram.latency).saturating_sub(u64::from(config.l2.latency) + row)
     }
 
     /// Puts a request into the queue by its arrival; within an epoch, requests may be given in any order.

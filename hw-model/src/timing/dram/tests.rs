@@ -169,7 +169,7 @@ fn few_buffers_bound_what_is_on_its_way() {
     let few = last(|c| c.dram.buffers = 8, &requests);
     // Two lines at a time, each on its way for as long as the controller and its transfer take.
     let config = GpuConfig::builtin("gtx480").expect("valid");
-    let trip = config.dram_controller_cycles();
+    let trip = Channel::controller_cycles(&config);
     assert!(few > 99 * trip, "{few} {trip}");
     assert!(few > 4 * enough, "{few} {enough}");
 }

@@ -5,7 +5,7 @@
 
 use crate::device::HardwareFacts;
 use gridmux_hw_model::config::GpuConfig;
-use gridmux_ptx::boxes::{MAX_BLOCK, MAX_GRID};
+use gridmux_launch::boxes::{MAX_BLOCK, MAX_GRID};
 
 /// Shared memory that a block gets without asking for more, on every compute capability since 2.0.
 const DEFAULT_SHARED_BYTES: u32 = 48 << 10;

@@ -1,6 +1,7 @@
 //! A modelled device without a dispatcher: a test hands it commands and reads its reports.
 
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
+use gridmux_launch::Control;
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
@@ -9,7 +10,6 @@ use gridmux_mediator::device::{
 };
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::units::Nanos;
-use gridmux_ptx::control::Control;
 use gridmux_workloads::{Arg, Case, Role};
 use std::collections::HashMap;
 use std::fs::File;
@@ -146,12 +146,7 @@ impl Rig {
     ) -> Tag {
         let mut params = params.to_vec();
         if let Some(offset) = kernel.control {
-            params.resize(offset as usize, 0);
-            let control = Control {
-                grid: shape.grid,
-                ..Control::default()
-            };
-            params.extend(control.to_bytes());
+            Control::slice([0; 3], shape.grid).append_to(&mut params, offset);
         }
         let tag = self.tag(lane);
         self.launches += 1;

@@ -14,7 +14,6 @@ use crate::decode::{
 };
 use crate::forms::Reason;
 use crate::forms::carry::{self, Value};
-use crate::forms::ticket;
 use crate::syntax::module::Module;
 
 /// A call through a pointer is compared with at most this many functions.
@@ -29,7 +28,7 @@ pub(crate) fn judge(
     let index = id.0 as usize;
     let function = &program.functions[index];
     let start = function.span.start;
-    if program.version < (4, 3) || ticket::sm(program) < 50 || program.address_size != 64 {
+    if program.version < (4, 3) || program.sm() < 50 || program.address_size != 64 {
         return Some((FenceReason::TooOld.into(), start));
     }
     let text = &module.functions[surroundings.texts[index]?];

@@ -11,8 +11,9 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads and the test kit.
-const ROOMS: [(&str, &str, MayKnow); 16] = [
+const ROOMS: [(&str, &str, MayKnow); 17] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
+    ("gridmux-launch", "launch", MayKnow::Only(&["gridmux-ptx"])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
     ("gridmux-policy", "policy", MayKnow::Only(&["gridmux-sync"])),
     (
@@ -31,6 +32,7 @@ const ROOMS: [(&str, &str, MayKnow); 16] = [
         "mediator",
         MayKnow::Only(&[
             "gridmux-ptx",
+            "gridmux-launch",
             "gridmux-sync",
             "gridmux-policy",
             "gridmux-hw-model",
@@ -63,7 +65,7 @@ const ROOMS: [(&str, &str, MayKnow); 16] = [
     (
         "gridmux-gpu-check",
         "gpu-check",
-        MayKnow::Only(&["gridmux-ptx", "gridmux-workloads"]),
+        MayKnow::Only(&["gridmux-ptx", "gridmux-launch", "gridmux-workloads"]),
     ),
     (
         "gridmux-testkit",

@@ -4,7 +4,7 @@
 //! Rule: the first fault of an instance wins, and no further block starts after it.
 
 use super::Pass;
-use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED, OPEN_AT};
+use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED};
 use crate::decode::{Instruction, Operand, RegId};
 use crate::forms::carry::Value;
 use crate::forms::fence::judge::assertion;
@@ -62,7 +62,6 @@ impl Pass<'_, '_> {
              @{p} bra {done}; \
              {number} mov.u32 {old}, {line}; st.global.u32 [{counters}+{FAULT_LINE_AT}], {old}; \
              st.global.u32 [{counters}+{FAULT_BLOCK_AT}], {block}; \
-             mov.u32 {old}, 0; st.volatile.global.u32 [{counters}+{OPEN_AT}], {old}; \
              red.global.max.u32 [{counters}+{NEXT_AT}], {NEXT_CLOSED}; {done}:"
         )
     }

@@ -4,7 +4,6 @@
 
 use super::{Group, LEAST_SHARED, Member, Pass};
 use crate::decode::{FuncId, Program, Span, StateSpace, VarId, Variable};
-use crate::forms::Shape;
 use crate::forms::carry::Value;
 use crate::forms::fence::access::Access;
 use crate::forms::fence::place::{Surroundings, VECTOR_BYTES};
@@ -311,9 +310,6 @@ impl Pass<'_, '_> {
              mov.u32 {zero}, 0; {next}: setp.ge.u32 {p}, {at}, {end}; @{p} bra {done}; st.shared.u32 [{at}], {zero}; \
              add.u32 {at}, {at}, {step}; bra {next}; {done}: bar.sync 0;"
         );
-        match self.frame.shape() {
-            Shape::Worker => self.frame.before_entry(&text),
-            _ => self.frame.at_entry(&text),
-        }
+        self.frame.at_entry_once(&text);
     }
 }
