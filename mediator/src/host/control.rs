@@ -31,7 +31,6 @@ use crate::waker::Waker;
 use gridmux_bpf::Recorder;
 use gridmux_channel::control::{ControlCode, ControlError};
 use gridmux_channel::ring::HostState;
-use gridmux_channel::ring::host::HostRings;
 use gridmux_policy::ids::DeviceId;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Profiles, by_name};
@@ -140,7 +139,11 @@ impl ControlThread {
         Ok(Self {
             config: config.clone(),
             device: control,
-            outbound: Outbound::new(link, waker, compilers.queue.clone()),
+            outbound: Outbound {
+                link,
+                waker,
+                compilers: compilers.queue.clone(),
+            },
             compilers,
             bell,
             accounts: TenantAccounts::new(settings, statistics.before()),
@@ -311,7 +314,7 @@ impl ControlThread {
     /// Returns whether the dispatcher has turned since the last time that this was asked, and wakes it, so that it
     /// turns before the next time.
     fn is_dispatching(&mut self) -> bool {
-        let turn = Some(self.outbound.link().turn());
+        let turn = Some(self.outbound.link.turn());
         self.outbound.wake();
         std::mem::replace(&mut self.seen_turn, turn) != turn
     }
@@ -499,7 +502,7 @@ impl ControlThread {
     }
 
     fn take_notices(&mut self, watch: &ReadySet, link: &HostLink) -> io::Result<()> {
-        while let Some(notice) = self.outbound.link().notices.pop() {
+        while let Some(notice) = self.outbound.link.notices.pop() {
             match notice {
                 Notice::Known(account) => drop(account),
                 Notice::Gone(slot, remains) => {
@@ -580,7 +583,7 @@ impl ControlThread {
                 failure: in_force.failure.map(|failure| failure.to_string()),
             },
             device_now_ns: device.now_ns(),
-            holds_expired: self.outbound.link().holds_expired(),
+            holds_expired: self.outbound.link.holds_expired(),
             tenants,
         };
         self.statistics.write(snapshot, was_asked);

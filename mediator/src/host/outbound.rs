@@ -9,25 +9,15 @@ use std::sync::Arc;
 /// The control thread's end of the dispatcher and of the compilers.
 #[derive(Clone)]
 pub(super) struct Outbound {
-    link: Arc<ControlLink<HostRings>>,
-    waker: Arc<Waker>,
-    compilers: CompileQueue,
+    /// The dispatcher's queues.
+    pub(super) link: Arc<ControlLink<HostRings>>,
+    /// Wakes the dispatcher.
+    pub(super) waker: Arc<Waker>,
+    /// The compilers' queue.
+    pub(super) compilers: CompileQueue,
 }
 
 impl Outbound {
-    /// Makes an end of these.
-    pub(super) fn new(
-        link: Arc<ControlLink<HostRings>>,
-        waker: Arc<Waker>,
-        compilers: CompileQueue,
-    ) -> Self {
-        Self {
-            link,
-            waker,
-            compilers,
-        }
-    }
-
     /// Sends a message to the dispatcher; waits for room, which the dispatcher makes without waiting for us.
     pub(super) fn tell(&self, message: Message<HostRings>) {
         let mut message = message;
@@ -42,11 +32,6 @@ impl Outbound {
     /// Hands a module to the compilers.
     pub(super) fn compile(&self, job: CompileJob) {
         self.compilers.push(job);
-    }
-
-    /// Returns the link to the dispatcher.
-    pub(super) fn link(&self) -> &ControlLink<HostRings> {
-        &self.link
     }
 
     /// Wakes the dispatcher.
