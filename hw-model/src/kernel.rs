@@ -2,7 +2,7 @@
 //!
 //! Rule: a kernel is immutable after loading and shared by every launch of it.
 
-use crate::exec::op::{Op, Slot};
+use crate::exec::op::{Op, RegisterSlot};
 use crate::load_error::LoadError;
 use crate::memory::DomainId;
 use gridmux_policy::KernelKey;
@@ -67,7 +67,7 @@ impl LoadedModule {
         &self.variables
     }
 
-    /// Domain that the module was loaded into.
+    /// Returns the domain that the module was loaded into.
     #[must_use]
     pub fn domain(&self) -> DomainId {
         self.domain
@@ -126,7 +126,7 @@ pub struct Kernel {
     pub(crate) ops: Box<[Op]>,
     pub(crate) origins: Box<[Origin]>,
     /// Broadcast constants; operands name them with their top bit set.
-    pub(crate) constants: Box<[Slot]>,
+    pub(crate) constants: Box<[RegisterSlot]>,
     /// 128-byte register slots of a warp: the most that one of its functions needs.
     pub(crate) slots: u16,
     /// Predicate registers of a warp: the most that one of its functions needs.

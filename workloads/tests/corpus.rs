@@ -68,7 +68,7 @@ fn arguments_fit_the_declared_parameters() {
     }
 }
 
-/// The buffers as they are before the launch, and buffers of zeros, are never right.
+/// Checks that the buffers as they are before the launch, and buffers of zeros, are never right.
 #[test]
 fn a_launch_that_does_nothing_is_found() {
     for kernel in kernels() {

@@ -23,7 +23,7 @@ fn equal_seeds_give_equal_cases_and_others_differ() {
     }
 }
 
-/// Parameter types as the PTX declares them, in order.
+/// Returns the parameter types as the PTX declares them, in order.
 fn declared_params(ptx: &str, entry: &str) -> Vec<String> {
     let start = ptx
         .find(&format!(".entry {entry}("))

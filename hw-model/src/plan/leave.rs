@@ -66,7 +66,7 @@ impl Obey {
         self.over_device = coming;
     }
 
-    /// Blocks beyond the caps and limits of one SM.
+    /// Takes blocks beyond the caps and limits off one SM.
     fn give_up_on(
         &mut self,
         sm: usize,
@@ -150,8 +150,8 @@ impl Obey {
         self.rules.preemption(group) != Preemption::Cheapest || self.pays(config, block, now)
     }
 
-    /// Switching a block out and in again costs less than what it probably still has to run (Chimera's estimate:
-    /// the mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
+    /// Returns whether switching a block out and in again costs less than what it may still have to run (Chimera's
+    /// estimate: the mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
     fn pays(&self, config: &GpuConfig, block: &Running, now: u64) -> bool {
         let (sum, count) = self.books.row(block.row).ran;
         let Some(mean) = sum.checked_div(count) else {
@@ -177,7 +177,7 @@ impl Obey {
         (rank, launch.serial)
     }
 
-    /// Room is there in sum and not in one piece: a block that lies in the way is moved.
+    /// Moves a block that lies in the way, where there is enough room in sum and not in one piece.
     pub(super) fn relocate(
         &mut self,
         sm: usize,

@@ -146,8 +146,8 @@ impl Obey {
         self.open.fill(true);
     }
 
-    /// Room came free on an SM. Where it counts for a tenant whose limit on the device had been reached, any SM may
-    /// have room for its blocks.
+    /// Notes that room came free on an SM. Where it counts for a tenant whose limit on the device had been reached, any
+    /// SM may have room for its blocks.
     fn freed(&mut self, sm: usize, tenant: TenantId, counted: &BlockShape) {
         self.open[sm] = true;
         self.release(tenant, counted);
@@ -391,7 +391,8 @@ impl Obey {
         budget.is_none_or(|most| self.books.row(row).started < most)
     }
 
-    /// Only a row's cap keeps it from a block more: said once until its caps change or it has started all it had.
+    /// Notes that only a row's cap keeps it from a block more: said once until its caps change or it has started all it
+    /// had.
     fn cap_reached(&mut self, row: RowId, time: u64) {
         let known = std::mem::replace(&mut self.books.row_mut(row).capped, true);
         if self.records && !known {

@@ -180,7 +180,8 @@ mod tests {
     use gridmux_policy::shape::BlockShape;
     use gridmux_policy::{PlanBuilder, SmSet};
 
-    /// Two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the other way round.
+    /// Returns a plan of two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the
+    /// other way round.
     fn fill(rules: &Rules, cap: u16, budget: Option<u64>, (before, next): (&Plan, &mut Plan)) {
         let mut plan = PlanBuilder::new(next, DeviceId(0), &rules.shape);
         for sm in 0..2 {

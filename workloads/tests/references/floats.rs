@@ -170,7 +170,7 @@ pub(super) fn hotspot(case: &Case) -> Vec<Vec<u8>> {
     vec![le(&heat)]
 }
 
-/// Ray by ray.
+/// Computes the image ray by ray.
 pub(super) fn raytrace(case: &Case) -> Vec<Vec<u8>> {
     let spheres = f32s(&case.args[0]);
     let edge = case.params.elements as usize;

@@ -61,7 +61,7 @@ pub(super) fn tea(case: &Case) -> Vec<Vec<u8>> {
     vec![le(text)]
 }
 
-/// With a ring of 16 words.
+/// Computes the digest with a ring of 16 words.
 pub(super) fn sha1(case: &Case) -> Vec<Vec<u8>> {
     let (n, chunks) = (case.params.elements as usize, case.params.rounds);
     let messages = u32s(&case.args[0]);
@@ -117,7 +117,7 @@ pub(super) fn sha1(case: &Case) -> Vec<Vec<u8>> {
     vec![le(digests)]
 }
 
-/// By lookups in the table that the kernel gets.
+/// Encrypts by lookups in the table that the kernel gets.
 pub(super) fn aes(case: &Case) -> Vec<Vec<u8>> {
     let (table, keys) = (u32s(&case.args[0]), u32s(&case.args[1]));
     let lookup = |word: u32, row: usize| table[usize::from(word.to_be_bytes()[row])];

@@ -234,7 +234,7 @@ fn references_refuse_one_changed_value() {
     }
 }
 
-/// A kernel that drops the last product of each row must not pass the tolerance of the dot product.
+/// Checks that a kernel which drops the last product of each row does not pass the tolerance of the dot product.
 #[test]
 fn a_dropped_product_is_found() {
     let case = by_name("matmul")
