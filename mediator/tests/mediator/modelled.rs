@@ -264,10 +264,6 @@ impl ModelRig {
         }
     }
 
-    pub(crate) fn sms(&self) -> u16 {
-        self.device.facts().sms
-    }
-
     pub(crate) fn tenant(&mut self, weight: u32) -> TenantId {
         let id = TenantId(u32::try_from(self.counters.len()).expect("few tenants"));
         let counters = Arc::new(TenantCounters::default());
@@ -479,12 +475,6 @@ impl ModelRig {
     /// Returns the counters of a tenant.
     pub(crate) fn usage(&self, tenant: TenantId) -> TenantUsage {
         self.counters[tenant.index()].read()
-    }
-
-    /// Returns what a tenant held and was entitled to so far, in SM · ns.
-    pub(crate) fn held(&self, tenant: TenantId) -> (f64, f64) {
-        let usage = self.counters[tenant.index()].read();
-        (usage.held_sm_ns, usage.entitled_sm_ns)
     }
 
     fn tell(&self, message: Message<Port>) {
