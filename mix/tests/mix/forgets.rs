@@ -28,8 +28,8 @@ const MILLISECOND: u64 = 1_000_000;
 const HISTORY: Cycles = Cycles(10_000 * MILLISECOND);
 const WATCHED: Cycles = Cycles(1_000 * MILLISECOND);
 /// Of what A would hold without a history, the least that it holds with one: the guard's bound is half a window, 25 ms
-/// of the device, beyond what is let pass, and an equal part of the device among three repays that in 75 ms of the second
-/// that is watched. A launch of 10 ms that waits meanwhile may end that much later.
+/// of the device, beyond what is let pass, and an equal part of the device among three repays that in 75 ms of the
+/// second that is watched. A launch of 10 ms that waits meanwhile may end that much later.
 const LEAST_KEPT: f64 = 0.85;
 
 /// A tenant that launches one kernel after another, and the blocks of a launch.
