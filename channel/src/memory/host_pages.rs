@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Most bytes that the files of one owner take, unless it is said otherwise: 64 MiB.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What the files of one owner have taken.
+/// Memory that the files of one owner have taken.
 #[derive(Debug)]
 pub struct HostPages {
     taken: AtomicU64,

@@ -1,4 +1,4 @@
-//! What the control thread and the dispatcher share: a queue in each direction, and what the dispatcher shows.
+//! The link between control thread and dispatcher: a queue in each direction, and counters that the dispatcher shows.
 //!
 //! Rules: neither end waits for the other; each counter publishes nothing but itself, so every access to one is
 //! `Relaxed`.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What a policy hears; without one inside, it makes no plan and asks for nothing.
+/// Tells the test what a policy hears; without one inside, it makes no plan and asks for nothing.
 struct Heard {
     inner: Option<Box<dyn Policy>>,
     events: Sender<Event>,

@@ -24,15 +24,15 @@ pub(super) struct Report {
     pub(super) streams: u16,
     /// Whether the outputs of every stream are what the host reference expects.
     pub(super) verified: bool,
-    /// What is wrong with them.
+    /// The first difference, if they are not.
     pub(super) mismatch: Option<String>,
     /// Device it ran on.
     pub(super) device: String,
-    /// Whose clock the times are of: `virtual` for a modelled device, else `device`.
+    /// The clock of the times: `virtual` for a modelled device, else `device`.
     pub(super) clock: &'static str,
-    /// When the first launch started, device nanoseconds.
+    /// The start of the first launch, in device nanoseconds.
     pub(super) first_start_ns: u64,
-    /// When the last launch ended, device nanoseconds.
+    /// The end of the last launch, in device nanoseconds.
     pub(super) last_end_ns: u64,
     /// Launch latency: from a launch's submission to the start of its first block, device nanoseconds; without the
     /// first launch of each stream, whose submission no completion dates.

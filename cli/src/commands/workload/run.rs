@@ -16,10 +16,10 @@ use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What to do about a lost connection.
+/// The hint about a lost connection.
 const LOST_HINT: &str = "the service was stopped (start it with `gridmux serve`), or it replaces a device host that \
                          failed (run this again)";
-/// What to do where the tenant was taken out of the configuration.
+/// The hint where the tenant was taken out of the configuration.
 const REMOVED_HINT: &str =
     "`gridmux tenant list` shows the tenants that there are; root adds one to the configuration";
 

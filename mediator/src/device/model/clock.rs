@@ -5,7 +5,7 @@
 //!
 //! Rule: one thread writes; a reader sees the time that was set last, or a later one while the clock passes.
 
-use crate::dispatch::dispatcher::wall_ns;
+use crate::wall_clock::wall_ns;
 use gridmux_policy::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
