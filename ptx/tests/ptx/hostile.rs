@@ -217,3 +217,57 @@ fn bytes_above_ascii_pass_in_comments_and_strings_only() {
         prop_assert!(Module::parse(text).is_ok());
     });
 }
+
+/// Twice the input takes about twice as long, for inputs chosen to be bad; a quadratic step would take four times
+/// as long. Counted in operations of the process's own clock, several times, taking the least.
+#[test]
+fn time_is_linear() {
+    let shapes: [fn(usize) -> String; 4] = [
+        |n| format!(".entry k () {{ {} }}", "{ bra L; } ".repeat(n) + "L:"),
+        |n| {
+            format!(
+                ".entry k () {{ {} {} {} L: }}",
+                "{".repeat(200),
+                "bra L; ".repeat(n),
+                "}".repeat(200)
+            )
+        },
+        |n| {
+            (0..n)
+                .map(|i| {
+                    format!(
+                        ".func f{i} () {{ {} }}\n",
+                        if i > 0 {
+                            format!("call f{};", i - 1)
+                        } else {
+                            String::new()
+                        }
+                    )
+                })
+                .collect()
+        },
+        |n| {
+            format!(
+                ".entry k () {{ .reg .b32 %r<9>; {} }}",
+                "mov.u32 %r1, %envreg1; ".repeat(n)
+            )
+        },
+    ];
+    for (which, shape) in shapes.into_iter().enumerate() {
+        let cost = |n: usize| {
+            let text = format!(".version 8.0\n.target sm_80\n{}", shape(n));
+            (0..5)
+                .map(|_| {
+                    let start = std::time::Instant::now();
+                    digest(text.as_bytes());
+                    start.elapsed().as_secs_f64()
+                })
+                .fold(f64::INFINITY, f64::min)
+        };
+        let (small, large) = (cost(2_000), cost(16_000));
+        assert!(
+            large < small * 8.0 * 4.0,
+            "shape {which}: {small} s, {large} s"
+        );
+    }
+}

@@ -66,7 +66,7 @@ pub(super) fn check(packages: &[Package]) -> Result<Vec<String>> {
             let source = fs::read_to_string(&path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
             let shown = repo::shown(&path);
-            let is_test_or_bench = ["/tests/", "/benches/"]
+            let is_test_or_bench = ["/tests/", "/benches/", "/fuzz/"]
                 .iter()
                 .any(|folder| shown.contains(folder));
             let of_file = check_file(&source, is_test_or_bench);
