@@ -1,5 +1,7 @@
 //! No shape of input makes the front end's memory grow past the bound that fuzzing holds every input to.
 //!
+//! A binary of its own, because it installs an allocator that counts.
+//!
 //! One test, because the counts are the process's: each shape is repeated until it dwarfs the allowance.
 
 #[allow(

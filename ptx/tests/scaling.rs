@@ -3,6 +3,8 @@
 //!
 //! Each shape is timed at two sizes, one four times the other, and the ratio of the least times is bounded between
 //! linear and quadratic. `GRIDMUX_SCALE=4` makes both sizes four times as large.
+//!
+//! A binary of its own, because tests beside it would make its times longer.
 
 use gridmux_ptx::Module;
 use gridmux_ptx::check::check_judged;
