@@ -5,14 +5,12 @@
 //! can say what is missing and go on.
 
 pub mod api;
-mod copy;
 mod cubins;
 mod error;
 mod kernel;
 pub mod session;
 
 pub use api::Api;
-pub use copy::Copy2D;
 pub use cubins::Cubins;
 pub use error::CudaError;
 pub use kernel::{Function, Module, Shape};
