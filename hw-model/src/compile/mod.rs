@@ -22,7 +22,7 @@ use crate::load_error::{LoadError, MAX_OPERATIONS};
 use crate::memory::{DomainId, Memory};
 use gridmux_policy::KernelKey;
 use gridmux_policy::hash::Fnv;
-use gridmux_ptx::analysis::registers_estimate;
+use gridmux_ptx::analysis::{CallGraph, registers_estimate};
 use gridmux_ptx::decode::{FuncId, Function, Instruction, Program, Span};
 use gridmux_ptx::shown;
 use reach::Reach;
@@ -128,7 +128,7 @@ impl<'a> Loading<'a> {
             text,
             hash: Fnv::default().bytes(text),
             heap,
-            taken: reach::address_taken(program),
+            calls: CallGraph::new(program),
             lines: &lines,
         };
         let (mut kernels, mut refused) = (Vec::new(), Vec::new());
@@ -199,8 +199,8 @@ struct Module<'a> {
     hash: Fnv,
     /// Device address of the domain's heap, where the module uses it.
     heap: Option<u64>,
-    /// Functions whose address is taken.
-    taken: Vec<FuncId>,
+    /// Who calls whom.
+    calls: CallGraph,
     lines: &'a Lines,
 }
 
@@ -214,7 +214,7 @@ fn compile(
     let (program, lines) = (module.program, module.lines);
     let function = &program.functions[id.0 as usize];
     clusters::refuse(function, module.text, lines)?;
-    let reach = Reach::of(program, &module.taken, id);
+    let reach = Reach::of(program, &module.calls, id);
     let bodies = || {
         reach
             .members
