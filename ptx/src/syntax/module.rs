@@ -145,7 +145,24 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns line, from 1, of a byte offset.
+    /// Finds the lines of a PTX text.
+    #[must_use]
+    pub fn new(text: &[u8]) -> Self {
+        let ends = text.iter().enumerate().filter(|&(_, &b)| b == b'\n');
+        Self {
+            // A module is at most 64 MiB long.
+            #[allow(clippy::cast_possible_truncation)]
+            ends: ends.map(|(at, _)| at as u32).collect(),
+        }
+    }
+
+    /// Returns the line, from 1, on which a span begins.
+    #[must_use]
+    pub fn of(&self, span: Span) -> u32 {
+        self.line(span.start)
+    }
+
+    /// Returns the line, from 1, of a byte offset.
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         let before = self.ends.partition_point(|&end| end < offset);
@@ -258,12 +275,7 @@ impl Module {
     /// Returns an index of lines, for looking up many offsets.
     #[must_use]
     pub fn lines(&self) -> Lines {
-        let ends = self.source.iter().enumerate().filter(|&(_, &b)| b == b'\n');
-        Lines {
-            // The source is at most 64 MiB long.
-            #[allow(clippy::cast_possible_truncation)]
-            ends: ends.map(|(at, _)| at as u32).collect(),
-        }
+        Lines::new(&self.source)
     }
 
     /// Returns `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or

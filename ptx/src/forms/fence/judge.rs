@@ -9,9 +9,7 @@ use super::scope::Scope;
 use super::targets::Targets;
 use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
 use crate::analysis::Flow;
-use crate::decode::{
-    AddressBase, FuncId, Function, Instruction, Opcode, Operand, Program, StateSpace,
-};
+use crate::decode::{AddressBase, FuncId, Function, Instruction, Operand, Program, StateSpace};
 use crate::forms::Reason;
 use crate::forms::value::{Value, Values};
 use crate::syntax::module::Module;
