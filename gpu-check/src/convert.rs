@@ -2,7 +2,7 @@
 //!
 //! Rules: the file says what was measured and by what; which description the card is held against, and where the
 //! figures can be opened, the caller says. A document that lacks something, or has it otherwise than a run writes it,
-//! becomes no file.
+//! becomes no file. Each figure takes one line, so that two files can be compared line by line.
 
 use crate::document::Document;
 use crate::finding::Finding;
@@ -10,6 +10,7 @@ use crate::lab::Scale;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use toml::ser::ValueSerializer;
 
 /// What a document does not know of its card.
 #[derive(Debug, Clone)]
@@ -22,13 +23,6 @@ pub struct Publication {
     pub slice_sms: Option<u16>,
     /// Whether the figures of a quick run, which mean nothing, are taken, too.
     pub allow_quick: bool,
-}
-
-#[derive(Serialize)]
-struct File {
-    source: Source,
-    card: Card,
-    figure: Vec<Figure>,
 }
 
 #[derive(Serialize)]
@@ -138,27 +132,51 @@ pub fn validation_file(
     if figures.is_empty() {
         return Err(ConvertError::NoFigures);
     }
-    let file = File {
-        source: Source {
-            title: format!(
-                "gridmux gpu-check on {name}{date}, driver{driver} for CUDA {}.{}",
-                cuda / 1000,
-                cuda % 1000 / 10
-            ),
-            url: publication.url.clone(),
-            note: "Times are by the driver's events, but for launches, which are by the wall clock; cycles are those \
-                   times by the clock that one SM had right after. What the card sets is what the driver says."
-                .to_owned(),
-        },
-        card: Card {
-            name,
-            base: publication.base.clone(),
-            slice_sms: publication.slice_sms,
-            set,
-        },
-        figure: figures,
+    let source = Source {
+        title: format!(
+            "gridmux gpu-check on {name}{date}, driver{driver} for CUDA {}.{}",
+            cuda / 1000,
+            cuda % 1000 / 10
+        ),
+        url: publication.url.clone(),
+        note: "Times are by the driver's events, but for launches, which are by the wall clock; cycles are those times \
+               by the clock that one SM had right after. What the card sets is what the driver says."
+            .to_owned(),
     };
-    Ok(toml::to_string_pretty(&file)?)
+    let card = Card {
+        name,
+        base: publication.base.clone(),
+        slice_sms: publication.slice_sms,
+        set,
+    };
+    text_of(&source, &card, &figures)
+}
+
+/// Returns the text of a validation file, a line for each field of source and card and one for each figure.
+fn text_of(source: &Source, card: &Card, figures: &[Figure]) -> Result<String, ConvertError> {
+    let mut text = String::new();
+    for (table, fields) in [
+        ("source", toml::Table::try_from(source)?),
+        ("card", toml::Table::try_from(card)?),
+    ] {
+        for (field, value) in fields {
+            text.push_str(&format!("{table}.{field} = {}\n", inline(&value)?));
+        }
+        text.push('\n');
+    }
+    text.push_str("figure = [\n");
+    for figure in figures {
+        text.push_str(&format!("    {},\n", inline(figure)?));
+    }
+    text.push_str("]\n");
+    Ok(text)
+}
+
+/// Returns a value in one line, its fields in the order of their declaration.
+fn inline(value: &impl Serialize) -> Result<String, toml::ser::Error> {
+    let mut text = String::new();
+    value.serialize(ValueSerializer::new(&mut text))?;
+    Ok(text)
 }
 
 /// Returns a fact of the device, as `read` has it.
@@ -215,6 +233,7 @@ mod tests {
     use crate::document::Document;
     use crate::finding::{End, Finding, Report, Validation};
     use serde_json::{Value, json};
+    use std::path::Path;
 
     fn convert(document: &Document, allow_quick: bool) -> Result<String, ConvertError> {
         let publication = Publication {
@@ -276,6 +295,8 @@ mod tests {
         assert_eq!(file["source"]["title"].as_str(), Some(title));
         assert_eq!(file["card"]["slice_sms"].as_integer(), Some(11));
         assert_eq!(file["card"]["set"]["sm.count"].as_integer(), Some(132));
+        let lines = text.lines().filter(|line| line.contains("footprint_kb"));
+        assert_eq!(lines.count(), 1, "{text}");
         assert_eq!(
             file["figure"][0]["run"]["footprint_kb"].as_integer(),
             Some(16)
@@ -284,6 +305,25 @@ mod tests {
         let scale = "quick".to_owned();
         assert_eq!(convert(&quick, false), Err(ConvertError::NotFull { scale }));
         assert_eq!(convert(&quick, true), Ok(text));
+    }
+
+    #[test]
+    fn the_documents_of_two_cards_make_the_files_that_stand_beside_them() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hw-model/validation");
+        for card in ["h200", "h100"] {
+            let url = format!("hw-model/validation/documents/{card}-2026-11-27.json");
+            let file = folder.join(format!("documents/{card}-2026-11-27.json"));
+            let document = Document::read(&file).unwrap();
+            let publication = Publication {
+                base: card.to_owned(),
+                url,
+                slice_sms: Some(11),
+                allow_quick: false,
+            };
+            let text = validation_file(&document, &publication).unwrap();
+            let due = folder.join(format!("{card}-gpu-check.toml"));
+            assert_eq!(text, std::fs::read_to_string(due).unwrap());
+        }
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! The document that a run leaves behind.
+//!
+//! Rule: in a file each finding takes one line, so that two documents can be compared line by line.
 
 use crate::finding::{Finding, Report};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::ser::{Formatter, Serializer};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// The version of the document's form.
@@ -79,10 +83,18 @@ impl Document {
             path.display()
         );
         let unfinished = path.with_extension("unfinished");
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        std::fs::write(&unfinished, text)
+        std::fs::write(&unfinished, self.lines()?)
             .and_then(|()| std::fs::rename(&unfinished, path))
             .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Returns the document's text as a file holds it.
+    fn lines(&self) -> serde_json::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        let by_lines = LineEach { depth: 0 };
+        self.serialize(&mut Serializer::with_formatter(&mut text, by_lines))?;
+        text.push(b'\n');
+        Ok(text)
     }
 
     /// Returns a fact of a part.
@@ -93,6 +105,35 @@ impl Document {
             Finding::Fact { name, value } if name == fact => Some(value),
             _ => None,
         })
+    }
+}
+
+/// Begins a line with each part and each finding: with each element of the arrays that lie in at most one other.
+struct LineEach {
+    /// Arrays that have been begun and not ended.
+    depth: u32,
+}
+
+impl Formatter for LineEach {
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth += 1;
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth -= 1;
+        writer.write_all(b"]")
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        let comma: &[u8] = if first { b"" } else { b"," };
+        writer.write_all(comma)?;
+        let line: &[u8] = if self.depth <= 2 { b"\n" } else { b"" };
+        writer.write_all(line)
     }
 }
 
@@ -146,6 +187,9 @@ mod tests {
         let document = Document::new("full", vec![report(End::Done, true)]);
         document.write(&file).unwrap();
         assert_eq!(Document::read(&file).unwrap(), document);
+        let text = std::fs::read_to_string(&file).unwrap();
+        // The document's own line, the part's and the finding's.
+        assert_eq!(text.lines().count(), 3, "{text}");
         // As stdout has it.
         let lines = format!("{{}}\n{}\n", serde_json::to_string(&document).unwrap());
         std::fs::write(&file, lines).unwrap();

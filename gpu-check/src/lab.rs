@@ -90,6 +90,32 @@ impl<'a> Lab<'a> {
         }
     }
 
+    /// Reports the median of values; nothing where there is none.
+    pub fn median(&mut self, name: &str, mut values: Vec<f64>, unit: &str) {
+        values.sort_by(f64::total_cmp);
+        if let Some(median) = values.get(values.len() / 2) {
+            self.figure(format!("{name}: median"), *median, unit);
+        }
+    }
+
+    /// Asks one question of several. Its error is a finding and ends this question alone: what the driver or the device
+    /// does not offer is reported as such, and everything else as a check that failed.
+    pub fn ask(&mut self, question: &str, answer: impl FnOnce(&mut Self) -> anyhow::Result<()>) {
+        let Err(error) = answer(self) else {
+            return;
+        };
+        match error.downcast_ref::<CudaError>() {
+            Some(refused) if refused.is_not_offered() => self.skipped(question, refused),
+            _ => self.check(
+                format!("{question}: the question can be asked"),
+                false,
+                format!("{error:#}"),
+            ),
+        }
+        // What it has left running would disturb the next question, whose own calls tell of an error that stays.
+        drop(self.cuda.wait_for_all());
+    }
+
     /// Reports a measured value that a validation file holds; one that is not finite is skipped.
     pub fn validation(
         &mut self,

@@ -24,3 +24,4 @@ pub mod kernels;
 pub mod lab;
 pub mod parts;
 pub mod runner;
+pub mod stamps;

@@ -41,7 +41,7 @@ struct Cli {
     /// Run this part only; may be given several times
     #[arg(long, value_name = "NAME", value_parser = part_name())]
     part: Vec<&'static Part>,
-    /// List the parts and end
+    /// List the parts, with the time that each takes on an H200 and its limit, and end
     #[arg(long)]
     list: bool,
     /// Write the document to this file, too, at the beginning and anew behind each part
@@ -152,8 +152,8 @@ fn say(line: impl Display) -> anyhow::Result<()> {
 fn list() -> anyhow::Result<()> {
     PARTS.iter().try_for_each(|part| {
         say(format_args!(
-            "{:<14} {:>4} s  {}",
-            part.name, part.limit_s, part.about
+            "{:<12} {:>3} s, at most {:>3} s  {}",
+            part.name, part.usual_s, part.limit_s, part.about
         ))
     })
 }

@@ -5,61 +5,22 @@
 //! whichever is longer. `durations/GPU/span` is the longest duration over the shortest, without `pointer_chase`, whose
 //! blocks have one thread. Arguments that name a benchmark's part select it, the span apart, which needs all.
 
-use gridmux_hw_model::{Advance, Counters, Gpu, GpuConfig, Launch, QueueId, Report};
-use gridmux_policy::units::Cycles;
-use gridmux_workloads::{Arg, Size, Workload, workloads};
+#[path = "../tests/hw_model/support/mod.rs"]
+mod support;
+
+use gridmux_hw_model::{Counters, GpuConfig};
+use gridmux_workloads::{Size, Workload, workloads};
+use support::{Bench, kernel_of};
 
 /// Returns the cycles from the first block's start to the last one's end, and what was counted.
 fn timed(config: &GpuConfig, workload: &Workload) -> (u64, Counters) {
-    let mut gpu = Gpu::new(config.clone());
-    let domain = gpu
-        .memory_mut()
-        .create_domain(8 << 30)
-        .expect("address space");
-    let module = gridmux_ptx::Module::parse(workload.ptx).expect("our own PTX");
-    let program = module.decode().expect("our own PTX");
-    let loaded = gpu
-        .load(domain, &program, workload.ptx.as_bytes())
-        .expect("modelled");
+    let mut bench = Bench::new(config.clone());
+    let kernel = kernel_of(&mut bench, workload);
     let case = workload.case(Size::Large, 1);
-    let mut addresses = Vec::new();
-    for arg in &case.args {
-        if let Arg::Buffer { bytes, .. } = arg {
-            let memory = gpu.memory_mut();
-            let address = memory.alloc(domain, bytes.len() as u64).expect("fits");
-            memory.write(domain, address, bytes).expect("inside");
-            addresses.push(address);
-        }
-    }
-    gpu.launch(Launch {
-        queue: QueueId(0),
-        tag: 1,
-        domain,
-        kernel: loaded.kernel(workload.entry).expect("exists"),
-        grid: case.grid,
-        block: case.block,
-        dynamic_shared_bytes: case.dynamic_shared_bytes,
-        params: &case.pack_params(&addresses),
-        budget: None,
-    })
-    .expect("accepted");
-    let mut reports = Vec::new();
-    loop {
-        let advance = gpu.advance(Cycles(u64::MAX / 2), &mut reports);
-        for report in reports.drain(..) {
-            match report {
-                Report::Ended {
-                    first_start,
-                    end,
-                    counters,
-                    ..
-                } => return (end.0 - first_start.0, counters),
-                Report::Faulted { fault, .. } => panic!("{}: {fault}", workload.name),
-                _ => {}
-            }
-        }
-        assert_ne!(advance, Advance::Idle, "the launch vanished");
-    }
+    let prepared = bench.prepare(&case);
+    let done = bench.time(bench.launch(&kernel, &case, &prepared.params));
+    let done = done.unwrap_or_else(|fault| panic!("{}: {fault}", workload.name));
+    (done.ran, done.counters)
 }
 
 /// Returns the least cycles that the GPU needs for what was counted.

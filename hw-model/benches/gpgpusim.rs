@@ -163,9 +163,7 @@ fn cycles(config: GpuConfig, run: &Run) -> u64 {
     if !run.cold {
         warm(&mut bench, &prepared.inputs);
     }
-    let timed = bench
-        .time(bench.launch(&kernel, &case, &prepared.params))
-        .unwrap_or_else(|fault| panic!("{fault}"));
+    let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
     if std::env::var_os("GRIDMUX_BENCH_COUNTERS").is_some() {
         let rates = timed
             .counters
@@ -185,7 +183,7 @@ fn warm(bench: &mut Bench, buffers: &[(u64, usize)]) {
         let mut params = address.to_le_bytes().to_vec();
         params.extend(sectors.to_le_bytes());
         let launch = bench.simple(&kernel, sectors.div_ceil(BLOCK), BLOCK, &params);
-        bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+        bench.timed(launch);
     }
 }
 

@@ -9,12 +9,13 @@
 //! `model_memory/*`: most memory of the process so far, so it is printed last. The GPU is `v100` unless
 //! `GRIDMUX_BENCH_GPU` names another. Arguments that name a benchmark's part select it.
 
-use gridmux_hw_model::{
-    Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,
-};
-use gridmux_policy::units::Cycles;
-use gridmux_workloads::{Arg, Case, Size, Workload, workloads};
+#[path = "../tests/hw_model/support/mod.rs"]
+mod support;
+
+use gridmux_hw_model::Kernel;
+use gridmux_workloads::{Case, Size, Workload, workloads};
 use std::sync::Arc;
+use support::{Bench, Prepared, functional, kernel_of};
 
 /// Million thread instructions per CPU-second of GPGPU-Sim 4.2 with its V100 configuration.
 const GPGPU_SIM: &str = "GPGPU-Sim 4.2, V100, measured on another 2.3 GHz VM";
@@ -32,80 +33,39 @@ fn peer(workload: &str) -> Option<f64> {
 }
 
 struct Setup {
-    gpu: Gpu,
-    domain: DomainId,
+    bench: Bench,
     kernel: Arc<Kernel>,
     case: Case,
-    params: Vec<u8>,
+    prepared: Prepared,
 }
 
 impl Setup {
     fn new(gpu: &str, workload: &Workload, size: Size) -> Self {
-        let mut gpu = Gpu::new(GpuConfig::builtin(gpu).expect("built in"));
-        let domain = gpu
-            .memory_mut()
-            .create_domain(8 << 30)
-            .expect("address space");
-        let module = gridmux_ptx::Module::parse(workload.ptx).expect("our own PTX");
-        let program = module.decode().expect("our own PTX");
-        let loaded = gpu
-            .load(domain, &program, workload.ptx.as_bytes())
-            .expect("modelled");
-        let kernel = loaded.kernel(workload.entry).expect("exists");
+        let mut bench = Bench::named(gpu);
+        let kernel = kernel_of(&mut bench, workload);
         let case = workload.case(size, 1);
-        let mut addresses = Vec::new();
-        for arg in &case.args {
-            if let Arg::Buffer { bytes, .. } = arg {
-                let memory = gpu.memory_mut();
-                let address = memory.alloc(domain, bytes.len() as u64).expect("fits");
-                memory.write(domain, address, bytes).expect("inside");
-                addresses.push(address);
-            }
-        }
-        let params = case.pack_params(&addresses);
+        let prepared = bench.prepare(&case);
         Self {
-            gpu,
-            domain,
+            bench,
             kernel,
             case,
-            params,
+            prepared,
         }
     }
 
-    /// Thread instructions of one run.
+    /// Returns the thread instructions of one run.
     fn run(&mut self, timed: bool) -> u64 {
-        let launch = Launch {
-            queue: QueueId(0),
-            tag: 1,
-            domain: self.domain,
-            kernel: self.kernel.clone(),
-            grid: self.case.grid,
-            block: self.case.block,
-            dynamic_shared_bytes: self.case.dynamic_shared_bytes,
-            params: &self.params,
-            budget: None,
+        let params = &self.prepared.params;
+        let launch = self.bench.launch(&self.kernel, &self.case, params);
+        let counters = if timed {
+            self.bench.timed(launch).counters
+        } else {
+            functional(&mut self.bench, &launch)
         };
-        if !timed {
-            return run_functional(&mut self.gpu, &launch)
-                .expect("runs")
-                .thread_instructions;
-        }
-        self.gpu.launch(launch).expect("accepted");
-        let mut reports = Vec::new();
-        loop {
-            let advance = self.gpu.advance(Cycles(u64::MAX / 2), &mut reports);
-            for report in reports.drain(..) {
-                match report {
-                    Report::Ended { counters, .. } => return counters.thread_instructions,
-                    Report::Faulted { fault, .. } => panic!("{fault}"),
-                    _ => {}
-                }
-            }
-            assert_ne!(advance, Advance::Idle, "the launch vanished");
-        }
+        counters.thread_instructions
     }
 
-    /// Million thread instructions per CPU-second, over at least half a second and two runs.
+    /// Measures million thread instructions per CPU-second, over at least half a second and two runs.
     fn speed(&mut self, timed: bool) -> f64 {
         self.run(timed);
         let began = cpu_seconds();
@@ -121,7 +81,7 @@ impl Setup {
     }
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -168,7 +128,7 @@ fn costs(setup: &mut Setup) -> [Cost; 2] {
     }; 2];
     for _ in 0..5 {
         for (threads, least) in (1..).zip(&mut least) {
-            setup.gpu.set_threads(threads);
+            setup.bench.gpu.set_threads(threads);
             setup.run(true);
             *least = least.least(Cost::of(|| {
                 setup.run(true);
@@ -230,7 +190,7 @@ fn print_threads(setup: &mut Setup, name: &str, (wall, cpu): (bool, bool)) {
     }
 }
 
-/// Most memory that this process has held, in megabytes.
+/// Returns the most memory that this process has held, in megabytes.
 fn peak_megabytes() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// A copy that will be complete at a known time.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct CopyInFlight {
     tag: u64,
     at: u64,
 }
@@ -16,7 +16,7 @@ struct Flight {
 /// Both engines.
 #[derive(Debug, Default)]
 pub(crate) struct CopyQueues {
-    flights: [VecDeque<Flight>; 2],
+    in_flight: [VecDeque<CopyInFlight>; 2],
     free_at: [u64; 2],
 }
 
@@ -29,24 +29,24 @@ impl CopyQueues {
         let setup = config.ns_to_cycles(u64::from(config.copy.latency_ns));
         let at = self.free_at[engine].max(now) + setup + config.transfer_cycles(copy.bytes, rate);
         self.free_at[engine] = at;
-        self.flights[engine].push_back(Flight { tag: copy.tag, at });
+        self.in_flight[engine].push_back(CopyInFlight { tag: copy.tag, at });
     }
 
     pub(crate) fn contains(&self, tag: u64) -> bool {
-        self.flights.iter().flatten().any(|f| f.tag == tag)
+        self.in_flight.iter().flatten().any(|f| f.tag == tag)
     }
 
     /// Forgets a copy; the engine's time is spent all the same.
     pub(crate) fn kill(&mut self, tag: u64) -> bool {
         let before = self.len();
-        for queue in &mut self.flights {
+        for queue in &mut self.in_flight {
             queue.retain(|f| f.tag != tag);
         }
         self.len() != before
     }
 
     fn len(&self) -> usize {
-        self.flights.iter().map(VecDeque::len).sum()
+        self.in_flight.iter().map(VecDeque::len).sum()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -54,7 +54,7 @@ impl CopyQueues {
     }
 
     pub(crate) fn next_event(&self) -> Option<u64> {
-        self.flights
+        self.in_flight
             .iter()
             .filter_map(|q| q.front())
             .map(|f| f.at)
@@ -64,7 +64,7 @@ impl CopyQueues {
     /// Returns the next copy that is complete before `end`.
     pub(crate) fn pop(&mut self, end: u64) -> Option<(u64, u64)> {
         let queue = self
-            .flights
+            .in_flight
             .iter_mut()
             .filter(|q| q.front().is_some_and(|f| f.at < end))
             .min_by_key(|q| q.front().map(|f| f.at))?;

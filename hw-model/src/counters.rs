@@ -241,7 +241,8 @@ impl Counters {
         }
     }
 
-    /// Energy of the events, leakage apart: a sum of counts times energies (the way of GPUWattch, ISCA 2013).
+    /// Returns the energy of the events, leakage apart: a sum of counts times energies (the way of GPUWattch, ISCA
+    /// 2013).
     #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     fn picojoules(&self, config: &GpuConfig) -> f64 {
         let e = &config.energy;
@@ -263,7 +264,7 @@ impl Counters {
         terms.iter().map(|(count, pj)| *count as f64 * pj).sum()
     }
 
-    /// Warp instructions issued per cycle over `cycles`; folded ones are not issued.
+    /// Returns the warp instructions issued per cycle over `cycles`; folded ones are not issued.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a rate for display")]
     pub fn ipc(&self, cycles: u64) -> f64 {

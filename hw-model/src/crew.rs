@@ -1,11 +1,11 @@
 //! A crew of threads that share the items of one job after another.
 //!
-//! A job is a function of an item's number. Each thread has a lane, an equal part of the items, takes those first,
-//! so that an item mostly meets the caches of the thread that had it last time, and then helps in the others'
-//! lanes. The caller works too and waits for *items*, never for threads: a thread that the host does not run takes
-//! no items, and nobody waits for it.
+//! A job is a function of an item's number. Each thread has a share, an equal part of the items, and takes those first,
+//! so that an item mostly meets the caches of the thread that had it last time; then it helps with the shares of the
+//! others. The caller works too and waits for *items*, never for threads: a thread that the host does not run takes no
+//! items, and nothing waits for it.
 //!
-//! How a claim is safe. A lane's ticket holds the job's number and the next item. A thread reads the ticket, then
+//! How a claim is safe. A share's ticket holds the job's number and the next item. A thread reads the ticket, then
 //! the job's function, and claims by exchanging the ticket for the next one. That succeeds only while the ticket
 //! still names the job, hence while the item was unclaimed, hence while the caller was waiting for it and the
 //! function was the job's.
@@ -13,8 +13,8 @@
 //! after `run` returned; **C3** what an item wrote is seen by the caller and by the items of the next job.
 
 use gridmux_sync::shim::{
-    Arc, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, JoinHandle, Ordering, fence, spin_loop,
-    thread,
+    Arc, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, CachePadded, JoinHandle, Ordering, fence,
+    spin_loop, thread,
 };
 
 /// Bits of a ticket that hold the next item.
@@ -28,17 +28,12 @@ const SPINS: (u32, u32) = (0, 1);
 /// Number of a job that tells the threads to end.
 const QUIT: u64 = u64::MAX;
 
-/// One lane, on cache lines of its own.
+/// The items of one thread, and whether that thread sleeps.
 #[derive(Debug)]
-#[repr(align(128))]
-struct Lane {
+struct Share {
     ticket: AtomicU64,
     sleeping: AtomicBool,
 }
-
-#[derive(Debug)]
-#[repr(align(128))]
-struct Done(AtomicUsize);
 
 #[derive(Debug)]
 struct Shared {
@@ -48,8 +43,9 @@ struct Shared {
     data: AtomicPtr<()>,
     count: AtomicUsize,
     panicked: AtomicBool,
-    lanes: Box<[Lane]>,
-    done: Done,
+    shares: Box<[CachePadded<Share>]>,
+    /// Items that have run.
+    done: CachePadded<AtomicUsize>,
 }
 
 type Run = unsafe fn(*const (), usize);
@@ -66,9 +62,11 @@ impl Crew {
     /// Returns a crew of `threads` threads, the caller's included; zero counts as one.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        let lane = |_| Lane {
-            ticket: AtomicU64::new(ITEM_MASK),
-            sleeping: AtomicBool::new(false),
+        let share = |_| {
+            CachePadded::new(Share {
+                ticket: AtomicU64::new(ITEM_MASK),
+                sleeping: AtomicBool::new(false),
+            })
         };
         let shared = Arc::new(Shared {
             job: AtomicU64::new(0),
@@ -76,8 +74,8 @@ impl Crew {
             data: AtomicPtr::new(std::ptr::null_mut()),
             count: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
-            lanes: (0..threads.max(1)).map(lane).collect(),
-            done: Done(AtomicUsize::new(0)),
+            shares: (0..threads.max(1)).map(share).collect(),
+            done: CachePadded::new(AtomicUsize::new(0)),
         });
         let threads = (1..threads)
             .map(|own| {
@@ -92,7 +90,7 @@ impl Crew {
         }
     }
 
-    /// Returns threads, the caller's included.
+    /// Returns the number of threads, the caller's included.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.len() + 1
@@ -109,28 +107,26 @@ impl Crew {
         }
         let shared = &*self.shared;
         self.jobs += 1;
-        // Until the lanes are filled their tickets name the new job and no item, so that no claim can succeed
-        // while the function is exchanged. Release: a thread that sees the new function sees these tickets.
-        for lane in &shared.lanes {
-            lane.ticket
-                .store(self.jobs << ITEM_BITS | ITEM_MASK, Ordering::Release);
+        // Until the shares are filled their tickets name the new job and no item, so that no claim can succeed
+        // while the function is exchanged.
+        for share in &shared.shares {
+            let nothing = self.jobs << ITEM_BITS | ITEM_MASK;
+            // Release: pairs with the loads of `run`, `data` and `count` in `help`, which see these tickets, too.
+            share.ticket.store(nothing, Ordering::Release);
         }
-        // Release, with the acquiring loads in `help`: whoever sees a new value sees the tickets from before.
-        shared
-            .run
-            .store(call::<F> as Run as *mut (), Ordering::Release);
-        shared.data.store(
-            std::ptr::from_ref(item).cast_mut().cast(),
-            Ordering::Release,
-        );
+        let run = call::<F> as Run as *mut ();
+        let data = std::ptr::from_ref(item).cast_mut().cast();
+        // Release, all three: pairs with the acquiring loads in `help`, which then see the tickets from above.
+        shared.run.store(run, Ordering::Release);
+        shared.data.store(data, Ordering::Release);
         shared.count.store(count, Ordering::Release);
         // Relaxed: the tickets' release stores below publish it.
-        shared.done.0.store(0, Ordering::Relaxed);
-        for (number, lane) in shared.lanes.iter().enumerate() {
+        shared.done.store(0, Ordering::Relaxed);
+        for (number, share) in shared.shares.iter().enumerate() {
             let first = shared.first(number, count) as u64;
-            // Release: a thread that claims an item sees the job's function and everything before the job.
-            lane.ticket
-                .store(self.jobs << ITEM_BITS | first, Ordering::Release);
+            let ticket = self.jobs << ITEM_BITS | first;
+            // Release: pairs with the load in `help`, so that who claims an item sees the job and all before it.
+            share.ticket.store(ticket, Ordering::Release);
         }
         // Release: pairs with the load in `work`.
         shared.job.store(self.jobs, Ordering::Release);
@@ -138,7 +134,7 @@ impl Crew {
         shared.help(self.jobs, 0);
         let mut rounds = 0;
         // Acquire: pairs with the release in `help`, so that the items' effects are seen here.
-        while shared.done.0.load(Ordering::Acquire) < count {
+        while shared.done.load(Ordering::Acquire) < count {
             rest(&mut rounds);
         }
         // Relaxed: set before the release increment of `done` that was just acquired.
@@ -152,9 +148,9 @@ impl Crew {
     fn wake(&self) {
         // Pairs with the fence in `sleep`: either the thread sees the new job or its flag is seen here.
         fence(Ordering::SeqCst);
-        for (lane, thread) in self.shared.lanes[1..].iter().zip(&self.threads) {
+        for (share, thread) in self.shared.shares[1..].iter().zip(&self.threads) {
             // Relaxed: ordered by the fence.
-            if lane.sleeping.load(Ordering::Relaxed) {
+            if share.sleeping.load(Ordering::Relaxed) {
                 thread.thread().unpark();
             }
         }
@@ -163,7 +159,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // Release: nothing is published with it; the threads only end.
+        // Release: pairs with the load in `work`; nothing is published with it, the threads only end.
         self.shared.job.store(QUIT, Ordering::Release);
         self.wake();
         for thread in self.threads.drain(..) {
@@ -174,12 +170,12 @@ impl Drop for Crew {
 }
 
 impl Shared {
-    /// Returns the first item of a lane.
-    fn first(&self, lane: usize, count: usize) -> usize {
-        lane * count / self.lanes.len()
+    /// Returns the first item of a share.
+    fn first(&self, share: usize, count: usize) -> usize {
+        share * count / self.shares.len()
     }
 
-    /// A thread's life.
+    /// Runs one thread of the crew until the crew ends.
     fn work(&self, own: usize) {
         let (mut seen, mut rounds) = (0, 0);
         loop {
@@ -202,7 +198,7 @@ impl Shared {
     }
 
     fn sleep(&self, own: usize, seen: u64) {
-        let flag = &self.lanes[own].sleeping;
+        let flag = &self.shares[own].sleeping;
         // Relaxed: the fence orders it before the look at the job.
         flag.store(true, Ordering::Relaxed);
         // Pairs with the fence in `wake`.
@@ -215,19 +211,20 @@ impl Shared {
         flag.store(false, Ordering::Relaxed);
     }
 
-    /// Claims and runs items of `job`, those of lane `own` first, until none is left.
+    /// Claims and runs items of `job`, those of share `own` first, until none is left.
     fn help(&self, job: u64, own: usize) {
-        let lanes = self.lanes.len();
-        for number in (0..lanes).map(|step| (own + step) % lanes) {
-            let lane = &self.lanes[number];
+        let shares = self.shares.len();
+        for number in (0..shares).map(|step| (own + step) % shares) {
+            let share = &self.shares[number];
             loop {
                 // Acquire: pairs with the stores in `run`, so that the function read next is not an older one.
-                let ticket = lane.ticket.load(Ordering::Acquire);
+                let ticket = share.ticket.load(Ordering::Acquire);
                 let at = ticket & ITEM_MASK;
                 if ticket >> ITEM_BITS != job || at == ITEM_MASK {
                     break;
                 }
-                // Acquire: if a value is a later job's, the exchange below sees that job's ticket and fails.
+                // If a value is a later job's, the exchange below sees that job's ticket and fails.
+                // Acquire, all three: pairs with the stores in `run`.
                 let run = self.run.load(Ordering::Acquire);
                 let data = self.data.load(Ordering::Acquire);
                 let count = self.count.load(Ordering::Acquire);
@@ -236,14 +233,11 @@ impl Shared {
                 if item >= self.first(number + 1, count) {
                     break;
                 }
-                // Acquire and release: the claim follows the publication of the job and orders claims; a failure
-                // is read again at the top.
-                let claim = lane.ticket.compare_exchange(
-                    ticket,
-                    ticket + 1,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                );
+                // Pairs with the stores in `run` and orders claims; relaxed: a failure is read again at the top.
+                let (claimed, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+                let claim = share
+                    .ticket
+                    .compare_exchange(ticket, ticket + 1, claimed, failed);
                 if claim.is_ok() {
                     self.run_item(run, data, item);
                 }
@@ -265,10 +259,12 @@ impl Shared {
             self.panicked.store(true, Ordering::Relaxed);
         }
         // Release: pairs with the caller's acquiring load.
-        self.done.0.fetch_add(1, Ordering::Release);
+        self.done.fetch_add(1, Ordering::Release);
     }
 }
 
+/// Runs one item of a job whose function is an `F`.
+///
 /// # Safety
 /// `data` must come from a reference to an `F` that is still alive.
 unsafe fn call<F: Fn(usize) + Sync>(data: *const (), item: usize) {
@@ -276,7 +272,7 @@ unsafe fn call<F: Fn(usize) + Sync>(data: *const (), item: usize) {
     unsafe { (*data.cast::<F>())(item) };
 }
 
-/// One round of waiting.
+/// Waits for one round.
 fn rest(rounds: &mut u32) {
     *rounds = rounds.saturating_add(1);
     if *rounds > SPINS.0 {
@@ -311,6 +307,8 @@ impl<'a, T> Each<'a, T> {
         self.count
     }
 
+    /// Returns an item.
+    ///
     /// # Safety
     /// Nobody else may hold this item at the same time.
     #[allow(clippy::mut_from_ref, reason = "that is its purpose")]

@@ -2,7 +2,7 @@
 //!
 //! Rule: a kernel is immutable after loading and shared by every launch of it.
 
-use crate::exec::op::{Op, Slot};
+use crate::exec::op::{Op, RegisterSlot};
 use crate::load_error::LoadError;
 use crate::memory::DomainId;
 use gridmux_policy::KernelKey;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// A module whose variables stand in device memory and whose kernels can be launched.
 #[derive(Debug)]
 pub struct LoadedModule {
-    pub(crate) domain: DomainId,
+    /// The memory that it is loaded into.
+    pub domain: DomainId,
     pub(crate) kernels: Vec<Arc<Kernel>>,
     /// Name and reason of each kernel that cannot run.
     pub(crate) refused: Vec<(String, LoadError)>,
@@ -67,7 +68,7 @@ impl LoadedModule {
         &self.variables
     }
 
-    /// Domain that the module was loaded into.
+    /// Returns the domain that the module was loaded into.
     #[must_use]
     pub fn domain(&self) -> DomainId {
         self.domain
@@ -118,15 +119,16 @@ pub struct Kernel {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`.
     pub required_threads: Option<[u32; 3]>,
-    /// Under which it is known to profiles.
-    pub(crate) key: KernelKey,
-    pub(crate) domain: DomainId,
+    /// The name under which profiles know it.
+    pub key: KernelKey,
+    /// The memory that it is loaded into.
+    pub domain: DomainId,
     /// First 128-byte line of its code, which no other loaded kernel has.
     pub(crate) code_line: u64,
     pub(crate) ops: Box<[Op]>,
     pub(crate) origins: Box<[Origin]>,
     /// Broadcast constants; operands name them with their top bit set.
-    pub(crate) constants: Box<[Slot]>,
+    pub(crate) constants: Box<[RegisterSlot]>,
     /// 128-byte register slots of a warp: the most that one of its functions needs.
     pub(crate) slots: u16,
     /// Predicate registers of a warp: the most that one of its functions needs.

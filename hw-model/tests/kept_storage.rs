@@ -1,6 +1,7 @@
 //! What an ended run without timing leaves for the next one is bounded, however much the run itself took.
 //!
-//! A binary of its own, because the allocator that counts is the whole process's, and what other tests hold would count.
+//! A binary of its own, because the allocator that counts is the whole process's, and what other tests hold would
+//! count.
 
 #[path = "hw_model/support/mod.rs"]
 mod support;
@@ -13,7 +14,7 @@ use support::{Bench, functional};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// A thread writes and reads the ends of 16 KiB of local memory.
+/// Returns a kernel whose threads write and read the ends of 16 KiB of local memory.
 fn deep() -> String {
     module(
         "",
@@ -22,7 +23,7 @@ fn deep() -> String {
     )
 }
 
-/// A thread holds 1500 words at once, and adds them.
+/// Returns a kernel whose threads hold 1500 words at once, and add them.
 fn wide() -> String {
     const WORDS: u32 = 1500;
     let mut body = format!(".reg .b32 %w<{WORDS}>;\n");

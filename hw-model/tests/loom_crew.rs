@@ -20,9 +20,10 @@ fn c1_every_item_runs_exactly_once() {
         for _ in 0..2 {
             let runs: Vec<AtomicUsize> = (0..2).map(|_| AtomicUsize::new(0)).collect();
             crew.run(2, &|at| {
+                // Relaxed: C3 orders it before the loads below.
                 runs[at].fetch_add(1, Ordering::Relaxed);
             });
-            // C2: a late run would be counted in memory that is gone, which loom reports.
+            // C2: a late run would be counted in memory that is gone, which loom reports. Relaxed: see above.
             assert!(runs.iter().all(|n| n.load(Ordering::Relaxed) == 1), "C1");
         }
     });

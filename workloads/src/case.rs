@@ -59,6 +59,10 @@ impl Arg {
     }
 }
 
+/// Computes what a launch leaves in its `Out` and `InOut` buffers, in argument order, from its parameters and
+/// arguments.
+pub(crate) type Reference = fn(&Params, &[Arg]) -> Vec<Expected>;
+
 /// One launch of a workload.
 #[derive(Debug, Clone)]
 pub struct Case {
@@ -78,7 +82,7 @@ pub struct Case {
     pub args: Vec<Arg>,
     /// What the case was made from.
     pub params: Params,
-    pub(crate) reference: fn(&Params, &[Arg]) -> Vec<Expected>,
+    pub(crate) reference: Reference,
 }
 
 impl Case {

@@ -60,7 +60,7 @@ impl Prng {
 mod tests {
     use super::Prng;
 
-    /// The first outputs for seed 1234567, as published with the algorithm's reference implementation.
+    /// Checks the first outputs for seed 1234567, as published with the algorithm's reference implementation.
     #[test]
     fn known_sequence() {
         let mut prng = Prng::new(1_234_567);

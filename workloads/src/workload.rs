@@ -1,6 +1,6 @@
 //! The table of workloads, and how a launch is made from an entry of it.
 
-use crate::case::Case;
+use crate::case::{Arg, Case, Reference};
 use crate::kernels;
 use crate::params::{BadParams, Params, Size};
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub struct Workload {
     pub name: &'static str,
     /// One line on what the kernel stresses.
     pub summary: &'static str,
-    /// What the kernel needs most of, as `hw-model/tests/classes.rs` measures it.
+    /// What the kernel needs most of, as `hw-model/tests/hw_model/classes.rs` measures it.
     pub class: Class,
     /// Name of the `.entry` in [`Workload::ptx`].
     pub entry: &'static str,
@@ -80,6 +80,28 @@ impl Workload {
     #[must_use]
     pub fn case(&self, size: Size, seed: u64) -> Case {
         (self.build)(self.params(size, seed))
+    }
+
+    /// Returns a launch of the kernel without dynamic shared memory.
+    pub(crate) fn launch(
+        &self,
+        params: Params,
+        grid: [u32; 3],
+        block: [u32; 3],
+        args: Vec<Arg>,
+        reference: Reference,
+    ) -> Case {
+        Case {
+            workload: self.name,
+            entry: self.entry,
+            ptx: self.ptx,
+            grid,
+            block,
+            dynamic_shared_bytes: 0,
+            args,
+            params,
+            reference,
+        }
     }
 
     /// Returns a launch of chosen dimensions.

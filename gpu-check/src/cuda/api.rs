@@ -2,7 +2,7 @@
 //!
 //! Handles and device addresses are numbers here.
 
-use super::CudaError;
+use super::{CudaError, KernelNodeParams, LaunchConfig, Resource};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 
@@ -68,7 +68,7 @@ functions! {
     cuDeviceGet(device: *mut i32, ordinal: i32);
     cuDeviceGetName(name: *mut c_char, bytes: i32, device: i32);
     cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32);
-    cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32);
+    cuDevicePrimaryCtxRetain(context: *mut u64, device: i32);
     cuCtxSetCurrent(context: u64);
     cuCtxSynchronize();
     cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
@@ -85,6 +85,9 @@ functions! {
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
         shared_bytes: u32, stream: u64, params: *mut *mut c_void, extra: *mut *mut c_void,
     );
+    cuLaunchKernelEx(
+        config: *const LaunchConfig, function: u64, params: *mut *mut c_void, extra: *mut *mut c_void,
+    );
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemAlloc_v2(address: *mut u64, bytes: usize);
     cuMemFree_v2(address: u64);
@@ -100,18 +103,36 @@ functions! {
     cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64);
     cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64);
     cuStreamCreateWithPriority(stream: *mut u64, flags: u32, priority: i32);
+    cuStreamDestroy_v2(stream: u64);
     cuStreamSynchronize(stream: u64);
     cuStreamQuery(stream: u64);
     cuStreamWriteValue32_v2(stream: u64, address: u64, value: u32, flags: u32);
     cuStreamBeginCapture_v2(stream: u64, mode: u32);
     cuStreamEndCapture(stream: u64, graph: *mut u64);
+    cuGraphCreate(graph: *mut u64, flags: u32);
+    cuGraphDestroy(graph: u64);
+    cuGraphAddKernelNode_v2(
+        node: *mut u64, graph: u64, dependencies: *const u64, count: usize, params: *const KernelNodeParams,
+    );
+    cuGraphKernelNodeSetAttribute(node: u64, attribute: u32, value: *const [u32; 16]);
     cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, flags: u64);
+    cuGraphExecKernelNodeSetParams_v2(executable: u64, node: u64, params: *const KernelNodeParams);
+    cuGraphExecDestroy(executable: u64);
+    cuGraphUpload(executable: u64, stream: u64);
     cuGraphLaunch(executable: u64, stream: u64);
     cuEventCreate(event: *mut u64, flags: u32);
     cuEventDestroy_v2(event: u64);
     cuEventRecord(event: u64, stream: u64);
     cuEventQuery(event: u64);
     cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64);
+    cuDeviceGetDevResource(device: i32, resource: *mut Resource, kind: u32);
+    cuDevSmResourceSplitByCount(
+        groups: *mut Resource, count: *mut u32, input: *const Resource, rest: *mut Resource, flags: u32, least: u32,
+    );
+    cuDevResourceGenerateDesc(descriptor: *mut u64, resources: *mut Resource, count: u32);
+    cuGreenCtxCreate(context: *mut u64, descriptor: u64, device: i32, flags: u32);
+    cuGreenCtxDestroy(context: u64);
+    cuGreenCtxStreamCreate(stream: *mut u64, context: u64, flags: u32, priority: i32);
     cuMemAddressReserve(address: *mut u64, bytes: usize, alignment: usize, at: u64, flags: u64);
     cuMemCreate(handle: *mut u64, bytes: usize, properties: *const c_void, flags: u64);
     cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, flags: u64);

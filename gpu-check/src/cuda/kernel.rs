@@ -95,14 +95,54 @@ impl Function {
     /// # Errors
     /// The driver's; or the words are not what the kernel takes.
     pub fn launch_words(&self, api: &Api, shape: Shape, stream: u64, words: &[u64]) -> Result<()> {
-        self.takes(words.iter().map(size_of_val))?;
-        let mut pointers: Vec<*mut c_void> = words
-            .iter()
-            .map(|word| std::ptr::from_ref(word).cast_mut().cast())
-            .collect();
-        // SAFETY: `takes` found that each parameter is a word, and there is one for each; the driver does not write to
-        // them.
+        let mut pointers = self.pointers(words)?;
+        // SAFETY: the pointers are to the kernel's parameters.
         unsafe { self.launch_at(api, shape, stream, &mut pointers) }
+    }
+
+    /// Launches it so that it may start when each block of the kernel in front of it on the stream has ended or has
+    /// executed `griddepcontrol.launch_dependents`; its parameters are all 64-bit words.
+    ///
+    /// # Errors
+    /// The driver's; or the words are not what the kernel takes.
+    pub fn launch_early(&self, api: &Api, shape: Shape, stream: u64, words: &[u64]) -> Result<()> {
+        let mut pointers = self.pointers(words)?;
+        let mut attribute = LaunchAttribute {
+            id: PROGRAMMATIC_STREAM_SERIALIZATION,
+            padding: 0,
+            value: [0; 16],
+        };
+        attribute.value[0] = 1;
+        let config = LaunchConfig {
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared_bytes,
+            stream,
+            attributes: &raw mut attribute,
+            attribute_count: 1,
+        };
+        // SAFETY: configuration, attribute and the pointers, which are to the kernel's parameters, live across the
+        // call, during which the driver copies what it needs.
+        unsafe {
+            api.cuLaunchKernelEx(
+                &config,
+                self.handle,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+    }
+
+    /// Returns a pointer to each of the words, which are the kernel's parameters. The driver reads them only.
+    ///
+    /// # Errors
+    /// The words are not what the kernel takes.
+    pub(super) fn pointers(&self, words: &[u64]) -> Result<Vec<*mut c_void>> {
+        self.takes(words.iter().map(size_of_val))?;
+        let pointers = words
+            .iter()
+            .map(|word| std::ptr::from_ref(word).cast_mut().cast());
+        Ok(pointers.collect())
     }
 
     /// Launches it with arguments that lie at these places.
@@ -136,6 +176,33 @@ impl Function {
         }
     }
 }
+
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
+const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
+
+/// An attribute of a launch (`CUlaunchAttribute`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaunchAttribute {
+    id: u32,
+    padding: u32,
+    value: [u32; 16],
+}
+
+/// How a kernel is launched (`CUlaunchConfig`).
+#[repr(C)]
+#[derive(Debug)]
+pub struct LaunchConfig {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    stream: u64,
+    attributes: *mut LaunchAttribute,
+    attribute_count: u32,
+}
+
+/// As 64-bit C lays them out.
+const _: () = assert!(size_of::<LaunchAttribute>() == 72 && size_of::<LaunchConfig>() == 56);
 
 /// The dimensions of a launch.
 #[derive(Debug, Clone, Copy)]

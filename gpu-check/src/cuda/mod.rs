@@ -7,11 +7,15 @@
 pub mod api;
 mod cubins;
 mod error;
+mod graph;
+mod green;
 mod kernel;
 pub mod session;
 
 pub use api::Api;
 pub use cubins::Cubins;
 pub use error::CudaError;
-pub use kernel::{Function, Module, Shape};
+pub use graph::{Executable, Graph, KernelNodeParams, Node, USE_NODE_PRIORITY};
+pub use green::{GreenContext, Resource, split_sms};
+pub use kernel::{Function, LaunchConfig, Module, Shape};
 pub use session::Session;

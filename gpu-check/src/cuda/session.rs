@@ -10,10 +10,16 @@ use std::ffi::{OsStr, c_void};
 pub const WARP_SIZE: i32 = 10;
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
 pub const MULTIPROCESSORS: i32 = 16;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
+pub const COMPUTE_MAJOR: i32 = 75;
+/// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR`.
+pub const SHARED_PER_SM: i32 = 81;
+/// `CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK`.
+pub const SHARED_RESERVED: i32 = 111;
 /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
 pub const MOST_SHARED: i32 = 97;
 /// `CU_STREAM_NON_BLOCKING`.
-const NON_BLOCKING: u32 = 1;
+pub const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: u32 = 2;
 /// `CU_JIT_ERROR_LOG_BUFFER` and the option for its size.
@@ -41,7 +47,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens a driver library and makes a context on its first device.
+    /// Opens a driver library and takes the primary context of its first device, which green contexts are parts of.
     ///
     /// # Errors
     /// The library cannot be opened, or the driver has no device.
@@ -52,7 +58,8 @@ impl Session {
         unsafe {
             api.cuInit(0)?;
             api.cuDeviceGet(&mut device, 0)?;
-            api.cuCtxCreate_v2(&mut context, 0, device)?;
+            api.cuDevicePrimaryCtxRetain(&mut context, device)?;
+            api.cuCtxSetCurrent(context)?;
         }
         let mut session = Self {
             api,
@@ -330,6 +337,15 @@ impl Session {
         Ok(stream)
     }
 
+    /// Ends a stream; what is on it runs to its end.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn end_stream(&self, stream: u64) -> Result<()> {
+        // SAFETY: a handle is a number that the driver looks up.
+        unsafe { self.api.cuStreamDestroy_v2(stream) }
+    }
+
     /// Returns the highest priority of a stream.
     ///
     /// # Errors
@@ -372,6 +388,15 @@ impl Session {
         // SAFETY: the place lives across the call.
         unsafe { self.api.cuEventCreate(&mut event, flags)? };
         Ok(event)
+    }
+
+    /// Ends an event.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn end_event(&self, event: u64) -> Result<()> {
+        // SAFETY: a handle is a number that the driver looks up.
+        unsafe { self.api.cuEventDestroy_v2(event) }
     }
 
     /// Records an event behind everything on a stream.

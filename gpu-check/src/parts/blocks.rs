@@ -1,30 +1,24 @@
 //! Blocks: the timer that they read, how fast the device starts them, what lies between one block's end and its
-//! successor's start, in which order they start, and when a second kernel's blocks come.
+//! successor's start, and in which order they start.
 
 use super::Part;
 use crate::cuda::{Function, Session, Shape};
 use crate::kernels::PROBE;
 use crate::lab::Lab;
+use crate::stamps::{Stamp, Stamps, float};
 use gridmux_workloads::portable;
 use std::collections::BTreeMap;
 
 pub(super) const PART: Part = Part {
     name: "blocks",
-    about: "steps of the global timer, start rate, turnover and order of blocks, the start of a second kernel",
+    about: "steps of the global timer, start rate, turnover and order of blocks",
+    usual_s: 1,
     limit_s: 60,
     run,
 };
 
-/// What a block of `spin` notes.
-#[derive(Debug, Clone, Copy)]
-struct Note {
-    start: u64,
-    end: u64,
-    sm: u64,
-}
-
 /// The kernels of this part, and a stream.
-struct Room<'a> {
+struct BlockBench<'a> {
     cuda: &'a Session,
     spin: Function,
     ticks: Function,
@@ -33,23 +27,12 @@ struct Room<'a> {
     sms: u32,
 }
 
-impl Room<'_> {
+impl BlockBench<'_> {
     /// Launches blocks that each spin for a time, and note what they see in `out`.
     fn spin(&self, shape: Shape, stream: u64, ns: u64, out: u64) -> anyhow::Result<()> {
         Ok(self
             .cuda
             .launch_words(&self.spin, shape, stream, &[out, ns, ns])?)
-    }
-
-    /// Returns what blocks have noted.
-    fn notes(&self, out: u64, blocks: u32) -> anyhow::Result<Vec<Note>> {
-        let words = self.cuda.words(out, 3 * blocks as usize)?;
-        let note = |words: &[u64]| Note {
-            start: words[0],
-            end: words[1],
-            sm: words[2],
-        };
-        Ok(words.chunks_exact(3).map(note).collect())
     }
 
     /// Returns a shape of which an SM holds one block at a time, where shared memory decides.
@@ -66,37 +49,30 @@ impl Room<'_> {
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let cuda = lab.cuda;
     let module = cuda.load(&portable(PROBE))?;
-    let room = Room {
+    let bench = BlockBench {
         cuda,
         spin: cuda.function(&module, "spin")?,
         ticks: cuda.function(&module, "ticks")?,
         stream: cuda.stream(0)?,
         sms: cuda.sms()?,
     };
-    timer(lab, &room)?;
-    rate(lab, &room)?;
-    turnover(lab, &room)?;
-    second_kernel(lab, &room)
-}
-
-/// Returns a time as a figure.
-#[allow(clippy::cast_precision_loss, reason = "nanoseconds of a short run")]
-fn float(ns: u64) -> f64 {
-    ns as f64
+    timer(lab, &bench)?;
+    rate(lab, &bench)?;
+    turnover(lab, &bench)
 }
 
 /// Tells the steps of `%globaltimer`.
-fn timer(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
+fn timer(lab: &mut Lab<'_>, bench: &BlockBench<'_>) -> anyhow::Result<()> {
     const VALUES: usize = 1000;
     let out = lab.cuda.zeroed(VALUES as u64 * 8)?;
     let count = lab.scale.choose(2000, 1 << 20);
     lab.cuda.launch_words(
-        &room.ticks,
+        &bench.ticks,
         Shape::row(1, 1),
-        room.stream,
+        bench.stream,
         &[out, count, VALUES as u64],
     )?;
-    lab.cuda.wait(room.stream)?;
+    lab.cuda.wait(bench.stream)?;
     let values = lab.cuda.words(out, VALUES)?;
     let values: Vec<u64> = values.into_iter().take_while(|value| *value != 0).collect();
     let goes_back = values.windows(2).any(|pair| pair[1] < pair[0]);
@@ -114,17 +90,17 @@ fn timer(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
 }
 
 /// Tells how fast blocks start that do next to nothing, over the whole device.
-fn rate(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
+fn rate(lab: &mut Lab<'_>, bench: &BlockBench<'_>) -> anyhow::Result<()> {
     let blocks = lab.scale.choose(2_000, 1_000_000);
-    let out = lab.cuda.zeroed(u64::from(blocks) * 24)?;
+    let stamps = Stamps::new(lab.cuda, blocks.into())?;
     let (start, end) = (lab.cuda.event(true)?, lab.cuda.event(true)?);
     for threads in [32, 128, 1024] {
         let mut took = f64::INFINITY;
         for _ in 0..lab.scale.choose(1, 3) {
-            lab.cuda.record(start, room.stream)?;
-            room.spin(Shape::row(blocks, threads), room.stream, 0, out)?;
-            lab.cuda.record(end, room.stream)?;
-            lab.cuda.wait(room.stream)?;
+            lab.cuda.record(start, bench.stream)?;
+            bench.spin(Shape::row(blocks, threads), bench.stream, 0, stamps.address)?;
+            lab.cuda.record(end, bench.stream)?;
+            lab.cuda.wait(bench.stream)?;
             took = took.min(lab.cuda.elapsed_us(start, end)?);
         }
         lab.figure(
@@ -133,25 +109,29 @@ fn rate(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
             "blocks/us",
         );
     }
-    lab.cuda.free(out)?;
     Ok(())
 }
 
 /// Tells, of one block at a time on each SM, what lies between them, and where and in which order they start.
-fn turnover(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
+fn turnover(lab: &mut Lab<'_>, bench: &BlockBench<'_>) -> anyhow::Result<()> {
     const NS: u64 = 5_000;
-    let blocks = room.sms * lab.scale.choose(8, 200);
-    let out = lab.cuda.zeroed(u64::from(blocks) * 24)?;
+    let blocks = bench.sms * lab.scale.choose(8, 200);
+    let stamps = Stamps::new(lab.cuda, blocks.into())?;
     for threads in lab.scale.choose(&[32][..], &[32, 256, 1024]) {
-        room.spin(room.lone(blocks, *threads)?, room.stream, NS, out)?;
-        lab.cuda.wait(room.stream)?;
-        let notes = room.notes(out, blocks)?;
-        let mut by_sm: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
+        bench.spin(
+            bench.lone(blocks, *threads)?,
+            bench.stream,
+            NS,
+            stamps.address,
+        )?;
+        lab.cuda.wait(bench.stream)?;
+        let notes = stamps.read()?;
+        let mut by_sm: BTreeMap<u64, Vec<Stamp>> = BTreeMap::new();
         for note in &notes {
             by_sm.entry(note.sm).or_default().push(*note);
         }
         if *threads == 32 {
-            let (found, due) = (by_sm.len(), room.sms as usize);
+            let (found, due) = (by_sm.len(), bench.sms as usize);
             lab.check(
                 "every SM runs blocks",
                 found == due,
@@ -191,40 +171,6 @@ fn turnover(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
             format!("{name}: how far a block starts before an earlier one"),
             float(early),
             "ns",
-        );
-    }
-    lab.cuda.free(out)?;
-    Ok(())
-}
-
-/// Tells when the blocks of a kernel come whose predecessor, on another stream, fills the device.
-fn second_kernel(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
-    const NS: u64 = 20_000;
-    let first = room.sms * lab.scale.choose(4, 20);
-    let second = room.sms;
-    let (a, b) = (
-        lab.cuda.zeroed(u64::from(first) * 24)?,
-        lab.cuda.zeroed(u64::from(second) * 24)?,
-    );
-    let other = lab.cuda.stream(0)?;
-    let urgent = lab.cuda.stream(lab.cuda.highest_priority()?)?;
-    for (name, stream) in [
-        ("of the same priority", other),
-        ("of the highest priority", urgent),
-    ] {
-        room.spin(room.lone(first, 128)?, room.stream, NS, a)?;
-        room.spin(room.lone(second, 128)?, stream, NS, b)?;
-        lab.cuda.wait_for_all()?;
-        let (one, two) = (room.notes(a, first)?, room.notes(b, second)?);
-        let begin = one.iter().map(|note| note.start).min().unwrap_or(0);
-        let last = one.iter().map(|note| note.start).max().unwrap_or(0);
-        let came = two.iter().map(|note| note.start).min().unwrap_or(0);
-        // 0: with the first kernel's first block, 1: with its last.
-        let place = (float(came) - float(begin)) / float(last - begin).max(1.0);
-        lab.figure(
-            format!("a second kernel {name}: its first start in the first one's starts"),
-            place,
-            "ratio",
         );
     }
     Ok(())

@@ -11,6 +11,7 @@ use std::time::Instant;
 pub(super) const PART: Part = Part {
     name: "calls",
     about: "which calls of the driver wait for a running kernel",
+    usual_s: 2,
     limit_s: 40,
     run,
 };
@@ -20,7 +21,7 @@ const BYTES: usize = 1 << 20;
 
 /// What the calls are made with. Each pair of calls that makes something and gives it back has a place of its own,
 /// which is empty where the first was not offered.
-struct Room<'a> {
+struct CallBench<'a> {
     cuda: &'a Session,
     stream: u64,
     /// Memory of the device that no call frees.
@@ -33,83 +34,85 @@ struct Room<'a> {
 }
 
 /// A call; `None` where what it is to give back was never there.
-type Call = fn(&mut Room<'_>) -> Result<Option<()>, CudaError>;
+type Call = fn(&mut CallBench<'_>) -> Result<Option<()>, CudaError>;
 
 const CALLS: &[(&str, Call)] = &[
-    ("stream query", |room| {
+    ("stream query", |bench| {
         // SAFETY: a handle is a number that the driver looks up.
-        match unsafe { room.cuda.api.cuStreamQuery(room.stream) } {
+        match unsafe { bench.cuda.api.cuStreamQuery(bench.stream) } {
             Err(error) if error.is_not_ready() => Ok(Some(())),
             other => other.map(Some),
         }
     }),
-    ("fill", |room| {
+    ("fill", |bench| {
         // SAFETY: the memory is the device's.
         let filled = unsafe {
-            room.cuda
+            bench
+                .cuda
                 .api
-                .cuMemsetD8Async(room.device, 0, BYTES, room.stream)
+                .cuMemsetD8Async(bench.device, 0, BYTES, bench.stream)
         };
         filled.map(Some)
     }),
-    ("event creation", |room| {
-        room.cuda.event(false).map(|_| Some(()))
+    ("event creation", |bench| {
+        bench.cuda.event(false).map(|_| Some(()))
     }),
-    ("stream creation", |room| {
-        room.cuda.stream(0).map(|_| Some(()))
+    ("stream creation", |bench| {
+        bench.cuda.stream(0).map(|_| Some(()))
     }),
-    ("allocation", |room| {
-        room.allocated = Some(room.cuda.alloc(BYTES as u64)?);
+    ("allocation", |bench| {
+        bench.allocated = Some(bench.cuda.alloc(BYTES as u64)?);
         Ok(Some(()))
     }),
-    ("freeing", |room| {
-        let memory = room.allocated.take();
-        memory.map(|memory| room.cuda.free(memory)).transpose()
+    ("freeing", |bench| {
+        let memory = bench.allocated.take();
+        memory.map(|memory| bench.cuda.free(memory)).transpose()
     }),
-    ("allocation in a stream", |room| {
+    ("allocation in a stream", |bench| {
         let mut memory = 0;
         // SAFETY: the place lives across the call.
         unsafe {
-            room.cuda
+            bench
+                .cuda
                 .api
-                .cuMemAllocAsync(&mut memory, BYTES, room.stream)?
+                .cuMemAllocAsync(&mut memory, BYTES, bench.stream)?
         };
-        room.in_stream = Some(memory);
+        bench.in_stream = Some(memory);
         Ok(Some(()))
     }),
-    ("freeing in a stream", |room| {
-        let memory = room.in_stream.take();
+    ("freeing in a stream", |bench| {
+        let memory = bench.in_stream.take();
         // SAFETY: the memory was allocated in this stream, and nobody uses it.
-        let free = |memory| unsafe { room.cuda.api.cuMemFreeAsync(memory, room.stream) };
+        let free = |memory| unsafe { bench.cuda.api.cuMemFreeAsync(memory, bench.stream) };
         memory.map(free).transpose()
     }),
-    ("pinned allocation", |room| {
+    ("pinned allocation", |bench| {
         let mut memory = std::ptr::null_mut();
         // SAFETY: the place lives across the call.
-        unsafe { room.cuda.api.cuMemHostAlloc(&mut memory, BYTES, 0)? };
-        room.pinned = Some(memory);
+        unsafe { bench.cuda.api.cuMemHostAlloc(&mut memory, BYTES, 0)? };
+        bench.pinned = Some(memory);
         Ok(Some(()))
     }),
-    ("pinned freeing", |room| {
-        let memory = room.pinned.take();
+    ("pinned freeing", |bench| {
+        let memory = bench.pinned.take();
         // SAFETY: the memory was allocated so, and nobody uses it.
-        let free = |memory| unsafe { room.cuda.api.cuMemFreeHost(memory) };
+        let free = |memory| unsafe { bench.cuda.api.cuMemFreeHost(memory) };
         memory.map(free).transpose()
     }),
-    ("registration of host memory", |room| {
-        let memory = room.host.as_mut_ptr().cast();
+    ("registration of host memory", |bench| {
+        let memory = bench.host.as_mut_ptr().cast();
         // SAFETY: the memory is as long as that, and lives until it is unregistered.
-        unsafe { room.cuda.api.cuMemHostRegister_v2(memory, BYTES, 0)? };
-        room.is_registered = true;
+        unsafe { bench.cuda.api.cuMemHostRegister_v2(memory, BYTES, 0)? };
+        bench.is_registered = true;
         Ok(Some(()))
     }),
-    ("its end", |room| {
-        if !std::mem::take(&mut room.is_registered) {
+    ("its end", |bench| {
+        if !std::mem::take(&mut bench.is_registered) {
             return Ok(None);
         }
-        let memory = room.host.as_mut_ptr().cast();
+        let memory = bench.host.as_mut_ptr().cast();
         // SAFETY: it is registered.
-        let ended = unsafe { room.cuda.api.cuMemHostUnregister(memory) };
+        let ended = unsafe { bench.cuda.api.cuMemHostUnregister(memory) };
         ended.map(Some)
     }),
 ];
@@ -123,7 +126,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let ended = cuda.event(false)?;
     // What the slowest call takes that does not wait is far below.
     let ns = lab.scale.choose(200_000, 50_000_000);
-    let mut room = Room {
+    let mut bench = CallBench {
         cuda,
         stream: cuda.stream(0)?,
         device: cuda.alloc(BYTES as u64)?,
@@ -152,7 +155,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     for (name, call) in CALLS {
         let mut told = Ok(None);
         ask(lab, name, &mut || {
-            told = call(&mut room);
+            told = call(&mut bench);
             Ok(matches!(told, Ok(Some(()))))
         })?;
         if lab.offered(name, told)? == Some(None) {
@@ -162,5 +165,5 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     ask(lab, "loading of a module", &mut || {
         cuda.load(&portable(EMPTY)).map(|_| true)
     })?;
-    Ok(cuda.free(room.device)?)
+    Ok(cuda.free(bench.device)?)
 }

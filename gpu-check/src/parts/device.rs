@@ -1,7 +1,9 @@
 //! What the driver says of itself and of the device.
 
 use super::Part;
-use crate::cuda::session::{MOST_SHARED, MULTIPROCESSORS, WARP_SIZE};
+use crate::cuda::session::{
+    COMPUTE_MAJOR, MOST_SHARED, MULTIPROCESSORS, SHARED_PER_SM, SHARED_RESERVED, WARP_SIZE,
+};
 use crate::cuda::{Session, Shape};
 use crate::kernels::PROBE;
 use crate::lab::Lab;
@@ -12,6 +14,7 @@ use std::time::SystemTime;
 pub(super) const PART: Part = Part {
     name: "device",
     about: "what the driver says of itself and of the device, and whether special registers agree",
+    usual_s: 1,
     limit_s: 30,
     run,
 };
@@ -19,7 +22,7 @@ pub(super) const PART: Part = Part {
 /// Attributes of a device (`CUdevice_attribute`), by the names that documents give them.
 const ATTRIBUTES: &[(&str, i32)] = &[
     ("sms", MULTIPROCESSORS),
-    ("compute_major", 75),
+    ("compute_major", COMPUTE_MAJOR),
     ("compute_minor", 76),
     ("clock_khz", 13),
     ("memory_clock_khz", 36),
@@ -28,9 +31,9 @@ const ATTRIBUTES: &[(&str, i32)] = &[
     ("threads_per_sm", 39),
     ("blocks_per_sm", 106),
     ("registers_per_sm", 82),
-    ("shared_bytes_per_sm", 81),
+    ("shared_bytes_per_sm", SHARED_PER_SM),
     ("shared_bytes_per_block", MOST_SHARED),
-    ("shared_bytes_reserved", 111),
+    ("shared_bytes_reserved", SHARED_RESERVED),
     ("copy_engines", 40),
     ("concurrent_kernels", 31),
     ("unified_addressing", 41),

@@ -12,6 +12,7 @@ use gridmux_workloads::{Arg, Role};
 pub(super) const PART: Part = Part {
     name: "faults",
     about: "what a trap does to its context, and what the fence makes of it",
+    usual_s: 4,
     limit_s: 30,
     run,
 };

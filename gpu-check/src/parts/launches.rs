@@ -4,6 +4,7 @@ use super::Part;
 use crate::cuda::{Api, CudaError, Function, Session, Shape};
 use crate::kernels::{EMPTY, PROBE};
 use crate::lab::Lab;
+use crate::stamps::{Stamps, most_at_once};
 use gridmux_workloads::portable;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 pub(super) const PART: Part = Part {
     name: "launches",
     about: "cost and rate of launches from one thread, from two and as a graph; kernels at once",
+    usual_s: 1,
     limit_s: 40,
     run,
 };
@@ -172,23 +174,14 @@ fn at_once(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let count = lab.scale.choose(8, STREAMS);
     // Longer than all of these launches take.
     let ns = lab.scale.choose(20_000, 20_000_000);
-    let out = cuda.zeroed(u64::from(count) * 24)?;
+    let stamps = Stamps::new(cuda, count.into())?;
     let streams = streams(cuda, count)?;
     for (n, stream) in (0..).zip(&streams) {
-        cuda.launch_words(&spin, Shape::row(1, 32), *stream, &[out + 24 * n, ns, ns])?;
+        let words = [stamps.at(n), ns, ns];
+        cuda.launch_words(&spin, Shape::row(1, 32), *stream, &words)?;
     }
     cuda.wait_for_all()?;
-    let words = cuda.words(out, 3 * count as usize)?;
-    let mut changes: Vec<(u64, i32)> = words
-        .chunks_exact(3)
-        .flat_map(|note| [(note[0], 1), (note[1], -1)])
-        .collect();
-    changes.sort_unstable();
-    let (mut now, mut most) = (0, 0);
-    for (_, change) in changes {
-        now += change;
-        most = most.max(now);
-    }
+    let most = most_at_once(&stamps.read()?);
     lab.figure(
         format!("kernels at once, of {count} on as many streams"),
         f64::from(most),

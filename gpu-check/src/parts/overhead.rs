@@ -9,6 +9,7 @@ use gridmux_workloads::{Case, Size, workloads};
 pub(super) const PART: Part = Part {
     name: "overhead",
     about: "device time of every form over the original's",
+    usual_s: 14,
     limit_s: 120,
     run,
 };

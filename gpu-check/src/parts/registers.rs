@@ -11,6 +11,7 @@ use gridmux_workloads::{Case, Size, workloads};
 pub(super) const PART: Part = Part {
     name: "registers",
     about: "registers, memory and occupancy of every form as the driver sees them; the layout of parameters",
+    usual_s: 1,
     limit_s: 90,
     run,
 };

@@ -12,6 +12,7 @@ use std::time::Instant;
 pub(super) const PART: Part = Part {
     name: "reservation",
     about: "a reservation of 4 GiB of which one piece of memory is mapped everywhere",
+    usual_s: 1,
     limit_s: 40,
     run,
 };

@@ -9,6 +9,7 @@ use gridmux_workloads::portable;
 pub(super) const PART: Part = Part {
     name: "sharing",
     about: "how readers and writers on two streams share the memory's bandwidth",
+    usual_s: 1,
     limit_s: 40,
     run,
 };

@@ -15,6 +15,7 @@ use std::time::Instant;
 pub(super) const PART: Part = Part {
     name: "visibility",
     about: "which ways of writing a word reach a running kernel, how soon, and at what cost",
+    usual_s: 1,
     limit_s: 60,
     run,
 };
@@ -31,7 +32,7 @@ const MAPPED: u32 = 2;
 const BIG: usize = 8 << 20;
 
 /// What all ways share.
-struct Room<'a> {
+struct WordBench<'a> {
     cuda: &'a Session,
     watch: Function,
     poke: Function,
@@ -49,36 +50,43 @@ struct Room<'a> {
     most: u64,
 }
 
-/// A way to write a word: given the room and the word's address.
-type Way = fn(&Room<'_>, u64) -> Result<(), CudaError>;
+/// A way to write a word: given what all ways share and the word's address.
+type Way = fn(&WordBench<'_>, u64) -> Result<(), CudaError>;
 
 const WAYS: [(&str, Way); 5] = [
-    ("copy of ordinary memory", |room, word| {
-        room.copy(word, std::ptr::from_ref(&VALUE))
+    ("copy of ordinary memory", |bench, word| {
+        bench.copy(word, std::ptr::from_ref(&VALUE))
     }),
-    ("copy of pinned memory", |room, word| {
-        room.copy(word, room.pinned)
+    ("copy of pinned memory", |bench, word| {
+        bench.copy(word, bench.pinned)
     }),
-    ("fill", |room, word| {
+    ("fill", |bench, word| {
         // SAFETY: the word is the device's.
-        unsafe { room.cuda.api.cuMemsetD32Async(word, VALUE, 1, room.writes) }
-    }),
-    ("stream memory operation", |room, word| {
-        // SAFETY: as above.
         unsafe {
-            room.cuda
+            bench
+                .cuda
                 .api
-                .cuStreamWriteValue32_v2(room.writes, word, VALUE, 0)
+                .cuMemsetD32Async(word, VALUE, 1, bench.writes)
         }
     }),
-    ("kernel", |room, word| {
+    ("stream memory operation", |bench, word| {
+        // SAFETY: as above.
+        unsafe {
+            bench
+                .cuda
+                .api
+                .cuStreamWriteValue32_v2(bench.writes, word, VALUE, 0)
+        }
+    }),
+    ("kernel", |bench, word| {
         let words = [word, u64::from(VALUE)];
-        room.cuda
-            .launch_words(&room.poke, Shape::row(1, 1), room.writes, &words)
+        bench
+            .cuda
+            .launch_words(&bench.poke, Shape::row(1, 1), bench.writes, &words)
     }),
 ];
 
-impl<'a> Room<'a> {
+impl<'a> WordBench<'a> {
     fn new(lab: &Lab<'a>) -> anyhow::Result<Self> {
         let cuda = lab.cuda;
         let module = cuda.load(&portable(PROBE))?;
@@ -147,26 +155,26 @@ impl<'a> Room<'a> {
 }
 
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
-    let room = Room::new(lab)?;
-    floor(lab, &room)?;
+    let bench = WordBench::new(lab)?;
+    floor(lab, &bench)?;
     for (name, way) in WAYS {
         for busy in [false, true] {
-            one(lab, &room, name, way, busy)?;
+            one(lab, &bench, name, way, busy)?;
         }
     }
-    mapped(lab, &room)
+    mapped(lab, &bench)
 }
 
 /// Tells in which time a kernel that waits for nothing is launched and seen to have ended.
-fn floor(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
+fn floor(lab: &mut Lab<'_>, bench: &WordBench<'_>) -> anyhow::Result<()> {
     let mut took = Vec::new();
-    lab.cuda.write(room.word, &VALUE.to_le_bytes())?;
+    lab.cuda.write(bench.word, &VALUE.to_le_bytes())?;
     for _ in 0..lab.scale.choose(3, 50) {
         let start = Instant::now();
-        let words = [room.word, u64::from(VALUE), room.most, room.out];
+        let words = [bench.word, u64::from(VALUE), bench.most, bench.out];
         lab.cuda
-            .launch_words(&room.watch, Shape::row(1, 1), room.kernels, &words)?;
-        lab.cuda.wait(room.kernels)?;
+            .launch_words(&bench.watch, Shape::row(1, 1), bench.kernels, &words)?;
+        lab.cuda.wait(bench.kernels)?;
         took.push(start.elapsed().as_secs_f64() * 1e6);
     }
     lab.spread("nothing to wait for: launch to end", took, WALL);
@@ -174,30 +182,36 @@ fn floor(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
 }
 
 /// Tries one way, on an idle device or beside large copies.
-fn one(lab: &mut Lab<'_>, room: &Room<'_>, name: &str, way: Way, busy: bool) -> anyhow::Result<()> {
+fn one(
+    lab: &mut Lab<'_>,
+    bench: &WordBench<'_>,
+    name: &str,
+    way: Way,
+    busy: bool,
+) -> anyhow::Result<()> {
     let name = match busy {
         true => format!("{name}, beside large copies"),
         false => name.to_owned(),
     };
     let (mut called, mut seen) = (Vec::new(), Vec::new());
     for _ in 0..lab.scale.choose(1, 30) {
-        lab.cuda.fill(room.word, 0, 4)?;
-        room.start_watching(room.word)?;
+        lab.cuda.fill(bench.word, 0, 4)?;
+        bench.start_watching(bench.word)?;
         if busy {
-            room.copy_much()?;
+            bench.copy_much()?;
         }
         let start = Instant::now();
-        let written = way(room, room.word);
+        let written = way(bench, bench.word);
         called.push(start.elapsed().as_secs_f64() * 1e6);
         if lab.offered(&name, written)?.is_none() {
             // The kernel never sees a value, so it ends when its patience does.
-            lab.cuda.wait(room.kernels)?;
+            lab.cuda.wait(bench.kernels)?;
             return Ok(());
         }
-        let saw = room.has_seen()?;
+        let saw = bench.has_seen()?;
         seen.push(start.elapsed().as_secs_f64() * 1e6);
-        lab.cuda.wait(room.writes)?;
-        lab.cuda.wait(room.copies)?;
+        lab.cuda.wait(bench.writes)?;
+        lab.cuda.wait(bench.copies)?;
         if !saw {
             judge_seen(lab, &name, false);
             return Ok(());
@@ -216,7 +230,7 @@ fn judge_seen(lab: &mut Lab<'_>, name: &str, saw: bool) {
 }
 
 /// Tries a word in the host's memory that the device sees under an address of its own.
-fn mapped(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
+fn mapped(lab: &mut Lab<'_>, bench: &WordBench<'_>) -> anyhow::Result<()> {
     let name = "store to mapped host memory";
     let (mut host, mut address) = (std::ptr::null_mut(), 0);
     // SAFETY: the place lives across the call.
@@ -238,11 +252,13 @@ fn mapped(lab: &mut Lab<'_>, room: &Room<'_>) -> anyhow::Result<()> {
     let word = unsafe { AtomicU32::from_ptr(host.cast()) };
     let mut seen = Vec::new();
     for _ in 0..lab.scale.choose(1, 30) {
-        word.store(0, Ordering::Release);
-        room.start_watching(address)?;
+        // Relaxed: the kernel that looks at it is launched behind this.
+        word.store(0, Ordering::Relaxed);
+        bench.start_watching(address)?;
         let start = Instant::now();
-        word.store(VALUE, Ordering::Release);
-        let saw = room.has_seen()?;
+        // Relaxed: the word is all that the kernel's relaxed loads of the system's scope look at.
+        word.store(VALUE, Ordering::Relaxed);
+        let saw = bench.has_seen()?;
         seen.push(start.elapsed().as_secs_f64() * 1e6);
         if !saw {
             judge_seen(lab, name, false);

@@ -12,6 +12,7 @@ use gridmux_workloads::{Case, Size, workloads};
 pub(super) const PART: Part = Part {
     name: "workloads",
     about: "every workload in every form against the host reference, bit for bit",
+    usual_s: 4,
     limit_s: 120,
     run,
 };

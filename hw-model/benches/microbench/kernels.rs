@@ -101,10 +101,7 @@ impl Runner {
             params: &params,
             budget: None,
         };
-        self.bench
-            .time(launch)
-            .unwrap_or_else(|fault| panic!("{fault}"))
-            .cycles
+        self.bench.timed(launch).cycles
     }
 
     /// Returns cycles that one more turn takes, from runs of `short` and `long` turns, once code and data are in their
@@ -131,10 +128,7 @@ impl Runner {
             ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry bench() { ret; }";
         let kernel = self.bench.kernel(text, "bench");
         let launch = self.bench.simple(&kernel, 1, 1, &[]);
-        let timed = self
-            .bench
-            .time(launch)
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        let timed = self.bench.timed(launch);
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let cycles = (timed.cycles - self.launch_cycles()) as f64;
         cycles
@@ -219,7 +213,7 @@ impl Runner {
         cycles / 256.0
     }
 
-    /// Fused multiply-adds per cycle of the whole GPU, from 16 chains of each of many warps.
+    /// Measures fused multiply-adds per cycle of the whole GPU, from 16 chains of each of many warps.
     pub(crate) fn fma_rate(&mut self) -> f64 {
         let line = |n: u32| format!("fma.rn.f32 %f{0}, %f{0}, %f2, %f2;\n", 10 + n % 16);
         let setup: String = (10..26).map(|n| format!("mov.f32 %f{n}, %f1;\n")).collect();
@@ -247,7 +241,7 @@ impl Runner {
         128.0 * 4.0 * f64::from(blocks) * f64::from(threads) / turn
     }
 
-    /// 10⁹ bytes per second from DRAM: every thread reads 16 bytes at a time, side by side, each byte once.
+    /// Measures 10⁹ bytes per second from DRAM: every thread reads 16 bytes at a time, side by side, each byte once.
     pub(crate) fn dram_rate(&mut self) -> f64 {
         self.fresh();
         let setup =

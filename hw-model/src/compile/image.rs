@@ -11,7 +11,9 @@ use super::reach::{Reach, Signature, runtime, signature};
 use super::variables::Layout;
 use super::{Lines, assembler, operands, slots, unsupported};
 use crate::config::GpuConfig;
-use crate::exec::{self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, Runtime, Slot};
+use crate::exec::{
+    self, Constants, Draft, FrameLayout, Kind, Lower, NONE, Op, RegisterSlot, Runtime,
+};
 use crate::kernel::{FunctionEntry, Origin};
 use crate::load_error::LoadError;
 use gridmux_ptx::analysis::Flow;
@@ -28,7 +30,7 @@ pub(super) struct Image {
     pub(super) origins: Vec<Origin>,
     pub(super) tables: Vec<Box<[u32]>>,
     pub(super) functions: Vec<FunctionEntry>,
-    pub(super) constants: Box<[Slot]>,
+    pub(super) constants: Box<[RegisterSlot]>,
 }
 
 /// An image being made.
@@ -343,7 +345,7 @@ impl Linker<'_> {
         Some(())
     }
 
-    /// The last operation reads or writes a slot that no register names.
+    /// Makes the last operation read or write a slot that no register names.
     fn through(&mut self, slot: u16, reads: bool, writes: bool) {
         let Some(op) = self.ops.last_mut() else {
             return;
@@ -451,7 +453,7 @@ impl Linker<'_> {
         Some(())
     }
 
-    /// What stands behind the last instruction: the end of the kernel or function for whoever gets there.
+    /// Adds what stands behind the last instruction: the end of the kernel or function for whoever gets there.
     fn end_of_body(&mut self, lower: &mut Lower<'_>, name: Option<Arc<str>>) {
         let function = lower.function;
         let end = function.span.end;

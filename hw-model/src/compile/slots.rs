@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 /// Where each register lives.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// Slot, or predicate index for predicates; [`NONE`] for a register that is never live.
+    /// RegisterSlot, or predicate index for predicates; [`NONE`] for a register that is never live.
     pub(super) place: Vec<u16>,
     /// Slots of a warp.
     pub(super) slots: usize,

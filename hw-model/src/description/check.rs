@@ -2,8 +2,8 @@
 //! each other with both.
 //!
 //! Rules: a description that passes here can make nothing else in the crate divide by zero, overflow a mask or wait for
-//! ever. What holds of one key alone stands with it in [`KEYS`], and is checked before anything here is asked, so that a
-//! rule may divide by what is never zero.
+//! ever. What holds of one key alone stands with it in [`KEYS`], and is checked before anything here is asked, so that
+//! a rule may divide by what is never zero.
 
 use super::keys::KEYS;
 use super::{ConfigError, value};

@@ -8,7 +8,7 @@
 use super::control::arrival::{Arrival, Released, Tally};
 use super::cx::BlockEnv;
 use super::memory::asynchronous::arrive_after_copies;
-use super::op::Slot;
+use super::op::RegisterSlot;
 use crate::kernel::Kernel;
 
 /// Barriers of a block (PTX ISA section 9.7.13.1).
@@ -34,7 +34,7 @@ struct Barrier {
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) env: BlockEnv,
-    shared: Vec<Slot>,
+    shared: Vec<RegisterSlot>,
     /// A bit for each byte of `shared` that was written, where the kernel is checked.
     written: Vec<u64>,
     local: Vec<u128>,
@@ -98,7 +98,7 @@ impl Block {
         let shared_bytes = kernel.static_shared_bytes + shape.dynamic_shared_bytes;
         self.shared.clear();
         self.shared
-            .resize(shared_bytes.div_ceil(128) as usize, Slot::ZERO);
+            .resize(shared_bytes.div_ceil(128) as usize, RegisterSlot::ZERO);
         self.start_local(kernel, warps as usize * 32);
         self.written.clear();
         if kernel.checks_shared {
@@ -252,14 +252,14 @@ impl Block {
         self.settle()
     }
 
-    /// No lane of a warp can go on, and `alive` of them live.
+    /// Notes that no lane of a warp can go on, and that `alive` of them live.
     pub(crate) fn stall(&mut self, warp: u32, alive: u32) -> Meeting {
         self.stalled |= 1 << warp;
         self.look_at(warp, alive);
         self.settle()
     }
 
-    /// The warp can go on after all.
+    /// Notes that the warp can go on after all.
     pub(crate) fn unstall(&mut self, warp: u32) {
         self.stalled &= !(1 << warp);
     }

@@ -5,7 +5,7 @@
 //! a fault is recorded, never thrown, and the first one stays.
 
 use super::memory::log::WriteLog;
-use super::op::{CONSTANT, NONE, Op, Slot};
+use super::op::{CONSTANT, NONE, Op, RegisterSlot};
 use crate::fault::FaultKind;
 use crate::memory::Domain;
 
@@ -153,8 +153,8 @@ impl Access {
 
 /// Everything that one operation may see.
 pub(crate) struct Cx<'a> {
-    pub(crate) regs: *mut Slot,
-    pub(crate) constants: *const Slot,
+    pub(crate) regs: *mut RegisterSlot,
+    pub(crate) constants: *const RegisterSlot,
     pub(crate) predicates: *mut u32,
     /// Active lanes whose guard holds.
     pub(crate) mask: u32,

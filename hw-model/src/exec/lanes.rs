@@ -2,13 +2,13 @@
 //!
 //! Rules: 8- and 16-bit values live extended in 32-bit lanes and are cut when read, 64-bit ones in two neighbouring
 //! slots as 32 words of 64 bits; each loop computes all lanes into a local array, so that the compiler vectorises it,
-//! and then commits under the mask. Lane arithmetic must therefore be total: it also runs on inactive lanes.
+//! and then commits under the mask. Arithmetic of a lane must therefore be total: it also runs on inactive lanes.
 
 use super::cx::Cx;
 use super::op::Op;
 
 /// A lane's value in a register.
-pub(crate) trait Lane: Copy {
+pub(crate) trait LaneValue: Copy {
     /// The register word: `u32` or `u64`.
     type Raw: Copy + Default;
     /// Reads a register word.
@@ -19,7 +19,7 @@ pub(crate) trait Lane: Copy {
 
 macro_rules! lane {
     ($ty:ty, $raw:ty, |$r:ident| $get:expr, |$v:ident| $put:expr) => {
-        impl Lane for $ty {
+        impl LaneValue for $ty {
             type Raw = $raw;
             #[inline(always)]
             #[allow(
@@ -72,9 +72,9 @@ pub(crate) fn commit<R: Copy>(cx: &Cx<'_>, operand: u16, out: &[R; 32]) {
     }
 }
 
-/// Lane `lane` of a source operand.
+/// Returns lane `lane` of a source operand.
 #[inline(always)]
-fn at<A: Lane>(lanes: *const A::Raw, lane: usize) -> A {
+fn at<A: LaneValue>(lanes: *const A::Raw, lane: usize) -> A {
     // SAFETY: callers pass `Cx::lanes` of an operand that the lowering made for this word size and a lane below
     // 32, so the word lies inside the warp's registers or the kernel's constants.
     A::get(unsafe { *lanes.add(lane) })
@@ -82,14 +82,14 @@ fn at<A: Lane>(lanes: *const A::Raw, lane: usize) -> A {
 
 /// Returns a whole source operand.
 #[inline(always)]
-pub(crate) fn read<A: Lane>(cx: &Cx<'_>, operand: u16) -> [A; 32] {
+pub(crate) fn read<A: LaneValue>(cx: &Cx<'_>, operand: u16) -> [A; 32] {
     let lanes = cx.lanes::<A::Raw>(operand);
     std::array::from_fn(|lane| at::<A>(lanes, lane))
 }
 
-/// `r[0] = f(r[1])`.
+/// Computes `r[0] = f(r[1])`.
 #[inline(always)]
-pub(crate) fn map1<A: Lane, D: Lane>(cx: &Cx<'_>, op: &Op, f: impl Fn(A) -> D) {
+pub(crate) fn map1<A: LaneValue, D: LaneValue>(cx: &Cx<'_>, op: &Op, f: impl Fn(A) -> D) {
     let a = cx.lanes::<A::Raw>(op.r[1]);
     let mut out = [D::Raw::default(); 32];
     for (lane, place) in out.iter_mut().enumerate() {
@@ -98,9 +98,13 @@ pub(crate) fn map1<A: Lane, D: Lane>(cx: &Cx<'_>, op: &Op, f: impl Fn(A) -> D) {
     commit(cx, op.r[0], &out);
 }
 
-/// `r[0] = f(r[1], r[2])`.
+/// Computes `r[0] = f(r[1], r[2])`.
 #[inline(always)]
-pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(cx: &Cx<'_>, op: &Op, f: impl Fn(A, B) -> D) {
+pub(crate) fn map2<A: LaneValue, B: LaneValue, D: LaneValue>(
+    cx: &Cx<'_>,
+    op: &Op,
+    f: impl Fn(A, B) -> D,
+) {
     let (a, b) = (cx.lanes::<A::Raw>(op.r[1]), cx.lanes::<B::Raw>(op.r[2]));
     let mut out = [D::Raw::default(); 32];
     for (lane, place) in out.iter_mut().enumerate() {
@@ -109,9 +113,9 @@ pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(cx: &Cx<'_>, op: &Op, f: impl Fn(A
     commit(cx, op.r[0], &out);
 }
 
-/// `r[0] = f(r[1], r[2], r[3])`.
+/// Computes `r[0] = f(r[1], r[2], r[3])`.
 #[inline(always)]
-pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
+pub(crate) fn map3<A: LaneValue, B: LaneValue, C: LaneValue, D: LaneValue>(
     cx: &Cx<'_>,
     op: &Op,
     f: impl Fn(A, B, C) -> D,
@@ -130,7 +134,7 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
 
 /// Bits of `f(r[first], r[first + 1])`.
 #[inline(always)]
-pub(crate) fn compare<A: Lane>(cx: &Cx<'_>, a: u16, b: u16, f: impl Fn(A, A) -> bool) -> u32 {
+pub(crate) fn compare<A: LaneValue>(cx: &Cx<'_>, a: u16, b: u16, f: impl Fn(A, A) -> bool) -> u32 {
     let (a, b) = (cx.lanes::<A::Raw>(a), cx.lanes::<A::Raw>(b));
     let mut bits = 0;
     for lane in 0..32 {

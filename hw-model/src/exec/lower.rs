@@ -8,7 +8,7 @@ use super::control::frame_layout::FrameLayout;
 use super::expansion::Expansion;
 use super::isa::{handler, lane_fn};
 use super::matrix::timing::MatrixWork;
-use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, Slot, WAITS, WRITES};
+use super::op::{CONSTANT, ExecFn, Kind, NONE, Op, Pipe, RegisterSlot, WAITS, WRITES};
 use super::product::Product;
 use crate::config::{GpuConfig, Pipeline, Pipelines};
 use gridmux_ptx::decode::{
@@ -75,7 +75,7 @@ impl Class {
     }
 }
 
-/// What a family says about an operation.
+/// An operation as its opcode family describes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draft {
     pub(crate) exec: ExecFn,
@@ -167,14 +167,14 @@ pub(crate) struct Lower<'a> {
 /// Broadcast constants of a kernel and all functions that it calls.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
-    slots: Vec<Slot>,
+    slots: Vec<RegisterSlot>,
     known: HashMap<(u64, bool), u16>,
     too_many: bool,
 }
 
 impl Constants {
     /// Returns the constants; `None` when there are more than an operand can name.
-    pub(crate) fn into_slots(self) -> Option<Box<[Slot]>> {
+    pub(crate) fn into_slots(self) -> Option<Box<[RegisterSlot]>> {
         (!self.too_many).then(|| self.slots.into())
     }
 }
@@ -212,7 +212,7 @@ impl<'a> Lower<'a> {
         self.constants
     }
 
-    /// Type of a register.
+    /// Returns the type of a register.
     pub(crate) fn type_of(&self, reg: RegId) -> ScalarType {
         self.function.registers[reg.0 as usize]
     }
@@ -252,7 +252,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Predicate index of a register operand.
+    /// Returns the predicate index of a register operand.
     pub(crate) fn predicate(&self, operand: &Operand) -> Option<u16> {
         match operand {
             Operand::Reg(reg) if self.type_of(*reg) == ScalarType::Pred => Some(self.slot(*reg)),
@@ -260,12 +260,12 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Destination of an instruction, of the word size of `ty`.
+    /// Returns the destination of an instruction, of the word size of `ty`.
     pub(crate) fn dst(&self, i: &Instruction, ty: ScalarType) -> Option<u16> {
         self.reg(i.operands.first()?, ty.size_bytes() == 8)
     }
 
-    /// Source operand `index` as words of the size of `ty`: a register or a literal.
+    /// Returns source operand `index` as words of the size of `ty`: a register or a literal.
     pub(crate) fn src(&mut self, i: &Instruction, index: usize, ty: ScalarType) -> Option<u16> {
         self.value(i.operands.get(index)?, ty)
     }
@@ -309,7 +309,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Space and address of a symbol; parameters have their offset in the parameter block.
+    /// Returns the space and address of a symbol; parameters have their offset in the parameter block.
     pub(crate) fn symbol(&self, symbol: Symbol) -> Option<(StateSpace, u64)> {
         match symbol {
             Symbol::Variable(id) => self.variables[id.0 as usize],
@@ -342,12 +342,12 @@ impl<'a> Lower<'a> {
                 pair.copy_from_slice(&[low, high]);
             }
             for half in words.chunks_exact(32) {
-                let mut slot = Slot::ZERO;
+                let mut slot = RegisterSlot::ZERO;
                 slot.0.copy_from_slice(half);
                 self.constants.slots.push(slot);
             }
         } else {
-            self.constants.slots.push(Slot([low; 32]));
+            self.constants.slots.push(RegisterSlot([low; 32]));
         }
         self.constants.known.insert((key, wide), index | CONSTANT);
         index | CONSTANT
@@ -355,7 +355,7 @@ impl<'a> Lower<'a> {
 
     /// Returns a list of operands too long for an operation, as the words of a constant.
     pub(crate) fn operand_list(&mut self, operands: &[u16]) -> u16 {
-        let mut slot = Slot::ZERO;
+        let mut slot = RegisterSlot::ZERO;
         for (word, operand) in slot.0.iter_mut().zip(operands) {
             *word = u32::from(*operand);
         }
@@ -376,7 +376,7 @@ impl<'a> Lower<'a> {
             return CONSTANT;
         }
         for part in words.chunks(32) {
-            let mut slot = Slot::ZERO;
+            let mut slot = RegisterSlot::ZERO;
             slot.0[..part.len()].copy_from_slice(part);
             self.constants.slots.push(slot);
         }
@@ -499,8 +499,8 @@ fn is_load_of_parameter(i: &Instruction) -> bool {
     i.opcode == Opcode::Ld && i.mods.spaces.first() == Some(&StateSpace::Param)
 }
 
-/// `ptxas` makes no instruction of it: a copy between registers, a constant, or a parameter, which is an operand of
-/// the instruction that uses it; halves of 64-bit words are registers of their own.
+/// Returns whether `ptxas` makes no instruction of it: a copy between registers, a constant, or a parameter, an operand
+/// of the instruction that uses it; halves of 64-bit words are registers of their own.
 fn is_folded(i: &Instruction) -> bool {
     use gridmux_ptx::decode::SpecialReg;
     let bits = i.mods.types.first().map_or(0, |ty| ty.size_bytes() * 8);

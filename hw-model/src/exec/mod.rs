@@ -34,7 +34,7 @@ pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::access::AUX_PAST_L1;
 pub(crate) use memory::log::{Order, Owner, WriteLog, apply_all};
 pub(crate) use op::{
-    AUX_FENCE, GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op, PIPES, Pipe, Slot, WRITES,
+    AUX_FENCE, GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op, PIPES, Pipe, RegisterSlot, WRITES,
 };
 pub(crate) use values::carry::uses_flag as uses_carry;
 pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
@@ -44,7 +44,8 @@ use gridmux_ptx::decode::{Instruction, Opcode};
 /// Beginnings of modifiers that change neither results nor what the timing model distinguishes.
 const HARMLESS: [&str; 4] = ["L1", "L2", "noftz", "unified"];
 
-/// True for families that take their modifiers from the instruction's text, and know which ones there are.
+/// Returns whether the family is one of those that take their modifiers from the instruction's text, and know which
+/// ones there are.
 fn reads_text(i: &Instruction) -> bool {
     use Opcode as O;
     let is_video = i.mnemonic.starts_with('v') && i.opcode != O::Vote;
@@ -175,7 +176,8 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
-/// Weight of a backward branch towards a path's patience; `polls` when its loop asks for what others may change.
+/// Returns the weight of a backward branch towards a path's patience; `polls` when its loop asks for what others may
+/// change.
 pub(crate) const fn branch_weight(polls: bool) -> u16 {
     Warp::weight(polls)
 }

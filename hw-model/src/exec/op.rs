@@ -8,9 +8,9 @@ use super::cx::Cx;
 /// One 32-bit register of a warp, or half of a 64-bit one: 32 lanes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(128))]
-pub(crate) struct Slot(pub(crate) [u32; 32]);
+pub(crate) struct RegisterSlot(pub(crate) [u32; 32]);
 
-impl Slot {
+impl RegisterSlot {
     pub(crate) const ZERO: Self = Self([0; 32]);
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// `exec` does everything, and the warp goes on behind it.
+    /// Returns whether `exec` does everything, and the warp goes on behind it.
     #[inline(always)]
     pub(crate) const fn is_simple(self) -> bool {
         matches!(

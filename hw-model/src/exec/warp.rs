@@ -10,7 +10,7 @@ use super::control::paths::{Frame, Joins, NEVER, Path, Patience, ROOT, Wait};
 use super::control::runtime::Said;
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
 use super::memory::log::{Outcome, WriteLog};
-use super::op::{Kind, NONE, Op, Slot};
+use super::op::{Kind, NONE, Op, RegisterSlot};
 use crate::fault::FaultKind;
 use crate::kernel::Kernel;
 use crate::memory::Domain;
@@ -18,11 +18,11 @@ use crate::memory::Domain;
 /// A warp's state; its storage is reused from block to block.
 #[derive(Debug)]
 pub(crate) struct Warp {
-    pub(super) registers: Vec<Slot>,
+    pub(super) registers: Vec<RegisterSlot>,
     pub(super) predicates: Vec<u32>,
     /// Where the running function's registers begin, and pointers there into `registers` and `predicates`.
     pub(super) frame: Frame,
-    frame_registers: *mut Slot,
+    frame_registers: *mut RegisterSlot,
     frame_predicates: *mut u32,
     /// Next operation.
     pub(crate) pc: u32,
@@ -129,7 +129,8 @@ impl Warp {
     /// Starts warp `index` of a block of `threads` threads.
     pub(crate) fn start(&mut self, kernel: &Kernel, index: u32, threads: u32) {
         self.registers.clear();
-        self.registers.resize(usize::from(kernel.slots), Slot::ZERO);
+        self.registers
+            .resize(usize::from(kernel.slots), RegisterSlot::ZERO);
         self.predicates.clear();
         self.predicates.resize(usize::from(kernel.predicates), 0);
         self.set_frame(Frame::default());
@@ -154,7 +155,7 @@ impl Warp {
 
     /// Gives storage back that only deep or wide kernels need; the warp must be started before it steps again.
     pub(crate) fn trim(&mut self, most_bytes: usize) {
-        if self.registers.capacity() * size_of::<Slot>() > most_bytes {
+        if self.registers.capacity() * size_of::<RegisterSlot>() > most_bytes {
             self.registers = Vec::new();
         }
         if self.predicates.capacity() * size_of::<u32>() > most_bytes {
@@ -163,7 +164,7 @@ impl Warp {
         self.set_frame(Frame::default());
     }
 
-    /// Another function runs, or storage has moved.
+    /// Sets the frame after a change of function, or after storage has moved.
     pub(super) fn set_frame(&mut self, frame: Frame) {
         self.frame = frame;
         self.frame_registers = self
@@ -209,7 +210,8 @@ impl Warp {
         self.frame.registers
     }
 
-    /// Operation and lane that a message about the whole warp names: where it stands, or the barrier where it waits.
+    /// Returns the operation and lane that a message about the whole warp names: where it stands, or the barrier where
+    /// it waits.
     pub(crate) fn place(&self) -> (u32, u32) {
         match self.at_barrier() {
             Some(path) if self.stalled => (path.pc - 1, path.mask.trailing_zeros() & 31),

@@ -66,8 +66,6 @@ pub struct Gpu {
     placed: Vec<Placement>,
     faults: Vec<(u64, u32, Box<Fault>)>,
     drafts: Vec<Report>,
-    /// Reports that a driver has not taken yet.
-    pub(crate) unread: Vec<Report>,
 }
 
 // SAFETY: the raw pointers inside a `Gpu` (register slots, shared memory, parameters, the hosts' mapping) point
@@ -94,12 +92,11 @@ impl Gpu {
             placed: Vec::with_capacity(256),
             faults: Vec::new(),
             drafts: Vec::with_capacity(256),
-            unread: Vec::new(),
             config,
         }
     }
 
-    /// From now on `threads` threads run the model, the caller's included; zero counts as one.
+    /// Lets `threads` threads run the model from now on, the caller's included; zero counts as one.
     ///
     /// Cycles, counters and memory are the same whatever their number. They sleep while [`Gpu::advance`] does not
     /// run.
@@ -145,7 +142,7 @@ impl Gpu {
         self.obey.as_ref().map_or(&[], |obey| &obey.notes)
     }
 
-    /// How switches behave in `plan` mode; nothing while no plan is set.
+    /// Sets how switches behave in `plan` mode; nothing while no plan is set.
     pub fn set_plan_options(&mut self, options: PlanOptions) {
         if let Some(obey) = &mut self.obey {
             obey.options = options;
@@ -178,7 +175,7 @@ impl Gpu {
         obey.map_or_else(Vec::new, |obey| std::mem::take(&mut obey.caps_reached))
     }
 
-    /// From now on [`Gpu::take_block_events`] has every block's events; nothing while no plan is set.
+    /// Records every block's events for [`Gpu::take_block_events`] from now on; nothing while no plan is set.
     pub fn record_block_events(&mut self, on: bool) {
         if let Some(obey) = &mut self.obey {
             obey.records = on;
@@ -205,7 +202,7 @@ impl Gpu {
         self.obey.as_ref().map_or(0, |obey| obey.saved_blocks())
     }
 
-    /// Per SM and row, what its blocks did there so far, running ones included.
+    /// Returns, for each SM and row, what its blocks did there so far, running ones included.
     #[must_use]
     pub fn samples(&self) -> Vec<Sample> {
         let numbered = (0..).zip(&self.machine.sms);

@@ -437,7 +437,7 @@ impl Memory {
         self.next_stamp
     }
 
-    /// Lowest window of that size, aligned to it, that no domain holds.
+    /// Returns the lowest window of that size, aligned to it, that no domain holds.
     fn free_window(&self, bytes: u64) -> u64 {
         let mut windows: Vec<(u64, u64)> = self
             .domains

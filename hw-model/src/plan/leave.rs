@@ -66,7 +66,7 @@ impl Obey {
         self.over_device = coming;
     }
 
-    /// Blocks beyond the caps and limits of one SM.
+    /// Takes blocks beyond the caps and limits off one SM.
     fn give_up_on(
         &mut self,
         sm: usize,
@@ -82,7 +82,8 @@ impl Obey {
         running.sort_by_key(|r| Reverse((serial(r), r.linear)));
         let mut gone = 0_u64;
         for block in &running {
-            let beyond = self.on_sm.blocks_of(block.row) > self.rules.cap(group, block.row);
+            let beyond =
+                self.on_sm.blocks_of(block.row) > self.rules.plan().cap_on(group, block.row);
             if beyond && self.leaves(config, group, block, now) {
                 self.switch_out(sms, sm, block);
                 gone |= 1 << block.number;
@@ -94,7 +95,7 @@ impl Obey {
         let rank = |r: &Running| self.rules.plan().rank(r.row);
         running.sort_by_key(|r| Reverse((rank(r), serial(r), r.linear)));
         for block in &running {
-            let limit = self.rules.group_limit(group, block.tenant);
+            let limit = self.rules.plan().limit_on(group, block.tenant);
             let held = self.on_sm.held(block.tenant);
             let beyond = limit != SmUnits::MAX && held.dominant(&self.rules.shape) > limit;
             let here = gone >> block.number & 1 == 0;
@@ -150,8 +151,8 @@ impl Obey {
         self.rules.preemption(group) != Preemption::Cheapest || self.pays(config, block, now)
     }
 
-    /// Switching a block out and in again costs less than what it probably still has to run (Chimera's estimate:
-    /// the mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
+    /// Returns whether switching a block out and in again costs less than what it may still have to run (Chimera's
+    /// estimate: the mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
     fn pays(&self, config: &GpuConfig, block: &Running, now: u64) -> bool {
         let (sum, count) = self.books.row(block.row).ran;
         let Some(mean) = sum.checked_div(count) else {
@@ -177,7 +178,7 @@ impl Obey {
         (rank, launch.serial)
     }
 
-    /// Room is there in sum and not in one piece: a block that lies in the way is moved.
+    /// Moves a block that lies in the way, where there is enough room in sum and not in one piece.
     pub(super) fn relocate(
         &mut self,
         sm: usize,

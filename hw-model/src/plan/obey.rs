@@ -146,8 +146,8 @@ impl Obey {
         self.open.fill(true);
     }
 
-    /// Room came free on an SM. Where it counts for a tenant whose limit on the device had been reached, any SM may
-    /// have room for its blocks.
+    /// Notes that room came free on an SM. Where it counts for a tenant whose limit on the device had been reached, any
+    /// SM may have room for its blocks.
     fn freed(&mut self, sm: usize, tenant: TenantId, counted: &BlockShape) {
         self.open[sm] = true;
         self.release(tenant, counted);
@@ -348,7 +348,8 @@ impl Obey {
                 self.wake_at = self.wake_at.min(eligible_at);
                 continue;
             }
-            let below = self.on_sm.blocks_of(launch.row) < self.rules.cap(group, launch.row);
+            let below =
+                self.on_sm.blocks_of(launch.row) < self.rules.plan().cap_on(group, launch.row);
             let within = self.within_limits(group, launch);
             let may_start = self.may_start(launch.row);
             let fits = match back {
@@ -380,7 +381,7 @@ impl Obey {
             return true;
         }
         let room = |held: Held, limit| held.room_within(&self.rules.shape, limit, &launch.counted);
-        let on_group = self.rules.group_limit(group, launch.tenant);
+        let on_group = self.rules.plan().limit_on(group, launch.tenant);
         let on_device = plan.device_limit(launch.tenant);
         room(self.on_sm.held(launch.tenant), on_group) > 0
             && room(self.books.held(launch.tenant), on_device) > 0
@@ -391,7 +392,8 @@ impl Obey {
         budget.is_none_or(|most| self.books.row(row).started < most)
     }
 
-    /// Only a row's cap keeps it from a block more: said once until its caps change or it has started all it had.
+    /// Notes that only a row's cap keeps it from a block more: said once until its caps change or it has started all it
+    /// had.
     fn cap_reached(&mut self, row: RowId, time: u64) {
         let known = std::mem::replace(&mut self.books.row_mut(row).capped, true);
         if self.records && !known {

@@ -1,11 +1,11 @@
-//! Aging: a warp that its scheduler passes over for long has a share of its issues for a while.
+//! Aging: a warp that its scheduler has passed over for long gets a share of the issue slots for a while.
 //!
 //! Greedy-then-oldest and the two-level policy promise a warp nothing. Older warps that spin on a word in shared memory
 //! are ready again and again, so that a younger one which is to write that word would never issue; on a chip it does
 //! (PTX ISA section 3.1 promises that threads go on). Schedulers that rank by priority mend this by aging
-//! (Silberschatz et al., Operating System Concepts, section 5.3.4): here, whoever was ready and issued nothing while
-//! the scheduler issued [`PERIOD`] instructions is favoured for as many, in which it comes before all others
-//! once in [`SHARE`] issues of theirs. Such warps take turns by slot.
+//! (Silberschatz et al., Operating System Concepts, section 5.3.4). Here a warp that was ready and issued nothing while
+//! the scheduler issued [`PERIOD`] instructions is favoured for the next [`PERIOD`]: after every [`SHARE`] instructions
+//! of others it issues first. Favoured warps follow one another in the order of their slots.
 //! Rules: one warp of a scheduler is favoured at a time, so that the policy decides at least `1 - 1 / SHARE` of all
 //! issues, evenly over time; time is counted in issues, so that cycles in which nobody issues cost nothing.
 
@@ -15,7 +15,7 @@ const PERIOD: u32 = 1 << 14;
 /// A favoured warp comes first after this number of issues of others.
 const SHARE: u32 = 16;
 
-/// What a scheduler knows of those that it passes over.
+/// A scheduler's record of the warps that it passes over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Aging {
     /// Slots that issued nothing in this period.
@@ -78,7 +78,7 @@ impl Aging {
         }
     }
 
-    /// The slot's warp is gone.
+    /// Forgets the slot's warp, which is gone.
     #[inline(always)]
     pub(super) fn left(&mut self, slot: u32) {
         self.favoured &= !(1 << slot);

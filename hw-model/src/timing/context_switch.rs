@@ -162,7 +162,7 @@ impl Sm {
         })
     }
 
-    /// Room would be there for both after one of the blocks here was moved; `first` when that one comes back before
+    /// Returns whether both would fit after one of the blocks here was moved; `first` when that one comes back before
     /// the other one takes its room.
     pub(crate) fn would_fit(&self, number: usize, needs: &BlockNeeds, first: bool) -> bool {
         let resident = &self.residency.blocks[number];
@@ -179,7 +179,7 @@ impl Sm {
         }
     }
 
-    /// A running block begins to leave; its context goes to `area`, at no cost where it is `free`.
+    /// Lets a running block begin to leave; its context goes to `area`, at no cost where it is `free`.
     pub(crate) fn switch_out(&mut self, number: usize, area: u64, free: bool) {
         let count = self.residency.blocks[number].needs.warps as usize;
         for at in 0..count {
@@ -266,7 +266,7 @@ impl Sm {
         times.min().unwrap_or(UNKNOWN)
     }
 
-    /// A part of a context is there.
+    /// Notes that a part of a context has arrived.
     pub(super) fn context_arrived(&mut self, serial: u32, then: u64) {
         let moving = self
             .context_switches
@@ -405,7 +405,7 @@ impl Sm {
         })
     }
 
-    /// The context is in memory: the block goes, its room is free.
+    /// Removes a block whose context is in memory, and frees its room.
     fn leave(&mut self, moving: &Moving, at: u64) {
         let number = moving.resident;
         let mut counters = self.done_here(number, at);
@@ -437,7 +437,7 @@ impl Sm {
         self.free(number);
     }
 
-    /// The context is there: the block goes on where it stopped.
+    /// Lets a block whose context has arrived go on where it stopped.
     fn come_back(&mut self, number: usize, saved: &mut SavedBlock, at: u64, epoch: &Epoch<'_>) {
         self.carve_out(epoch);
         let Some(launch) = epoch.launches.get(saved.launch) else {

@@ -1,10 +1,11 @@
 //! Arrivals at mbarrier objects that wait for copies (`cp.async.mbarrier.arrive`, PTX ISA section 9.7.13.15).
 //!
-//! The warp goes on at once; the arrival happens when the last of the copies is there that the warp had made before.
-//! Each arrival counts how many of those wait for an answer. Copies have numbers, so that an answer is told from that
-//! of a copy made later. Whoever waits at the object asks for it again and again, and finds it in the cycle after.
-//! Rules: arrivals of one cycle happen in the order in which they were issued; a block that leaves its SM takes no
-//! arrival along, because its copies are there before; one that ends forgets those that have not happened.
+//! The warp goes on at once; the arrival happens when the last copy that the warp had made before is complete.
+//! Each arrival counts how many of those copies still wait for an answer. Copies have numbers, by which the answer to
+//! an earlier copy is told from the answer to a later one. A warp that waits at the object polls it, and sees the
+//! arrival in the next cycle.
+//! Rules: arrivals of one cycle happen in the order in which they were issued; a block that leaves its SM has none
+//! pending, because its copies are completed first; the pending ones of a block that ends are dropped.
 
 use super::copy_groups::CopyNumber;
 use super::resident::State;
@@ -23,7 +24,7 @@ struct CopyArrival {
     unanswered: u32,
     /// The first copy that was made after it.
     next: CopyNumber,
-    /// When the copies are there that have been answered.
+    /// Cycle in which the last of the answered copies is complete.
     at: u64,
 }
 
@@ -54,7 +55,7 @@ impl CopyArrivals {
         self.next_at = known.map(|a| a.at).min().unwrap_or(u64::MAX);
     }
 
-    /// A copy of a slot's warp is there at `at`.
+    /// Notes that a copy of a slot's warp is complete at `at`.
     pub(super) fn answered(&mut self, slot: u32, number: CopyNumber, at: u64) {
         if self.waiting.is_empty() {
             return;
@@ -67,7 +68,7 @@ impl CopyArrivals {
         self.look();
     }
 
-    /// The slot's warp is gone.
+    /// Forgets the slot's warp, which is gone.
     pub(super) fn left(&mut self, slot: u32) {
         if !self.waiting.is_empty() {
             self.waiting.retain(|a| a.slot != slot);
@@ -83,7 +84,7 @@ impl CopyArrivals {
 }
 
 impl Sm {
-    /// The lanes of the access that the slot's warp just made arrive when its copies are there.
+    /// Lets the lanes of the access that the slot's warp just made arrive when its copies are complete.
     pub(super) fn arrive_after_copies(&mut self, slot: u32) {
         let copies = &self.warps[slot as usize].copies;
         self.arrivals.waiting.push(CopyArrival {
@@ -97,7 +98,7 @@ impl Sm {
         self.arrivals.look();
     }
 
-    /// The arrivals whose time has come.
+    /// Carries out the arrivals that are due.
     #[cold]
     pub(super) fn arrive(&mut self, epoch: &Epoch<'_>) {
         while let Some(arrival) = self.arrivals.take_due(self.now) {

@@ -38,7 +38,7 @@ pub(super) struct CopyGroups {
 }
 
 impl CopyGroups {
-    /// Group and number of a copy that is made now.
+    /// Returns the group and number of a copy that is made now.
     pub(super) fn made(&self) -> Copied {
         Copied {
             group: self.open,
@@ -46,25 +46,25 @@ impl CopyGroups {
         }
     }
 
-    /// The copy that is made now waits for an answer.
+    /// Notes that the copy that is made now waits for an answer.
     pub(super) fn asked(&mut self) {
         self.unanswered[usize::from(self.open)] += 1;
         self.next += 1;
     }
 
-    /// A copy was answered.
+    /// Notes that a copy was answered.
     pub(super) fn answered(&mut self, copy: Copied, at: u64) {
         self.unanswered[usize::from(copy.group)] -= 1;
         self.known(copy, at);
     }
 
-    /// A copy is there at `at`.
+    /// Notes that a copy is complete at `at`.
     pub(super) fn known(&mut self, copy: Copied, at: u64) {
         let there = &mut self.there_at[usize::from(copy.group)];
         *there = (*there).max(at);
     }
 
-    /// Copies that have not been answered.
+    /// Returns how many copies have not been answered.
     pub(super) fn unanswered(&self) -> u32 {
         self.unanswered.iter().sum()
     }
@@ -79,7 +79,7 @@ impl CopyGroups {
         self.there_at.iter().copied().max().unwrap_or(0)
     }
 
-    /// The open group is closed.
+    /// Closes the open group.
     pub(super) fn commit(&mut self) {
         self.open = (self.open + 1) % GROUPS;
     }

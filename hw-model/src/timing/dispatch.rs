@@ -101,7 +101,7 @@ impl Dispatcher {
         }
     }
 
-    /// The head of a queue may start at `at`, or as soon as it has come to the GPU.
+    /// Lets the head of a queue start at `at`, or as soon as it has come to the GPU.
     fn promote(&mut self, queue: usize, launches: &mut Launches, at: u64) {
         let Some(head) = self.queues[queue].front().copied() else {
             return;
@@ -122,7 +122,7 @@ impl Dispatcher {
         self.full = false;
     }
 
-    /// A launch ended or was dropped at `now`; its successor comes next.
+    /// Notes that a launch ended or was dropped at `now`; its successor comes next.
     pub(crate) fn remove(&mut self, index: u32, launches: &mut Launches, now: u64) {
         let Some(launch) = launches.get(index) else {
             return;
@@ -148,7 +148,7 @@ impl Dispatcher {
         }
     }
 
-    /// Room was freed.
+    /// Notes that room was freed.
     pub(crate) fn room_freed(&mut self) {
         self.full = false;
     }
@@ -173,13 +173,13 @@ impl Dispatcher {
         self.next_sm
     }
 
-    /// Another block scheduler placed a block.
+    /// Notes that another block scheduler placed a block.
     pub(crate) fn placed_at(&mut self, sm: usize, count: usize, at: u64) {
         self.next_sm = (sm + 1) % count;
         self.placements.take(at);
     }
 
-    /// Another block scheduler started a block of a launch at `at`, its `first` one, or its last one.
+    /// Notes that another block scheduler started a block of a launch at `at`, its `first` one, or its last one.
     pub(crate) fn started(&mut self, index: u32, first: bool, last: bool, at: u64) {
         if first {
             self.running += 1;

@@ -1,8 +1,8 @@
-//! Letters between the two halves of an epoch: what SMs send to partitions, and what comes back.
+//! Messages between the two halves of an epoch: requests from SMs to partitions, and replies in return.
 //!
-//! One box per pair of sender and receiver, so that both sides run on several threads without a lock: in one half
-//! every sender has its own row, in the other every receiver its own column.
-//! Rule: the boxes of a row or column belong to one thread at a time; the crew's end of a job hands them over.
+//! There is one box for each pair of sender and receiver, so that both sides run on several threads without a lock: in
+//! one half each sender uses its own row of boxes, in the other each receiver its own column.
+//! Rule: a row or column belongs to one thread at a time; the end of a job of the crew hands it over.
 
 use std::cell::UnsafeCell;
 

@@ -23,7 +23,7 @@ const WHOLE: u8 = 0xf;
 /// What fetches of an SM share.
 #[derive(Debug)]
 pub(super) struct FrontEnd {
-    /// When the next fetch can begin.
+    /// First cycle in which the next fetch can begin.
     free_at: u64,
     /// The same for a fetch that goes before those of kernels whose quota is spent.
     first_free_at: u64,
@@ -76,7 +76,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// The operation left the buffer for a unit.
+    /// Notes that the operation left the buffer for a unit.
     #[inline(always)]
     pub(super) fn issued(&mut self, operation: u32) {
         self.from = operation + 1;
@@ -84,7 +84,7 @@ impl Buffer {
 }
 
 impl Sm {
-    /// The warp's next operation comes into its buffer, unless it is there; gives when it can issue, or [`UNKNOWN`].
+    /// Fetches the warp's next operation, unless its buffer holds it; returns when it can issue, or [`UNKNOWN`].
     pub(super) fn supply(&mut self, slot: u32, epoch: &Epoch<'_>) -> u64 {
         let Some(front) = &mut self.front else {
             return 0;
@@ -138,7 +138,7 @@ impl Sm {
         miss
     }
 
-    /// The line that the warp waited for is there at `at`.
+    /// Notes that the line that the warp waited for arrives at `at`.
     pub(super) fn supplied(&mut self, slot: u32, at: u64) {
         if let Some(front) = &mut self.front {
             let spent = self.quotas.spent(slot);

@@ -4,18 +4,18 @@
 //! near one, too, so that the next reader there finds it; data that SMs of both halves read take twice the room.
 //! Rules: the sets of each slice belong to the halves by turns, and those of one half hold the copies of its lines,
 //! too, as if the halves were mirror images; so a part of the chip with one slice and one SM has near and far lines.
-//! What is written or changed by an atomic operation is so at home, and its copy is forgotten, or never comes to be
-//! where it is on its way. Copies are never dirty.
+//! Stores and atomic operations change the line in its home half and remove its copy from the other one; a copy that is
+//! still on its way is dropped when it arrives. Copies are never dirty.
 
 use super::cache::Cache;
 
-/// What the tag of a copy has and no line's own number.
+/// Bit that marks the tag of a copy; no line has so high a number.
 const COPY: u64 = 1 << 63;
 
 /// The halves of an L2.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Halves {
-    /// What the way to the far half and back takes longer than to the near one, in cycles; 0 where L2 is not divided.
+    /// Cycles by which the round trip to the far half exceeds that to the near one; 0 where L2 is not divided.
     pub(super) far_cycles: u64,
 }
 
@@ -32,9 +32,10 @@ impl Halves {
         self.divided() && cache.set_number(key) & 1 != u64::from(sm & 1)
     }
 
-    /// Returns when what DRAM has brought at `at` is there, for a reader that is far from the line's home, or near it.
+    /// Returns when data that DRAM delivers at `at` reach a reader that is far from the line's home, or near it.
     ///
-    /// The latency of DRAM is that of a chain which finds half of its lines far.
+    /// The configured latency of DRAM was measured with a pointer chase, half of whose lines are far, so the two cases
+    /// lie half of the difference above and below it.
     #[inline]
     pub(super) fn filled(self, at: u64, far: bool) -> u64 {
         match far {

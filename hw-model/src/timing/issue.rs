@@ -6,7 +6,7 @@
 //! An operation that the real chip would not execute (a move between registers, an address conversion) is folded
 //! into the time before the next one: its results are there when its sources are, and it takes no slot.
 //! Rules: a scheduler issues from its own warps, at most `sm.issue_width` instructions of one warp a cycle; a unit
-//! takes an instruction each initiation interval; nobody here knows why warps wait beyond the masks.
+//! takes an instruction each initiation interval; of why a warp waits, only the masks are known here.
 
 use super::aging::Aging;
 use super::sm::{Epoch, Sm};

@@ -25,7 +25,7 @@ pub(super) struct LoadStoreUnit {
     pub(super) free_at: u64,
     /// A line in whose set of L1 every line waits for a fill, which the unit waits for.
     pub(super) crowded: Option<u64>,
-    /// What keeps the unit from its next access.
+    /// The stores that keep the unit from its next access.
     pub(super) hold: Hold,
     /// Loads, copies and fetches some of whose sectors are on their way.
     pub(super) pending: Pool<PendingLoad>,
@@ -84,7 +84,7 @@ impl PendingLoad {
     }
 }
 
-/// Where the sectors of an answered request go.
+/// The destination of an answered request's sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// To the loads that wait, and to no cache.

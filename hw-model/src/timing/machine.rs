@@ -19,7 +19,7 @@ use gridmux_policy::ids::RowId;
 /// costs about as much as this many instructions.
 const WORTH_SHARING: u32 = 24;
 
-/// What is simulated side by side.
+/// The SMs and memory partitions, which are simulated side by side.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) sms: Vec<Sm>,
@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    /// From now on `threads` threads work, the caller's included; zero counts as one.
+    /// Lets `threads` threads work from now on, the caller's included; zero counts as one.
     pub(crate) fn set_threads(&mut self, threads: usize) {
         if self.crew.threads() != threads.max(1) {
             self.crew = Crew::new(threads);

@@ -1,8 +1,8 @@
 //! A step after which a warp does not simply go on: it waits for others, prints, ends or faults.
 //!
-//! A barrier counts those that come one after the other, and lets all go some time after it has counted the last
+//! A barrier counts arriving warps one after another, and releases them all some time after it has counted the last one
 //! (`sm.barrier`).
-//! Rule: whoever is let go by another warp's step is scheduled at once, in ascending order of warps.
+//! Rule: warps that another warp's step releases are scheduled in the same cycle, in ascending order.
 
 use super::resident::State;
 use super::sm::{Epoch, Sm, SmEvent};
@@ -10,7 +10,7 @@ use crate::exec::{Block, Meeting, RawFault, Step, Warp};
 use crate::fault::FaultKind;
 
 impl Sm {
-    /// A step after which the warp does not simply go on.
+    /// Handles a step after which the warp does not simply go on.
     pub(super) fn stop(&mut self, slot: u32, step: Step, epoch: &Epoch<'_>) {
         let entry = &mut self.warps[slot as usize];
         let number = usize::from(entry.block);

@@ -4,16 +4,16 @@
 //! [`Partition`], and partitions are divided into groups, the unit of work of a thread.
 //! Rules: a request that arrives after the epoch's last arrival waits for a later epoch, so that the order is the same
 //! however time is cut into epochs; requests are served in order of arrival, SM and sequence; nothing here depends on
-//! the number of threads, because the groups are fixed; a partition that falls behind says so at the end of an epoch,
-//! and each SM sends it at most one more access, so that what waits for DRAM is no more than the queue, the stores of
-//! one epoch and an access of each SM.
+//! the number of threads, because the groups are fixed; a partition whose queue is full reports that at the end of an
+//! epoch, and each SM then sends it at most one more access. So at most the queue, the stores of one epoch and one
+//! access of each SM wait for DRAM.
 
 use super::exchange::Exchange;
 use super::partition::Partition;
 use crate::config::{GpuConfig, LINE_BYTES};
 use crate::counters::Counters;
 
-/// Who does not want a reply.
+/// Number of the waiting miss in a [`Request`] that wants no reply.
 pub(crate) const NO_REPLY: u32 = u32::MAX;
 /// Most groups of partitions.
 const MAX_GROUPS: usize = 8;
@@ -29,10 +29,10 @@ pub(crate) enum RequestKind {
 /// One line's sectors, on the way to L2.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// When it is at its slice.
+    /// Cycle in which it arrives at its slice.
     pub(crate) arrive: u64,
     pub(crate) line: u64,
-    /// What chooses the set and the bank in the slice.
+    /// Number by which the slice chooses set and bank.
     pub(crate) key: u64,
     /// The channel's own number of the line.
     pub(crate) local: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Request {
 /// An answer to an SM.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reply {
-    /// When it is at the SM's port.
+    /// Cycle in which it arrives at the SM's port.
     pub(crate) at: u64,
     /// Number of the request.
     pub(crate) number: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Reply {
     pub(crate) sectors: u8,
 }
 
-/// Counters that one group moves, by SM that asked and by launch. An SM holds few launches at a time, so that a
+/// Counters of one group of partitions, by SM that asked and by launch. An SM holds few launches at a time, so that a
 /// search finds one at once.
 #[derive(Debug)]
 pub(crate) struct Tally(Vec<Vec<(u32, Counters)>>);
@@ -102,7 +102,7 @@ impl Tally {
     }
 }
 
-/// Where a line is served.
+/// The slice that serves a line, and the line's numbers there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Home {
     pub(crate) group: u16,
@@ -114,13 +114,13 @@ pub(crate) struct Home {
 
 /// How lines are numbered within their slice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spread {
+pub(crate) struct LineNumbering {
     slices: u64,
     /// Neighbouring lines in one slice, as a power of two.
     together: u32,
 }
 
-impl Spread {
+impl LineNumbering {
     pub(crate) fn new(config: &GpuConfig) -> Self {
         Self {
             slices: u64::from(config.l2.slices),
@@ -141,7 +141,7 @@ impl Spread {
 /// How lines are spread; the same for everybody.
 #[derive(Debug)]
 pub(crate) struct Topology {
-    spread: Spread,
+    spread: LineNumbering,
     hashed: bool,
     per_channel: u64,
     /// Group and partition in the group, by channel.
@@ -162,7 +162,7 @@ impl Topology {
         Self {
             channels: home.collect(),
             groups,
-            spread: Spread::new(config),
+            spread: LineNumbering::new(config),
             hashed: config.l2.hashed,
             per_channel: u64::from(config.l2.slices / config.dram.channels),
         }

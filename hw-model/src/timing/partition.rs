@@ -10,7 +10,7 @@
 use super::cache::Cache;
 use super::dram::{Channel, DramRequest};
 use super::halves::{Halves, copy_of};
-use super::memory_system::{NO_REPLY, Reply, Request, RequestKind, Spread, Tally};
+use super::memory_system::{LineNumbering, NO_REPLY, Reply, Request, RequestKind, Tally};
 use super::pool::Pool;
 use crate::config::{GpuConfig, LINE_BYTES, SECTOR_BYTES, WriteMiss};
 
@@ -81,7 +81,7 @@ pub(crate) struct Partition {
     fetches: Pool<Fetch>,
     waiting: Pool<Waiting>,
     links: Pool<Link>,
-    spread: Spread,
+    spread: LineNumbering,
     costs: Costs,
 }
 
@@ -126,7 +126,7 @@ impl Partition {
             fetches: Pool::new(),
             waiting: Pool::new(),
             links: Pool::new(),
-            spread: Spread::new(config),
+            spread: LineNumbering::new(config),
             costs: Costs {
                 one_way,
                 slice: l2 - 2 * one_way,

@@ -11,11 +11,11 @@ use std::collections::BinaryHeap;
 /// The port.
 #[derive(Debug)]
 pub(super) struct Port {
-    /// When the way to the interconnect is free.
+    /// First cycle in which the way to the interconnect is free.
     free_at: u64,
     /// Number of the next request.
     next_request: u32,
-    /// When the way from the interconnect is free.
+    /// First cycle in which the way from the interconnect is free.
     reply_free_at: u64,
     /// Replies on their way: arrival, number of the request, miss, sectors.
     inbox: BinaryHeap<Reverse<(u64, u32, u32, u8)>>,

@@ -67,7 +67,7 @@ impl Quotas {
         }
     }
 
-    /// These are the weights that hold already.
+    /// Returns whether these are the weights that hold already.
     pub(super) fn holds(&self, weights: Option<&Arc<Weights>>) -> bool {
         match (&self.weights, weights) {
             (None, None) => true,
@@ -76,7 +76,8 @@ impl Quotas {
         }
     }
 
-    /// New weights from now on, or no quotas; an epoch begins. `present` are the SM's warp slots with their rows.
+    /// Sets new weights from now on, or no quotas, and begins an epoch. `present` are the SM's warp slots with their
+    /// rows.
     pub(super) fn set(
         &mut self,
         weights: Option<&Arc<Weights>>,
@@ -132,7 +133,7 @@ impl Quotas {
         place.map_or(NO_CLASS, |at| u8::try_from(at).unwrap_or(NO_CLASS))
     }
 
-    /// A warp of a row takes a slot.
+    /// Notes that a warp of a row takes a slot.
     pub(super) fn arrived(&mut self, slot: u32, row: RowId, now: u64) {
         if !self.on {
             return;
@@ -147,7 +148,7 @@ impl Quotas {
         }
     }
 
-    /// A slot is free again.
+    /// Notes that a slot is free again.
     pub(super) fn left(&mut self, slot: u32) {
         let class = std::mem::replace(&mut self.class_of[slot as usize & 63], NO_CLASS);
         if let Some(class) = self.classes.get_mut(usize::from(class)) {
@@ -156,7 +157,7 @@ impl Quotas {
         self.spent &= !(1 << slot);
     }
 
-    /// An epoch begins.
+    /// Begins an epoch.
     pub(super) fn renew(&mut self, now: u64) {
         self.renew_at = now + self.epoch_cycles;
         self.spent = 0;
@@ -192,7 +193,7 @@ impl Quotas {
         }
     }
 
-    /// A warp issued with the scheduler whose slots are `own`.
+    /// Notes that a warp issued with the scheduler whose slots are `own`.
     pub(super) fn issued(&mut self, scheduler: usize, own: u64, slot: u32) {
         let number = usize::from(self.class_of[slot as usize & 63]);
         let Some(class) = self.classes.get_mut(number) else {

@@ -15,7 +15,7 @@
 use super::copy_groups::CopyGroups;
 use super::fetch::Buffer;
 use super::launches::LaunchState;
-use super::room::{Place, Room};
+use super::room::{BlockSite, FreeResources};
 use super::sm::{Epoch, Sm, SmEvent};
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::counters::Counters;
@@ -53,10 +53,10 @@ pub(super) struct WarpSlot {
     pub(super) not_before: u64,
     /// End of its last `nanosleep`.
     pub(super) slept_until: u64,
-    /// When what it wrote to global memory is there.
+    /// Cycle in which its writes to global memory are complete.
     pub(super) written_at: u64,
     pub(super) copies: CopyGroups,
-    /// When each register and predicate is there.
+    /// Cycle in which each register and predicate has its value.
     pub(super) ready_at: Vec<u64>,
     /// Order of arrival, for the oldest-first policy.
     pub(super) age: u64,
@@ -75,7 +75,7 @@ pub(super) struct Resident {
     pub(super) tenant: TenantId,
     pub(super) needs: BlockNeeds,
     /// Where its registers and shared memory lie.
-    pub(super) place: Place,
+    pub(super) place: BlockSite,
     pub(super) started: u64,
     /// Cycles that it was resident before it came back.
     pub(super) ran_cycles: u64,
@@ -105,7 +105,7 @@ pub(super) struct Residency {
     /// Free warp slots, one bit each.
     free_warps: u64,
     /// What of registers, shared memory, warps and blocks is free.
-    pub(super) room: Room,
+    pub(super) room: FreeResources,
     /// Blocks that have room and start in the next epoch.
     pub(super) starts: Vec<Start>,
     /// When the next warp's first instruction may issue at the earliest (`launch.warp_cycles`).
@@ -123,7 +123,7 @@ impl Residency {
             blocks: (0..config.sm.max_blocks).map(|_| Resident::new()).collect(),
             free_blocks: mask(config.sm.max_blocks),
             free_warps: mask(config.warps_per_sm()),
-            room: Room::new(config),
+            room: FreeResources::new(config),
             starts: Vec::with_capacity(32),
             next_warp_at: 0,
             next_age: 0,
@@ -373,7 +373,7 @@ impl Resident {
                 registers: 0,
                 shared_bytes: 0,
             },
-            place: Place::default(),
+            place: BlockSite::default(),
             started: 0,
             slots: [0; WARP_LANES as usize],
             counters: Counters::default(),

@@ -1,15 +1,15 @@
-//! Room that is left on an SM for further blocks.
+//! The resources that an SM has left for further blocks.
 //!
-//! Rule: registers and shared memory are taken in one piece each ([`super::spans`]); whoever takes a block's room
-//! found before that it fits.
+//! Rule: registers and shared memory are taken in one piece each ([`super::spans`]); a caller takes them for a block
+//! only after it has found that the block fits.
 
 use super::spans::Spans;
 use crate::config::GpuConfig;
 use crate::occupancy::BlockNeeds;
 
-/// What is free.
+/// The block slots, warps, registers and shared memory that are free.
 #[derive(Debug, Clone)]
-pub(super) struct Room {
+pub(super) struct FreeResources {
     blocks: u32,
     warps: u32,
     /// In units of `sm.register_unit`.
@@ -23,12 +23,12 @@ pub(super) struct Room {
 
 /// Where a block's registers and shared memory lie, in allocation units.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct BlockSite {
     registers_at: u32,
     shared_at: u32,
 }
 
-impl Room {
+impl FreeResources {
     pub(super) fn new(config: &GpuConfig) -> Self {
         Self {
             blocks: config.sm.max_blocks,
@@ -46,7 +46,7 @@ impl Room {
         (self.shared_units - self.shared.sum()) * self.shared_unit
     }
 
-    /// Block slots that are free.
+    /// Returns how many block slots are free.
     pub(super) fn blocks(&self) -> u32 {
         self.blocks
     }
@@ -66,7 +66,7 @@ impl Room {
             && self.shared.fits(shared)
     }
 
-    /// It would fit, were what is free in one piece.
+    /// Returns whether it would fit, were what is free in one piece.
     pub(super) fn holds_in_sum(&self, needs: &BlockNeeds) -> bool {
         let (registers, shared) = self.units(needs);
         self.blocks >= 1
@@ -76,18 +76,18 @@ impl Room {
     }
 
     /// Takes the room of a block that fits.
-    pub(super) fn take(&mut self, needs: &BlockNeeds) -> Place {
+    pub(super) fn take(&mut self, needs: &BlockNeeds) -> BlockSite {
         let (registers, shared) = self.units(needs);
         self.blocks -= 1;
         self.warps -= needs.warps;
         // `fits` has just found both spans.
-        Place {
+        BlockSite {
             registers_at: self.registers.take(registers).unwrap_or(0),
             shared_at: self.shared.take(shared).unwrap_or(0),
         }
     }
 
-    pub(super) fn give_back(&mut self, needs: &BlockNeeds, place: Place) {
+    pub(super) fn give_back(&mut self, needs: &BlockNeeds, place: BlockSite) {
         let (registers, shared) = self.units(needs);
         self.blocks += 1;
         self.warps += needs.warps;

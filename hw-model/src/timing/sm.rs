@@ -234,7 +234,7 @@ impl Sm {
         }
     }
 
-    /// What came about since the last epoch: results, replies, new blocks.
+    /// Takes in what came about since the last epoch: results, replies, new blocks.
     fn begin(&mut self, epoch: &Epoch<'_>) {
         if !self.log.is_empty() {
             if self.log.has_results() {

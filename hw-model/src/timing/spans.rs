@@ -1,7 +1,7 @@
 //! Contiguous allocation of an SM's registers and shared memory: first fit over the free spans.
 //!
-//! Blocks of different kernels leave holes, so that room which is free in sum may hold nobody: fragmentation is
-//! real, as in the hardware that the papers describe (SMK, section 4.3).
+//! Blocks of different kernels leave holes, so that a block may fit into no single one although enough is free in sum:
+//! fragmentation is modelled as the papers describe it (SMK, section 4.3).
 //! Rule: spans are sorted by start, never touch each other and never are empty.
 
 /// Free spans of a resource.
@@ -20,7 +20,7 @@ impl Spans {
         Self { free }
     }
 
-    /// Some free span holds `length` units.
+    /// Returns whether some free span holds `length` units.
     #[inline]
     pub(crate) fn fits(&self, length: u32) -> bool {
         length == 0 || self.free.iter().any(|(_, free)| *free >= length)

@@ -92,7 +92,7 @@ impl Sm {
         }
     }
 
-    /// Nothing happened for `cycles` further cycles, and no scheduler issued in the one before.
+    /// Counts `cycles` further cycles in which nothing happened, and no scheduler issued in the one before.
     pub(super) fn stalled_more(&mut self, cycles: u64) {
         if cycles == 0 {
             return;

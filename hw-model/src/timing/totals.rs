@@ -24,7 +24,7 @@ impl Sm {
         &self.totals.all
     }
 
-    /// New issue quotas, or none; nothing changes where they are those that hold.
+    /// Sets new issue quotas, or none; nothing changes where they are those that hold.
     pub(crate) fn set_quotas(&mut self, weights: Option<&Arc<Weights>>, now: u64) {
         if self.quotas.holds(weights) {
             return;
@@ -48,7 +48,7 @@ impl Sm {
         rows
     }
 
-    /// A row is gone, and its counts with it.
+    /// Forgets a row that is gone, and its counts.
     pub(crate) fn forget_row(&mut self, row: RowId) {
         self.totals.by_row.retain(|(other, _)| *other != row);
     }
@@ -68,7 +68,7 @@ impl Sm {
         }
     }
 
-    /// What was done here under a row is counted for the SM and for the row.
+    /// Counts what was done here under a row, for the SM and for the row.
     pub(super) fn count_towards_totals(&mut self, row: RowId, counters: &Counters) {
         self.totals.all += *counters;
         add_row(&mut self.totals.by_row, row, counters);

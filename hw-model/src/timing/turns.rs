@@ -4,15 +4,15 @@
 //! Launches of one tenant are submitted by one thread and wait for each other; those of different tenants do not. A
 //! program that submits for all tenants, as the mediator does, launches under no row and so has one thread. The first
 //! launch of an idle thread waits for nothing: its latency to the first block is `launch.kernel_cycles`.
-//! Rules: a turn that nobody took is lost, and that of a launch that is killed is not given back: it has been
-//! submitted. Intervals are not whole numbers of cycles, turns are.
+//! Rules: a turn that no launch took is lost; the turn of a launch that is killed is not given back, because it has
+//! been submitted. An interval may be a fraction of a cycle; turns begin at whole cycles.
 
 use gridmux_policy::ids::TenantId;
 
 /// Bits of a cycle's fraction.
 const FRACTION: u32 = 16;
 
-/// Something that one taker at a time can have, at least an interval apart.
+/// A step that serves one launch at a time, at least an interval apart.
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// In 2^-16 cycles.

@@ -10,7 +10,7 @@ use super::wheel::HORIZON;
 use crate::exec::{Kind, NONE, Step};
 
 impl Sm {
-    /// The wheel named a warp; its bit may be stale.
+    /// Wakes a warp that the wheel named; its bit may be stale.
     #[inline(always)]
     pub(super) fn wake(&mut self, slot: u32) {
         let entry = &self.warps[slot as usize];
@@ -84,14 +84,14 @@ impl Sm {
         }
     }
 
-    /// The warp's block is leaving, so it does not go on here.
+    /// Stops a warp whose block is leaving.
     #[cold]
     fn hold(&mut self, slot: u32) {
         self.warps[slot as usize].state = State::Held;
         self.arbiter.left(slot);
     }
 
-    /// The warp goes on when its registers and its next instruction are there.
+    /// Lets the warp sleep until its registers and its next instruction have arrived.
     #[inline(always)]
     fn sleep(&mut self, slot: u32, there: u64, supplied: u64) {
         let entry = &mut self.warps[slot as usize];

@@ -1,7 +1,7 @@
 //! Wake-up times of an SM's warps: a wheel of bit masks.
 //!
 //! Rules: a warp that sleeps longer than the wheel turns is woken at the wheel's end and sleeps again; a bit may
-//! be stale (its warp was killed), so whoever takes it checks.
+//! be stale (its warp was killed), so the warp's state is checked when a bit is taken.
 
 const SLOTS: usize = 256;
 /// Longest time that a warp can be put to sleep at once.

@@ -34,9 +34,7 @@ fn counted(workload: &Workload, config: GpuConfig) -> Counters {
     let kernel = kernel_of(&mut bench, workload);
     let case = workload.case(Size::Small, 1);
     let prepared = bench.prepare(&case);
-    let timed = bench
-        .time(bench.launch(&kernel, &case, &prepared.params))
-        .unwrap_or_else(|fault| panic!("{fault}"));
+    let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
     case.verify(&bench.outputs(&prepared))
         .unwrap_or_else(|error| panic!("{}: {error}", workload.name));
     timed.counters

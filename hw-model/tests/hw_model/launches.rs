@@ -13,7 +13,7 @@ use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::plan::Preemption;
 use gridmux_policy::units::Cycles;
 
-/// All reports until nothing is left to do.
+/// Collects all reports until nothing is left to do.
 fn drain(gpu: &mut Gpu) -> Vec<Report> {
     let mut reports = Vec::new();
     while gpu.advance(Cycles(gpu.now().0 + 1_000_000), &mut reports) != Advance::Idle {}
@@ -30,7 +30,7 @@ fn spinning(rounds: u32) -> String {
     )
 }
 
-/// (tag, first start, end, blocks placed) of each launch in a list of reports.
+/// Returns (tag, first start, end, blocks placed) of each launch in a list of reports.
 fn spans(reports: &[Report]) -> Vec<(u64, u64, u64)> {
     let mut spans: Vec<_> = reports
         .iter()
@@ -235,7 +235,7 @@ fn a_killed_launch_leaves_nothing_behind() {
     // What comes next runs as on a fresh GPU, room and all.
     let mut next = bench.simple(&short, 64, 256, &params);
     next.tag = 1;
-    let timed = bench.time(next).unwrap_or_else(|fault| panic!("{fault}"));
+    let timed = bench.timed(next);
     assert_eq!(timed.counters.blocks, 64);
     assert_eq!(bench.words(out, 1)[0], 64 * 256);
     let mut doomed = bench.simple(&kernel, 8, 256, &params);
@@ -301,7 +301,7 @@ fn a_gpu_can_move_to_another_thread() {
     let words = std::thread::spawn(move || {
         let params = out.to_le_bytes();
         let launch = bench.simple(&kernel, 1, 32, &params);
-        bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+        bench.timed(launch);
         bench.words(out, 32)
     });
     assert_eq!(

@@ -8,7 +8,7 @@ use std::process::Command;
 /// Variable by which a run is told its level.
 const LEVEL: &str = "GRIDMUX_MODEL_ISA";
 
-/// The tests of [`crate::numeric`] again, at each level below the host's own.
+/// Runs the tests of [`crate::numeric`] again, at each level below the host's own.
 #[test]
 fn lower_levels_of_vector_instructions_pass_the_numeric_tests() {
     if std::env::var_os(LEVEL).is_some() {

@@ -17,12 +17,12 @@ fn run(gpu: &str, name: &str, watched: bool) -> (Timed, Vec<LineStalls>) {
         bench.gpu.watch_stalls(&kernel);
     }
     let launch = bench.launch(&kernel, &case, &prepared.params);
-    let timed = bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+    let timed = bench.timed(launch);
     let lines = bench.gpu.line_stalls(&kernel);
     (timed, lines)
 }
 
-/// Stall cycles by counter, without those of schedulers that have no warp.
+/// Returns stall cycles by counter, without those of schedulers that have no warp.
 fn stalls(counters: &Counters) -> BTreeMap<&'static str, u64> {
     let named = counters.named().into_iter();
     let of_warps = |name: &str| name.starts_with("stall_") && name != "stall_empty_cycles";
@@ -59,7 +59,7 @@ fn a_cycle_of_a_lone_warp_is_an_issue_or_a_stall_of_a_line() {
     bench.gpu.watch_stalls(&kernel);
     let mut launch = bench.launch(&kernel, &case, &prepared.params);
     (launch.grid, launch.block) = ([1, 1, 1], [32, 1, 1]);
-    let timed = bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+    let timed = bench.timed(launch);
     let counters = timed.counters;
     let lines = bench.gpu.line_stalls(&kernel);
     let stalled: u64 = lines.iter().map(LineStalls::total).sum();
@@ -119,7 +119,7 @@ fn a_kernel_that_is_loaded_alone_takes_the_cycles_that_it_takes_with_others() {
             let kernel = loaded.kernel("vecadd").expect("it can run");
             let prepared = bench.prepare(&case);
             let launch = bench.launch(&kernel, &case, &prepared.params);
-            let timed = bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+            let timed = bench.timed(launch);
             counted.push((timed.cycles, timed.counters));
             if alone && gpu == "h200" {
                 assert_eq!(loaded.kernels().len(), 1);

@@ -38,7 +38,7 @@ fn printf_formats_what_each_thread_passes() {
         let params = out.to_le_bytes();
         let launch = bench.simple(&kernel, 2, 3, &params);
         if timed {
-            bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+            bench.timed(launch);
         } else {
             run_functional(&mut bench.gpu, &launch).unwrap_or_else(|error| panic!("{error}"));
         }

@@ -15,9 +15,7 @@ fn run(gpu: &str, threads: usize, name: &str, size: Size) -> Outcome {
     let kernel = kernel_of(&mut bench, workload);
     let case = workload.case(size, 5);
     let prepared = bench.prepare(&case);
-    let timed = bench
-        .time(bench.launch(&kernel, &case, &prepared.params))
-        .unwrap_or_else(|fault| panic!("{fault}"));
+    let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
     let outputs = bench.outputs(&prepared);
     case.verify(&outputs)
         .unwrap_or_else(|error| panic!("{gpu} {name} {size}: {error}"));
@@ -95,9 +93,7 @@ fn contended_words_end_alike_and_threads_see_their_own_writes() {
         let out = bench.buffer(&vec![0; (blocks * block * 16) as usize]);
         let mut params = words.to_le_bytes().to_vec();
         params.extend(out.to_le_bytes());
-        let timed = bench
-            .time(bench.simple(&kernel, blocks, block, &params))
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        let timed = bench.timed(bench.simple(&kernel, blocks, block, &params));
         let sums = bench.words(words, 16);
         let rows = bench.words(out, (blocks * block * 4) as usize);
         let adds = blocks * block * 5 / 8;
@@ -132,9 +128,7 @@ fn sleeps_and_copies_take_the_same_cycles_on_one_two_and_four_threads() {
         let (blocks, block) = (160_u32, 128_u32);
         let out = bench.buffer(&vec![0; 1 << 20]);
         let params = out.to_le_bytes();
-        let timed = bench
-            .time(bench.simple(&kernel, blocks, block, &params))
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        let timed = bench.timed(bench.simple(&kernel, blocks, block, &params));
         let clocks = bench.words(out, (blocks * block) as usize);
         (timed.cycles, timed.counters, clocks)
     };

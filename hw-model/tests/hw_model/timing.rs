@@ -2,8 +2,9 @@
 
 use crate::support::flow::module;
 use crate::support::{Bench, kernel_of};
-use gridmux_hw_model::GpuConfig;
+use gridmux_hw_model::{GpuConfig, Kernel};
 use gridmux_workloads::{Size, by_name};
+use std::sync::Arc;
 
 /// Follows `hops` pointers from `start` and stores where it ends.
 const CHASE: &str = r"
@@ -28,39 +29,59 @@ LOOP:
 }
 ";
 
+/// A ring of pointers in device memory, and the kernel that follows them.
+struct Chase {
+    bench: Bench,
+    kernel: Arc<Kernel>,
+    ring: u64,
+    stride: u64,
+    out: u64,
+}
+
+impl Chase {
+    /// Makes a ring of `nodes` pointers `stride` bytes apart.
+    fn new(mut bench: Bench, nodes: u64, stride: u64) -> Self {
+        let kernel = bench.kernel(CHASE, "chase");
+        let ring = bench.buffer(&vec![0; usize::try_from(nodes * stride).expect("small")]);
+        let memory = bench.gpu.memory_mut();
+        for node in 0..nodes {
+            let next = ring + (node + 1) % nodes * stride;
+            let written = memory.write(bench.domain, ring + node * stride, &next.to_le_bytes());
+            written.expect("inside");
+        }
+        let out = bench.buffer(&[0; 8]);
+        Self {
+            bench,
+            kernel,
+            ring,
+            stride,
+            out,
+        }
+    }
+
+    /// Returns the cycles of a launch that makes `hops` hops from node `start`.
+    fn run(&mut self, start: u64, hops: u64) -> u64 {
+        let mut params = (self.ring + start * self.stride).to_le_bytes().to_vec();
+        params.extend(hops.to_le_bytes());
+        params.extend(self.out.to_le_bytes());
+        let launch = self.bench.simple(&self.kernel, 1, 1, &params);
+        self.bench.timed(launch).cycles
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "small numbers")]
+fn per_hop(short: u64, long: u64, hops: u64) -> f64 {
+    (long - short) as f64 / hops as f64
+}
+
 /// Returns the cycles per hop of a chain of `nodes` pointers `stride` bytes apart, after the chain was followed once.
 fn cycles_per_hop(mut config: GpuConfig, nodes: u64, stride: u64) -> f64 {
     // All walks by one SM, as each is near one half of L2.
     config.sm.count = 1;
-    let mut bench = Bench::new(config);
-    let kernel = bench.kernel(CHASE, "chase");
-    let ring = bench.buffer(&vec![0; usize::try_from(nodes * stride).expect("small")]);
-    for node in 0..nodes {
-        let next = ring + (node + 1) % nodes * stride;
-        let (domain, at) = (bench.domain, ring + node * stride);
-        bench
-            .gpu
-            .memory_mut()
-            .write(domain, at, &next.to_le_bytes())
-            .expect("inside");
-    }
-    let out = bench.buffer(&[0; 8]);
-    let mut run = |hops: u64| {
-        let mut params = ring.to_le_bytes().to_vec();
-        params.extend(u32::try_from(hops).expect("few").to_le_bytes());
-        params.resize(16, 0);
-        params.extend(out.to_le_bytes());
-        bench
-            .time(bench.simple(&kernel, 1, 1, &params))
-            .unwrap_or_else(|fault| panic!("{fault}"))
-            .cycles
-    };
+    let mut chase = Chase::new(Bench::new(config), nodes, stride);
     // The first run fills L2. The others share their first lap, which fills L1, so that it cancels.
-    run(nodes);
-    let (short, long) = (run(nodes), run(2 * nodes));
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-    let per_hop = (long - short) as f64 / nodes as f64;
-    per_hop
+    chase.run(0, nodes);
+    per_hop(chase.run(0, nodes), chase.run(0, 2 * nodes), nodes)
 }
 
 fn assert_near(what: &str, measured: f64, configured: u32, tolerance: f64) {
@@ -121,34 +142,8 @@ fn a_divided_l2_holds_half_for_one_reader() {
 
 /// Returns the cycles per hop over lines that no cache has seen, far apart.
 fn cycles_per_hop_cold(gpu: &str) -> f64 {
-    let mut bench = Bench::named(gpu);
-    let kernel = bench.kernel(CHASE, "chase");
-    let (nodes, stride) = (512_u64, 393_216_u64 + 128);
-    let ring = bench.buffer(&vec![0; usize::try_from(nodes * stride).expect("small")]);
-    for node in 0..nodes {
-        let next = ring + (node + 1) % nodes * stride;
-        let (domain, at) = (bench.domain, ring + node * stride);
-        bench
-            .gpu
-            .memory_mut()
-            .write(domain, at, &next.to_le_bytes())
-            .expect("inside");
-    }
-    let out = bench.buffer(&[0; 8]);
-    let mut run = |start: u64, hops: u32| {
-        let mut params = (ring + start * stride).to_le_bytes().to_vec();
-        params.extend(hops.to_le_bytes());
-        params.resize(16, 0);
-        params.extend(out.to_le_bytes());
-        bench
-            .time(bench.simple(&kernel, 1, 1, &params))
-            .unwrap_or_else(|fault| panic!("{fault}"))
-            .cycles
-    };
-    let (short, long) = (run(0, 100), run(100, 300));
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-    let per_hop = (long - short) as f64 / 200.0;
-    per_hop
+    let mut chase = Chase::new(Bench::named(gpu), 512, 393_216 + 128);
+    per_hop(chase.run(0, 100), chase.run(100, 300), 200)
 }
 
 /// Returns a loop of independent fused multiply-adds, enough of them to hide the loop.
@@ -185,9 +180,7 @@ fn an_fma_loop_reaches_the_peak() {
         let mut params = out.to_le_bytes().to_vec();
         params.extend(64_u32.to_le_bytes());
         let blocks = 4 * 4;
-        let timed = bench
-            .time(bench.simple(&kernel, blocks, 256, &params))
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        let timed = bench.timed(bench.simple(&kernel, blocks, 256, &params));
         let launch = u64::from(config.launch.kernel_cycles);
         let fmas = u64::from(blocks) * 8 * 64 * 128;
         let units = f64::from(config.sm.schedulers) / f64::from(config.pipelines.fp32.interval);
@@ -212,9 +205,7 @@ fn twice_the_dram_bandwidth_speeds_up_vector_add() {
         let kernel = kernel_of(&mut bench, workload);
         let case = workload.case(Size::Small, 3);
         let prepared = bench.prepare(&case);
-        let timed = bench
-            .time(bench.launch(&kernel, &case, &prepared.params))
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
         timed.cycles - launch
     };
     let (half, normal, twice) = (cycles(0.25), cycles(0.5), cycles(1.0));
@@ -235,9 +226,7 @@ fn bandwidth_is_never_exceeded() {
     let kernel = kernel_of(&mut bench, workload);
     let case = workload.case(Size::Large, 3);
     let prepared = bench.prepare(&case);
-    let timed = bench
-        .time(bench.launch(&kernel, &case, &prepared.params))
-        .unwrap_or_else(|fault| panic!("{fault}"));
+    let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
     #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     let reached = timed.counters.dram_read_bytes as f64 * f64::from(mhz)
         / ((timed.cycles - launch) as f64 * 1000.0);
@@ -258,9 +247,7 @@ fn two_runs_give_the_same_cycles() {
             let kernel = kernel_of(&mut bench, workload);
             let case = workload.case(Size::Small, 4);
             let prepared = bench.prepare(&case);
-            let timed = bench
-                .time(bench.launch(&kernel, &case, &prepared.params))
-                .unwrap_or_else(|fault| panic!("{fault}"));
+            let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
             (timed.cycles, timed.counters)
         };
         assert_eq!(run(), run(), "{name}");
@@ -273,9 +260,7 @@ fn words_of(bench: &mut Bench, text: &str, threads: u32, extra: usize) -> Vec<u3
     let words = threads as usize;
     let out = bench.buffer(&vec![0; words * 4 + extra]);
     let params = out.to_le_bytes();
-    bench
-        .time(bench.simple(&kernel, 1, threads, &params))
-        .unwrap_or_else(|fault| panic!("{fault}"));
+    bench.timed(bench.simple(&kernel, 1, threads, &params));
     bench.words(out, words)
 }
 

@@ -34,9 +34,7 @@ fn every_workload_matches_its_reference_timed() {
                 let kernel = kernel_of(&mut bench, workload);
                 let case = workload.case(size, 2);
                 let prepared = bench.prepare(&case);
-                let timed = bench
-                    .time(bench.launch(&kernel, &case, &prepared.params))
-                    .unwrap_or_else(|fault| panic!("{fault}"));
+                let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
                 case.verify(&bench.outputs(&prepared))
                     .unwrap_or_else(|error| panic!("{gpu} {} {size}: {error}", workload.name));
                 println!(

@@ -172,7 +172,7 @@ fn function_pointers(prng: &mut Prng) -> Launch {
     })
 }
 
-/// The structure of the first parameter lies as its members would; its tail is padded to eight bytes.
+/// Makes the case: the structure of the first parameter lies as its members would; its tail is padded to eight bytes.
 fn structs_by_value(prng: &mut Prng) -> Launch {
     let data = floats(prng, 100 * 4, -1.0, 1.0);
     let mut args = vec![input(data), output(4 * 300), Arg::S32(100), Arg::S32(4)];
@@ -278,7 +278,7 @@ fn edit_distance(prng: &mut Prng) -> Launch {
     })
 }
 
-/// Each of the three blocks takes one number too many, when it finds the queue empty.
+/// Makes the case: each of the three blocks takes one number too many, when it finds the queue empty.
 fn work_queue(prng: &mut Prng) -> Launch {
     let lengths = below(prng, 25, 400);
     let args = vec![

@@ -79,7 +79,7 @@ fn fnv1a(prng: &mut Prng) -> Launch {
     })
 }
 
-/// The key is a structure aligned to 16 bytes; the number before it fills the gap behind the pointer.
+/// Makes the case: the key is a structure aligned to 16 bytes; the number before it fills the gap behind the pointer.
 fn xtea(prng: &mut Prng) -> Launch {
     let blocks = draws(prng, 2 * N, Prng::next_u32);
     let args = vec![
@@ -151,7 +151,7 @@ fn chacha20(prng: &mut Prng) -> Launch {
     })
 }
 
-/// Philox 4x32 with ten rounds (J. Salmon and others, "Parallel random numbers: as easy as 1, 2, 3", 2011).
+/// Computes Philox 4x32 with ten rounds (J. Salmon and others, "Parallel random numbers: as easy as 1, 2, 3", 2011).
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         let p0 = 0xd251_1f53 * u64::from(counter[0]);
@@ -214,7 +214,7 @@ fn xorshift_step(prng: &mut Prng) -> Launch {
     })
 }
 
-/// A point within a rounding of the circle may count or not: a handful of points in thousands could, and these do not.
+/// Makes the case. A point within a rounding of the circle may count or not; none of these lies there.
 fn monte_carlo_pi(_: &mut Prng) -> Launch {
     Launch::line(
         2,

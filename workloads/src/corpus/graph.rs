@@ -39,7 +39,7 @@ fn entries(starts: &[u32], row: usize) -> std::ops::Range<usize> {
     starts[row] as usize..starts[row + 1] as usize
 }
 
-/// The first 40 nodes are the frontier; what they reach gets the next level, in any order.
+/// Makes the case: the first 40 nodes are the frontier; what they reach gets the next level, in any order.
 fn bfs_level(prng: &mut Prng) -> Launch {
     let (starts, columns) = links(prng);
     let levels: Vec<u32> = (0..N).map(|v| if v < 40 { 3 } else { u32::MAX }).collect();
@@ -227,7 +227,7 @@ fn spread(key: u32) -> u32 {
     k ^ k >> 16
 }
 
-/// Odd keys are in the table with their square; the others are not.
+/// Makes the case: odd keys are in the table with their square; the others are not.
 fn hash_find(prng: &mut Prng) -> Launch {
     let mut table = vec![u64::MAX; 1024];
     for key in (1..1000_u32).step_by(2) {

@@ -248,8 +248,8 @@ fn life(prng: &mut Prng) -> Launch {
     })
 }
 
-/// The step is a power of two and the orbit is followed with the kernel's own fused operations, because at the border
-/// of the set the last bit decides.
+/// Makes the case. The step is a power of two and the orbit uses the kernel's own fused operations, because at the
+/// border of the set the last bit decides.
 fn mandelbrot(_: &mut Prng) -> Launch {
     let mut args = vec![output(4 * W * H)];
     args.extend(extent());
@@ -274,7 +274,7 @@ fn mandelbrot(_: &mut Prng) -> Launch {
     })
 }
 
-/// The size is a structure of three words, which lie as three parameters do.
+/// Makes the case: the size is a structure of three words, which lie as three parameters do.
 fn heat_multi(prng: &mut Prng) -> Launch {
     const X: usize = 21;
     let cells = floats(prng, X * 9 * 7, -1.0, 1.0);

@@ -51,7 +51,7 @@ pub(super) const ROWS: &[Kernel] = &[
     row!("triton", "transpose", "triton_transpose", triton_transpose),
 ];
 
-/// `a` by `b`, both in rows, in double precision, with the sum of magnitudes beside each result.
+/// Multiplies `a` by `b`, both in rows, in double precision, with the sum of magnitudes beside each result.
 fn product(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<(f64, f64)> {
     let one = |i: usize| {
         let (row, column) = (i / n, i % n);
@@ -61,7 +61,7 @@ fn product(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<(f64, f64)> {
     (0..m * n).map(one).collect()
 }
 
-/// Any order of `k` additions of products in single precision is this near.
+/// Returns how near any order of `k` additions of products in single precision is.
 fn single(results: Vec<(f64, f64)>, k: f64) -> Vec<Bounded> {
     let bound = |(value, magnitude)| Bounded {
         value,
@@ -70,7 +70,7 @@ fn single(results: Vec<(f64, f64)>, k: f64) -> Vec<Bounded> {
     results.into_iter().map(bound).collect()
 }
 
-/// Exactly these integers, as words.
+/// Returns exactly these integers, as words.
 fn integers(results: Vec<(f64, f64)>) -> Vec<u32> {
     #[allow(
         clippy::cast_possible_truncation,
@@ -175,7 +175,7 @@ fn gemm_wmma(prng: &mut Prng) -> Launch {
     })
 }
 
-/// The second matrix is given by columns.
+/// Makes the case: the second matrix is given by columns.
 fn gemm_wmma_s8(prng: &mut Prng) -> Launch {
     let (a, b) = (bytes(prng, 32 * 48), bytes(prng, 48 * 16));
     let args = vec![
@@ -210,7 +210,7 @@ fn gemm_mma(prng: &mut Prng) -> Launch {
     })
 }
 
-/// Both matrices are given by rows of bytes along the sum.
+/// Makes the case: both matrices are given by rows of bytes along the sum.
 fn gemm_dp4a(prng: &mut Prng) -> Launch {
     let (a, b) = (bytes(prng, 6 * 40), bytes(prng, 50 * 40));
     let args = vec![
@@ -322,7 +322,7 @@ fn triton_matmul_f16(prng: &mut Prng) -> Launch {
     .with_shared(TRITON_SHARED_BYTES)
 }
 
-/// Small multiples of one eighth are exact in TF32 as well.
+/// Returns small multiples of one eighth, which are exact in TF32 as well.
 fn triton_matmul_tf32(prng: &mut Prng) -> Launch {
     let eighths = |prng: &mut Prng, n: usize| -> Vec<f32> {
         draws(prng, n, |p| {

@@ -19,11 +19,11 @@ mod reduce;
 mod scan;
 mod sort;
 
-use crate::case::{Arg, Case, Role};
+use crate::case::{Arg, Case, Reference, Role};
 use crate::half;
 use crate::params::Params;
 use crate::prng::Prng;
-use crate::verify::{Bounded, Expected};
+use crate::verify::Bounded;
 
 /// One kernel of the corpus with the launch that checks it.
 #[derive(Debug, Clone, Copy)]
@@ -105,26 +105,16 @@ struct Launch {
     block: [u32; 3],
     shared_bytes: u32,
     args: Vec<Arg>,
-    reference: fn(&Params, &[Arg]) -> Vec<Expected>,
+    reference: Reference,
 }
 
 impl Launch {
     /// Returns a launch in one dimension without dynamic shared memory.
-    fn line(
-        blocks: u32,
-        threads: u32,
-        args: Vec<Arg>,
-        reference: fn(&Params, &[Arg]) -> Vec<Expected>,
-    ) -> Self {
+    fn line(blocks: u32, threads: u32, args: Vec<Arg>, reference: Reference) -> Self {
         Self::boxed([blocks, 1, 1], [threads, 1, 1], args, reference)
     }
 
-    fn boxed(
-        grid: [u32; 3],
-        block: [u32; 3],
-        args: Vec<Arg>,
-        reference: fn(&Params, &[Arg]) -> Vec<Expected>,
-    ) -> Self {
+    fn boxed(grid: [u32; 3], block: [u32; 3], args: Vec<Arg>, reference: Reference) -> Self {
         Self {
             grid,
             block,
@@ -248,7 +238,7 @@ fn halves(prng: &mut Prng, n: usize) -> Vec<u16> {
     })
 }
 
-/// Within a relative error of the value, and an absolute one for values near zero.
+/// Returns a value that may be missed by a relative error, and an absolute one for values near zero.
 fn near(value: f64, relative: f64, absolute: f64) -> Bounded {
     Bounded {
         value,

@@ -171,7 +171,7 @@ fn attention(prng: &mut Prng) -> Launch {
     })
 }
 
-/// Triton's scale counts in powers of two. The weights are rounded to halves before the second product.
+/// Makes the case. Triton's scale counts in powers of two. The weights are rounded to halves before the second product.
 fn triton_attention(prng: &mut Prng) -> Launch {
     let n = 2 * 64 * 32;
     let mut args: Vec<Arg> = (0..3).map(|_| input(halves(prng, n))).collect();
@@ -285,7 +285,7 @@ fn embed(prng: &mut Prng) -> Launch {
     )
 }
 
-/// Few different values, so that the first of several equal ones must be found.
+/// Makes the case of few different values, so that the first of several equal ones must be found.
 fn logits(prng: &mut Prng, n: usize) -> Arg {
     input(draws(prng, n, |p| {
         f32::from(u16::try_from(p.below(50)).expect("it is below 50"))

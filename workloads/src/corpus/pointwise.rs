@@ -99,7 +99,7 @@ fn scale_shift_i64(prng: &mut Prng) -> Launch {
     })
 }
 
-/// The scalar is a half, two bytes before an aligned word: it is given as a word of its own.
+/// Makes the case: the scalar is a half, two bytes before an aligned word: it is given as a word of its own.
 fn half2_axpy(prng: &mut Prng) -> Launch {
     let (x, y) = (halves(prng, 2 * N), halves(prng, 2 * N));
     let a = Arg::U32(u32::from(half::exact(0.5)));

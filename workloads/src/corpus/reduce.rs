@@ -34,7 +34,7 @@ const N: usize = 1000;
 const N_S32: i32 = 1000;
 const N_U32: u32 = 1000;
 
-/// The wrapping sums of runs of `run` words.
+/// Returns the wrapping sums of runs of `run` words.
 fn sums(words: &[u32], run: usize) -> Vec<u32> {
     let sum = |chunk: &[u32]| chunk.iter().rev().fold(0_u32, |s, v| s.wrapping_add(*v));
     words.chunks(run).map(sum).collect()

@@ -22,7 +22,7 @@ const N: usize = 1000;
 const N_S32: i32 = 1000;
 const N_U32: u32 = 1000;
 
-/// Inclusive prefix sums that start again every `run` words.
+/// Returns inclusive prefix sums that start again every `run` words.
 fn prefixes(words: &[u32], run: usize) -> Vec<u32> {
     let mut sum = 0_u32;
     let each = words.iter().enumerate().map(|(i, v)| {
@@ -47,7 +47,7 @@ fn scan_block(prng: &mut Prng) -> Launch {
     .with_shared(1024)
 }
 
-/// The sums stay below 2³⁰, because two bits of a state say what it holds.
+/// Makes the case: the sums stay below 2³⁰, because two bits of a state say what it holds.
 fn scan_lookback(prng: &mut Prng) -> Launch {
     let n = 2500;
     let x = below(prng, n, 1 << 16);

@@ -61,7 +61,7 @@ fn radix_count(prng: &mut Prng) -> Launch {
     })
 }
 
-/// A pass is a stable sort by the digit.
+/// Makes the case: a pass is a stable sort by the digit.
 fn radix_scatter(prng: &mut Prng) -> Launch {
     let keys = draws(prng, N, Prng::next_u32);
     let mut before = 0;

@@ -35,23 +35,19 @@ fn build(params: Params) -> Case {
     let key = [(); 4].map(|()| prng.next_u32());
     let n = params.elements as usize;
     let table = substitutes().map(|s| u32::from_be_bytes([times(s, 2), s, s, times(s, 3)]));
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [params.elements.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [params.elements.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        vec![
             input_u32(table),
             input_u32(round_keys(key)),
             random_u32(&mut prng, n * 4),
             output(n * 4),
             Arg::U32(params.elements),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {
@@ -137,7 +133,7 @@ fn encrypted(block: [u32; 4], keys: &[u32], substitutes: &[u8; 256]) -> [u32; 4]
 mod tests {
     use super::{encrypted, round_keys, substitutes};
 
-    /// The example of FIPS 197, appendix C.1.
+    /// Checks the example of FIPS 197, appendix C.1.
     #[test]
     fn known_block() {
         let key = [0x0001_0203, 0x0405_0607, 0x0809_0a0b, 0x0c0d_0e0f];

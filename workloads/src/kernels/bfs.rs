@@ -51,14 +51,11 @@ fn build(params: Params) -> Case {
     let width = u32::try_from(frontier.len()).expect("as many as nodes at most");
     // A graph without edges still needs a buffer with an address.
     neighbours.resize(neighbours.len().max(1), 0);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [width.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [width.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        vec![
             input_u32(starts),
             input_u32(neighbours),
             input_u32(frontier),
@@ -68,9 +65,8 @@ fn build(params: Params) -> Case {
             Arg::U32(level),
             Arg::U32(width),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 /// Searches from node 0 until a level holds an eighth of the nodes, and returns the levels so far with that level's

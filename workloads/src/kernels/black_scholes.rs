@@ -36,14 +36,11 @@ const TOLERANCE: f64 = 5e-4;
 fn build(params: Params) -> Case {
     let mut prng = Prng::new(params.seed);
     let n = params.elements as usize;
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [params.elements.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [params.elements.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        vec![
             random_f32(&mut prng, n, 10.0, 50.0),
             random_f32(&mut prng, n, 10.0, 60.0),
             random_f32(&mut prng, n, 0.2, 5.0),
@@ -53,9 +50,8 @@ fn build(params: Params) -> Case {
             Arg::F32(VOLATILITY),
             Arg::U32(params.elements),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {
@@ -101,7 +97,7 @@ fn normal(x: f64) -> f64 {
 mod tests {
     use super::normal;
 
-    /// Against tabulated values of Φ.
+    /// Compares with tabulated values of Φ.
     #[test]
     fn normal_distribution() {
         for (x, want) in [

@@ -59,17 +59,13 @@ fn build(params: Params) -> Case {
     // No charges still need a buffer with an address.
     charges.resize(charges.len().max(4), 0.0);
     let points = (nx * ny * nz * CELL.pow(3)) as usize;
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [nx, ny, nz],
-        block: [CELL; 3],
-        dynamic_shared_bytes: 0,
-        args: vec![input_u32(starts), input_f32(charges), output(points)],
+    WORKLOAD.launch(
         params,
+        [nx, ny, nz],
+        [CELL; 3],
+        vec![input_u32(starts), input_f32(charges), output(points)],
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {

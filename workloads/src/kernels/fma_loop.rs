@@ -36,22 +36,18 @@ const RELATIVE_TOLERANCE: f64 = 1e-4;
 
 fn build(params: Params) -> Case {
     let blocks = params.elements.div_ceil(THREADS);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [blocks, 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [blocks, 1, 1],
+        [THREADS, 1, 1],
+        vec![
             output(blocks as usize * THREADS as usize),
             Arg::F32(FACTOR),
             Arg::F32(OFFSET),
             Arg::U32(params.rounds),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, _: &[Arg]) -> Vec<Expected> {

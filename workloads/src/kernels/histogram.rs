@@ -39,17 +39,13 @@ fn build(params: Params) -> Case {
     });
     let values = input(values.collect());
     let before: Vec<u32> = (0..BINS).map(|_| prng.next_u32()).collect();
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [params.elements.div_ceil(THREADS * WORDS_PER_THREAD), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![values, in_out_u32(before), Arg::U32(params.elements)],
+    WORKLOAD.launch(
         params,
+        [params.elements.div_ceil(THREADS * WORDS_PER_THREAD), 1, 1],
+        [THREADS, 1, 1],
+        vec![values, in_out_u32(before), Arg::U32(params.elements)],
         reference,
-    }
+    )
 }
 
 fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {

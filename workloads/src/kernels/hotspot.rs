@@ -40,14 +40,11 @@ fn build(params: Params) -> Case {
     let (nx, ny) = (params.elements, params.elements + 1);
     let cells = nx as usize * ny as usize;
     let inner = TILE - 2 * STEPS;
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [nx.div_ceil(inner), ny.div_ceil(inner), 1],
-        block: [TILE, TILE, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [nx.div_ceil(inner), ny.div_ceil(inner), 1],
+        [TILE, TILE, 1],
+        vec![
             random_f32(&mut prng, cells, 0.0, 1.0),
             random_f32(&mut prng, cells, 0.0, 0.1),
             output(cells),
@@ -58,9 +55,8 @@ fn build(params: Params) -> Case {
             Arg::U32(nx),
             Arg::U32(ny),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {

@@ -82,14 +82,11 @@ fn build(params: Params) -> Case {
         let values: Vec<f32> = (0..cells).map(|_| weight * prng.f32_in(0.9, 1.1)).collect();
         values
     });
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: std::array::from_fn(|axis| extent[axis].div_ceil(BLOCK[axis])),
-        block: BLOCK,
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        std::array::from_fn(|axis| extent[axis].div_ceil(BLOCK[axis])),
+        BLOCK,
+        vec![
             input_f32(populations.collect::<Vec<_>>()),
             output(cells * VELOCITIES.len()),
             Arg::F32(OMEGA),
@@ -97,9 +94,8 @@ fn build(params: Params) -> Case {
             Arg::U32(extent[1]),
             Arg::U32(extent[2]),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {

@@ -33,22 +33,18 @@ fn build(params: Params) -> Case {
     let mut prng = Prng::new(params.seed);
     let cells = params.elements as usize * params.elements as usize;
     let tiles = params.elements.div_ceil(TILE);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [tiles, tiles, 1],
-        block: [TILE, TILE, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [tiles, tiles, 1],
+        [TILE, TILE, 1],
+        vec![
             random_f32(&mut prng, cells, -1.0, 1.0),
             random_f32(&mut prng, cells, -1.0, 1.0),
             output(cells),
             Arg::U32(params.elements),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {

@@ -48,17 +48,13 @@ fn build(params: Params) -> Case {
     args.push(input_f32(samples.collect::<Vec<_>>()));
     args.extend([output(n), output(n)]);
     args.extend([Arg::U32(params.elements), Arg::U32(params.rounds)]);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [params.elements.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args,
+    WORKLOAD.launch(
         params,
+        [params.elements.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        args,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {

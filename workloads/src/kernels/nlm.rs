@@ -39,14 +39,11 @@ fn build(params: Params) -> Case {
     let (nx, ny) = (params.elements, params.elements + 1);
     let apron = 2 * params.rounds + 2;
     let noisy = (nx + apron) as usize * (ny + apron) as usize;
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [nx.div_ceil(BLOCK[0]), ny.div_ceil(BLOCK[1]), 1],
-        block: BLOCK,
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [nx.div_ceil(BLOCK[0]), ny.div_ceil(BLOCK[1]), 1],
+        BLOCK,
+        vec![
             random_f32(&mut prng, noisy, 0.0, 1.0),
             output(nx as usize * ny as usize),
             Arg::F32(STRENGTH),
@@ -54,9 +51,8 @@ fn build(params: Params) -> Case {
             Arg::U32(nx),
             Arg::U32(ny),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {

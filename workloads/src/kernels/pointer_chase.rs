@@ -38,14 +38,11 @@ fn build(params: Params) -> Case {
         links[at..at + 8].copy_from_slice(&(u64::from(to) * LINK_BYTES).to_le_bytes());
     }
     let cursor = offsets_after(&order, 0);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [CHAINS, 1, 1],
-        block: [1, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [CHAINS, 1, 1],
+        [1, 1, 1],
+        vec![
             input(links),
             Arg::Buffer {
                 bytes: cursor.into_iter().flat_map(u64::to_le_bytes).collect(),
@@ -53,9 +50,8 @@ fn build(params: Params) -> Case {
             },
             Arg::U32(hops(&params)),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 /// Returns the kernel follows four links in each iteration of its loop.

@@ -42,26 +42,22 @@ fn build(params: Params) -> Case {
         [x, y, prng.f32_in(-0.5, 0.5), prng.f32_in(0.15, 0.35)]
     });
     let pixels = params.elements as usize * (params.elements as usize + 1);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [
+    WORKLOAD.launch(
+        params,
+        [
             params.elements.div_ceil(BLOCK[0]),
             (params.elements + 1).div_ceil(BLOCK[1]),
             1,
         ],
-        block: BLOCK,
-        dynamic_shared_bytes: 0,
-        args: vec![
+        BLOCK,
+        vec![
             input_f32(spheres.collect::<Vec<_>>()),
             output(pixels),
             Arg::U32(params.rounds),
             Arg::U32(params.elements),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 type Vector = [f32; 3];

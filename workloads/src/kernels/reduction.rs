@@ -32,26 +32,25 @@ fn build(params: Params) -> Case {
         .flat_map(|_| prng.next_u32().to_le_bytes())
         .collect();
     Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [
-            params.elements.div_ceil(THREADS * ELEMENTS_PER_THREAD),
-            1,
-            1,
-        ],
-        block: [THREADS, 1, 1],
         dynamic_shared_bytes: THREADS / 32 * 4,
-        args: vec![
-            input(values),
-            Arg::Buffer {
-                bytes: prng.next_u32().to_le_bytes().to_vec(),
-                role: Role::InOut,
-            },
-            Arg::U32(params.elements),
-        ],
-        params,
-        reference,
+        ..WORKLOAD.launch(
+            params,
+            [
+                params.elements.div_ceil(THREADS * ELEMENTS_PER_THREAD),
+                1,
+                1,
+            ],
+            [THREADS, 1, 1],
+            vec![
+                input(values),
+                Arg::Buffer {
+                    bytes: prng.next_u32().to_le_bytes().to_vec(),
+                    role: Role::InOut,
+                },
+                Arg::U32(params.elements),
+            ],
+            reference,
+        )
     }
 }
 

@@ -49,22 +49,18 @@ fn build(params: Params) -> Case {
         short => 1 + short % 2,
     });
     let radii = input_u32(radii);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [tiles_x, tiles_y, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [tiles_x, tiles_y, 1],
+        [THREADS, 1, 1],
+        vec![
             input(frame),
             input(before),
             radii,
             output((tiles_x * tiles_y) as usize),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {

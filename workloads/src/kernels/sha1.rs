@@ -41,22 +41,18 @@ fn build(params: Params) -> Case {
     let n = params.elements as usize;
     // Messages of no chunks still need a buffer with an address.
     let length = params.rounds.max(1) as usize * 16;
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [params.elements.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [params.elements.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        vec![
             random_u32(&mut prng, n * length),
             output(n * 5),
             Arg::U32(params.rounds),
             Arg::U32(params.elements),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
@@ -119,7 +115,7 @@ fn digest(padded: &[u32]) -> [u32; 5] {
 mod tests {
     use super::{digest, padded};
 
-    /// The empty message, and 64 letters `a`.
+    /// Checks the empty message, and 64 letters `a`.
     #[test]
     fn known_digests() {
         let empty = [

@@ -46,14 +46,11 @@ fn build(params: Params) -> Case {
     // An empty matrix still needs buffers with an address.
     let entries = columns.len().max(1);
     columns.resize(entries, 0);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [rows.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [rows.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        vec![
             input(le_bytes(starts)),
             input(le_bytes(columns)),
             random_f32(&mut prng, entries, -1.0, 1.0),
@@ -61,9 +58,8 @@ fn build(params: Params) -> Case {
             output(rows as usize),
             Arg::U32(rows),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {

@@ -35,14 +35,11 @@ fn build(params: Params) -> Case {
     let mut prng = Prng::new(params.seed);
     let extent = extent(&params);
     let cells = extent.iter().map(|&e| e as usize).product();
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: std::array::from_fn(|axis| extent[axis].div_ceil(BLOCK[axis])),
-        block: BLOCK,
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        std::array::from_fn(|axis| extent[axis].div_ceil(BLOCK[axis])),
+        BLOCK,
+        vec![
             random_f32(&mut prng, cells, 0.0, 1.0),
             output(cells),
             Arg::F32(CENTRE),
@@ -51,9 +48,8 @@ fn build(params: Params) -> Case {
             Arg::U32(extent[1]),
             Arg::U32(extent[2]),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 const fn extent(params: &Params) -> [u32; 3] {

@@ -35,17 +35,13 @@ fn build(params: Params) -> Case {
     let mut args = vec![plain, output(params.elements as usize * 2)];
     args.extend((0..4).map(|_| Arg::U32(prng.next_u32())));
     args.extend([Arg::U32(params.rounds), Arg::U32(params.elements)]);
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [params.elements.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args,
+    WORKLOAD.launch(
         params,
+        [params.elements.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        args,
         reference,
-    }
+    )
 }
 
 fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
@@ -81,7 +77,7 @@ fn mix(half: u32, first: u32, second: u32, sum: u32) -> u32 {
 mod tests {
     use super::{DELTA, encrypt_cycle};
 
-    /// The block of zeros under the key of zeros, a test vector that implementations of the cipher share.
+    /// Checks the block of zeros under the key of zeros, a test vector that implementations of the cipher share.
     #[test]
     fn known_block() {
         let mut block = [0; 2];

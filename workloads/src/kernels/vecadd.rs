@@ -28,22 +28,18 @@ const THREADS: u32 = 256;
 fn build(params: Params) -> Case {
     let mut prng = Prng::new(params.seed);
     let n = params.elements as usize;
-    Case {
-        workload: WORKLOAD.name,
-        entry: WORKLOAD.entry,
-        ptx: WORKLOAD.ptx,
-        grid: [params.elements.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        args: vec![
+    WORKLOAD.launch(
+        params,
+        [params.elements.div_ceil(THREADS), 1, 1],
+        [THREADS, 1, 1],
+        vec![
             random_f32(&mut prng, n, -1.0, 1.0),
             random_f32(&mut prng, n, -1.0, 1.0),
             output(n),
             Arg::U32(params.elements),
         ],
-        params,
         reference,
-    }
+    )
 }
 
 /// Returns the sum in `f64` rounded once: with 53 bits against 24 the double rounding is harmless.

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 pub(super) const PART: Part = Part {
     name: "validation",
     about: "the validation kernels of the SM model: latencies, rates, bandwidths, launches",
+    usual_s: 62,
     limit_s: 180,
     run,
 };

@@ -15,16 +15,16 @@ pub(super) enum Effect {
     /// Nothing.
     Registers,
     /// It reads memory.
-    Load(Place),
+    Load(MemoryAccess),
     /// It writes memory.
-    Store(Place),
+    Store(MemoryAccess),
     /// It stays where it is: a branch, a barrier, an atomic operation, an exchange between lanes, a clock.
     Fixed,
 }
 
 /// What a plain load or store may touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct MemoryAccess {
     pub(super) space: StateSpace,
     /// Nothing writes it while the kernel runs.
     read_only: bool,
@@ -33,7 +33,7 @@ pub(super) struct Place {
     pub(super) bytes: i64,
 }
 
-impl Place {
+impl MemoryAccess {
     /// Returns whether two accesses, of which one writes, may touch the same bytes. `moved` says whether the register
     /// of their address was written between them, if they have one in common.
     pub(super) fn may_overlap(&self, other: &Self, moved: bool) -> bool {
@@ -83,7 +83,7 @@ impl Effect {
             return Self::Fixed;
         };
         let space = i.mods.spaces.first().copied().unwrap_or_default();
-        let place = Place {
+        let place = MemoryAccess {
             space,
             read_only: i.opcode == Opcode::Ld
                 && (space == StateSpace::Const || i.mods.cache == Some(CacheOp::Nc)),

@@ -5,7 +5,7 @@
 //! must stay.
 //! Rule: the order of the window is one of those that the graph permits.
 
-use super::dependence::{Effect, Place};
+use super::dependence::{Effect, MemoryAccess};
 use crate::config::GpuConfig;
 use crate::exec::product::Product;
 use gridmux_ptx::analysis::{Access, for_each_register};
@@ -85,7 +85,7 @@ struct Build {
     /// The last node that nothing passes.
     fixed: Option<usize>,
     /// Accesses to memory since then: node, what it touches, the version of its address's register, whether it writes.
-    accesses: Vec<(usize, Place, u32, bool)>,
+    accesses: Vec<(usize, MemoryAccess, u32, bool)>,
 }
 
 impl Build {
@@ -176,7 +176,7 @@ impl Build {
             AddressBase::Reg(reg) => self.versions.get(&reg).copied().unwrap_or(0),
             _ => 0,
         };
-        let behind = |(_, other, of_other, other_writes): &&(usize, Place, u32, bool)| {
+        let behind = |(_, other, of_other, other_writes): &&(usize, MemoryAccess, u32, bool)| {
             (writes || *other_writes) && place.may_overlap(other, version != *of_other)
         };
         let before: Vec<usize> = self.accesses.iter().filter(behind).map(|a| a.0).collect();

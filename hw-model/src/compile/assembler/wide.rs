@@ -5,7 +5,7 @@
 //! Rule: a load moves up only past instructions that write nothing it reads and do not touch its destination.
 
 use super::alignment::Alignment;
-use super::dependence::{Effect, Place};
+use super::dependence::{Effect, MemoryAccess};
 use gridmux_ptx::analysis::{Access, for_each_register};
 use gridmux_ptx::decode::{AddressBase, Instruction, Operand, RegId, ScalarType, StateSpace};
 use std::collections::HashMap;
@@ -105,7 +105,7 @@ struct Scan {
     /// Where each register was read or written last.
     touched: HashMap<RegId, usize>,
     /// Stores that a load may pass, with their place in the block and which value of its register their address has.
-    stores: Vec<(usize, Place, u32)>,
+    stores: Vec<(usize, MemoryAccess, u32)>,
 }
 
 impl Scan {
@@ -146,7 +146,7 @@ impl Scan {
         &mut self,
         at: usize,
         i: &Instruction,
-        place: &Place,
+        place: &MemoryAccess,
         (alignment, types): (&Alignment<'_>, &[ScalarType]),
     ) {
         let Some(Operand::Reg(destination)) = i.operands.first() else {
@@ -184,7 +184,7 @@ impl Scan {
     }
 
     /// Returns whether a load may stand at an earlier place in the block.
-    fn may_move(&self, place: &Place, version: u32, destination: RegId, to: usize) -> bool {
+    fn may_move(&self, place: &MemoryAccess, version: u32, destination: RegId, to: usize) -> bool {
         let touched = self.touched.get(&destination).is_some_and(|at| *at >= to);
         let mut passed = self.stores.iter().rev().take_while(|(at, ..)| *at > to);
         let overlaps = passed
@@ -196,7 +196,7 @@ impl Scan {
 }
 
 /// Returns the bytes of the piece that one load can read around a word; `None` where that is the word alone.
-fn piece_bytes(place: &Place, alignment: &Alignment<'_>) -> Option<i64> {
+fn piece_bytes(place: &MemoryAccess, alignment: &Alignment<'_>) -> Option<i64> {
     let most = MOST_BYTES.min(MOST_WORDS * place.bytes);
     [most, most / 2]
         .into_iter()

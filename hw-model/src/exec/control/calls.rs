@@ -11,7 +11,7 @@
 use super::paths::{Frame, Join, Path, Wait};
 use crate::exec::cx::{BlockEnv, RawFault};
 use crate::exec::lanes::read;
-use crate::exec::op::{NONE, Op, Slot};
+use crate::exec::op::{NONE, Op, RegisterSlot};
 use crate::exec::warp::{Surroundings, Warp};
 use crate::fault::FaultKind;
 use crate::kernel::{FUNCTION_BYTES, FUNCTION_WINDOW, FunctionEntry, Kernel};
@@ -25,8 +25,8 @@ pub(super) const FRAME_POINTER: u16 = 0;
 const MAX_FRAMES_BYTES: usize = 4 << 20;
 
 impl Warp {
-    /// `call`: `imm` is the function's number or `r[0]` its address; `r[1]` and `r[2]` count the caller's register
-    /// slots and predicates; the callee's frame begins at `r[3]` plus `aux`.
+    /// Executes `call`: `imm` is the function's number or `r[0]` its address; `r[1]` and `r[2]` count the caller's
+    /// register slots and predicates; the callee's frame begins at `r[3]` plus `aux`.
     #[cold]
     #[inline(never)]
     pub(crate) fn call(
@@ -138,7 +138,7 @@ impl Warp {
         });
         let registers = frame.registers as usize + usize::from(entry.slots);
         if self.registers.len() < registers {
-            self.registers.resize(registers, Slot::ZERO);
+            self.registers.resize(registers, RegisterSlot::ZERO);
         }
         let predicates = frame.predicates as usize + usize::from(entry.predicates);
         if self.predicates.len() < predicates {
@@ -176,7 +176,7 @@ impl Warp {
         }
     }
 
-    /// `brx.idx`: `imm` is the table's number, `r[0]` the index, `aux` where the lanes meet.
+    /// Executes `brx.idx`: `imm` is the table's number, `r[0]` the index, `aux` where the lanes meet.
     #[cold]
     #[inline(never)]
     pub(in crate::exec) fn branch_table(
@@ -235,14 +235,14 @@ impl Warp {
         Ok(())
     }
 
-    /// All running lanes were sent elsewhere.
+    /// Picks another path, because all running lanes were sent elsewhere.
     fn settle_running(&mut self) {
         self.active = 0;
         self.pick();
     }
 }
 
-/// Generic address of a function.
+/// Returns the generic address of a function.
 pub(crate) fn function_address(id: u32) -> u64 {
     FUNCTION_WINDOW + u64::from(id) * FUNCTION_BYTES
 }

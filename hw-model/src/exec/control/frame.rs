@@ -264,7 +264,7 @@ fn local(l: &mut Lower<'_>, i: &Instruction, at: usize) -> Option<Option<Draft>>
     Some(draft)
 }
 
-/// `ld.param` and `st.param` in a frame: at a name without a check, at an address as local memory.
+/// Lowers `ld.param` and `st.param` in a frame: at a name without a check, at an address as local memory.
 fn access(l: &mut Lower<'_>, i: &Instruction, address: usize, value: usize) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     let vector = i.mods.vector.max(1);
@@ -301,7 +301,7 @@ fn frame_access(ty: T, wide: bool, is_load: bool) -> Option<ExecFn> {
     }
 }
 
-/// `ld.param` of a kernel at an address in a register.
+/// Lowers `ld.param` of a kernel at an address in a register.
 fn load_at(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     let vector = i.mods.vector.max(1);
@@ -313,7 +313,7 @@ fn load_at(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(draft)
 }
 
-/// `mov` and `cvta` of a name in the frame, or of a kernel's parameter.
+/// Lowers `mov` and `cvta` of a name in the frame, or of a kernel's parameter.
 fn address(
     l: &mut Lower<'_>,
     i: &Instruction,
@@ -365,7 +365,7 @@ fn frame_address(l: &mut Lower<'_>, i: &Instruction, offset: i64) -> Option<Draf
     Some(Draft::alu(exec, Class::Move, &operands).imm(offset))
 }
 
-/// `cvta.param` of an address in a register: a kernel's parameters have a window, a function's stand in local
+/// Lowers `cvta.param` of an address in a register: a kernel's parameters have a window, a function's stand in local
 /// memory.
 fn cvta_param(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let window = if l.frame.is_entry {
@@ -487,7 +487,7 @@ lane_fn!(
     commit(cx, op.r[0], &tops);
 });
 
-/// `alloca`, `stacksave`, `stackrestore` (PTX ISA section 9.7.17).
+/// Lowers `alloca`, `stacksave` and `stackrestore` (PTX ISA section 9.7.17).
 fn lower_stack(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
     let wide = ty.size_bytes() == 8;

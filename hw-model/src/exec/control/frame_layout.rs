@@ -20,7 +20,8 @@ pub(crate) struct FrameLayout {
 }
 
 impl FrameLayout {
-    /// Returns how many registers a function keeps for itself: the frame pointer and, where it moves, the stack pointer.
+    /// Returns how many registers a function keeps for itself: the frame pointer and, where it moves, the stack
+    /// pointer.
     pub(crate) fn reserved(&self) -> u16 {
         self.scratch() + 2 * u16::from(self.uses_heap)
     }

@@ -123,7 +123,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
-/// `bar.sync a{, b}`, `bar.arrive a, b` and the same of `barrier`.
+/// Lowers `bar.sync a{, b}`, `bar.arrive a, b` and the same of `barrier`.
 fn barrier(l: &mut Lower<'_>, i: &Instruction, mode: u32) -> Option<Draft> {
     let id = l.src(i, 0, T::U32)?;
     let count = match i.operands.get(1) {
@@ -134,7 +134,7 @@ fn barrier(l: &mut Lower<'_>, i: &Instruction, mode: u32) -> Option<Draft> {
     Some(draft.kind(Kind::Barrier).aux(mode))
 }
 
-/// `bar.red.popc.u32 d, a{, b}, {!}c` and `bar.red.op.pred p, a{, b}, {!}c`.
+/// Lowers `bar.red.popc.u32 d, a{, b}, {!}c` and `bar.red.op.pred p, a{, b}, {!}c`.
 fn reduction(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let (mode, destination) = match i.mods.atom? {
         AtomOp::Popc => (2, l.dst(i, T::U32)?),

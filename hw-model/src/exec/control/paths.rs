@@ -12,7 +12,7 @@
 //! living lanes have arrived; registers are a stack, and frames of different functions that are in use at one time do
 //! not overlap, because a 64-bit word of one lane stands where other lanes' 32-bit words would.
 
-use crate::exec::op::{NONE, Slot};
+use crate::exec::op::{NONE, RegisterSlot};
 use crate::exec::warp::Warp;
 use crate::kernel::FunctionEntry;
 
@@ -43,7 +43,7 @@ impl Frame {
 
     /// Returns the bytes of the registers and predicates before it.
     pub(crate) fn bytes(self) -> usize {
-        let registers = self.registers as usize * size_of::<Slot>();
+        let registers = self.registers as usize * size_of::<RegisterSlot>();
         registers + self.predicates as usize * size_of::<u32>()
     }
 }
@@ -88,7 +88,7 @@ pub(crate) struct Path {
     pub(crate) wait: Wait,
 }
 
-/// Where lanes meet.
+/// A place where lanes meet, and which of them have arrived.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::exec) struct Join {
     pub(crate) pc: u32,
@@ -158,7 +158,7 @@ impl Joins {
     }
 }
 
-/// How patient the running path may still be.
+/// How long the running path may go on before the others get a turn.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::exec) struct Patience {
     left: u32,
@@ -204,7 +204,7 @@ impl Warp {
         true
     }
 
-    /// Some of the running lanes go to `target`, the others on.
+    /// Sends some of the running lanes to `target` and lets the others go on.
     #[inline(never)]
     fn diverge(&mut self, target: u32, meet: u32, weight: u16, taken: u32) {
         let left = self.patience.left.saturating_sub(u32::from(weight));
@@ -217,7 +217,7 @@ impl Warp {
         self.pc = next;
     }
 
-    /// The running lanes are about to part, to meet again at `meet`.
+    /// Opens a join at `meet` for the running lanes, which are about to part.
     pub(crate) fn part(&mut self, meet: u32) {
         if meet != NEVER && meet != self.reconverge {
             self.join = self.joins.add(Join {
@@ -232,7 +232,7 @@ impl Warp {
         }
     }
 
-    /// Some of the running lanes go elsewhere under the same join.
+    /// Sends some of the running lanes elsewhere under the same join.
     pub(crate) fn send(&mut self, pc: u32, mask: u32, frame: Frame) {
         if pc == self.reconverge {
             self.joins.get_mut(self.join).arrived |= mask;
@@ -247,7 +247,7 @@ impl Warp {
         }
     }
 
-    /// The running path stands at its join.
+    /// Ends the running path, which stands at its join.
     #[cold]
     #[inline(never)]
     pub(crate) fn arrive(&mut self) {
@@ -341,7 +341,7 @@ impl Warp {
         }
     }
 
-    /// The running path has no lanes left: its joins may now be complete.
+    /// Ends the running path, which has no lanes left; its joins may now be complete.
     pub(crate) fn leave(&mut self) {
         let mut at = self.join;
         while self.joins.get(at).mask & self.alive == 0 {
@@ -358,7 +358,7 @@ impl Warp {
         }
     }
 
-    /// The running path took a backward branch while others wait.
+    /// Counts a backward branch of the running path while others wait.
     #[cold]
     #[inline(never)]
     fn go_round(&mut self, weight: u16) {
@@ -414,7 +414,7 @@ impl Warp {
         false
     }
 
-    /// `exit` of some of the running lanes.
+    /// Executes `exit` for some of the running lanes.
     pub(crate) fn exit(&mut self, lanes: u32) {
         self.alive &= !lanes;
         self.active &= !lanes;
@@ -425,7 +425,7 @@ impl Warp {
         }
     }
 
-    /// `ret` of some of the running lanes.
+    /// Executes `ret` for some of the running lanes.
     pub(in crate::exec) fn return_lanes(&mut self, lanes: u32) {
         let mut at = self.join;
         while at != ROOT && !self.joins.get(at).is_call {
@@ -448,7 +448,8 @@ impl Warp {
         self.paths.iter().rev().find(waits)
     }
 
-    /// Weight of a backward branch towards [`PATIENCE`]: a loop that asks memory is soon suspected of waiting.
+    /// Returns the weight of a backward branch towards [`PATIENCE`]: a loop that asks memory is soon suspected of
+    /// waiting.
     pub(crate) const fn weight(polls: bool) -> u16 {
         if polls { 1 << 14 } else { 1 }
     }

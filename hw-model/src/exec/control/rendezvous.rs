@@ -13,7 +13,7 @@ use super::arrival::{Arrival, Released, Tally};
 use super::instructions::{BarrierMode, barrier_operands};
 use super::paths::{Frame, Path, ROOT, Vote, Wait};
 use crate::exec::lanes::active;
-use crate::exec::op::{CONSTANT, NONE, Op, Slot};
+use crate::exec::op::{CONSTANT, NONE, Op, RegisterSlot};
 use crate::exec::warp::{Step, Surroundings, Warp};
 use crate::fault::FaultKind;
 use crate::kernel::FunctionEntry;
@@ -95,7 +95,7 @@ impl Warp {
             predicates: u32::try_from(ends.1).unwrap_or(u32::MAX),
         };
         let added = usize::from(function.slots);
-        self.registers.resize(ends.0 + added, Slot::ZERO);
+        self.registers.resize(ends.0 + added, RegisterSlot::ZERO);
         let added = usize::from(function.predicates);
         self.predicates.resize(ends.1 + added, 0);
         for (frame, lanes) in &parts {
@@ -145,7 +145,7 @@ impl Warp {
         }
     }
 
-    /// Member mask of each lane.
+    /// Returns the member mask of each lane.
     fn members(&self, op: &Op, around: &Surroundings<'_>) -> [u32; 32] {
         match op.r[5] {
             NONE => [u32::MAX; 32],

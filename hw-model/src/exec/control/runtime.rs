@@ -65,7 +65,7 @@ impl Runtime {
         }
     }
 
-    /// It works on the heap.
+    /// Returns whether it works on the heap.
     pub(crate) fn uses_heap(self) -> bool {
         matches!(self, Self::Malloc | Self::Free)
     }
@@ -245,7 +245,7 @@ impl Reader<'_> {
 }
 
 impl Warp {
-    /// `vprintf`: each lane's text in ascending order; the number of arguments is the result.
+    /// Executes `vprintf`: each lane's text in ascending order; the number of arguments is the result.
     #[cold]
     pub(crate) fn print(&mut self, op: &Op, lanes: u32, mut around: Surroundings<'_>) -> Step {
         let bases = read::<u32>(&self.cx(lanes, around.again()), op.r[3]);
@@ -292,7 +292,7 @@ impl Warp {
         Step::Printed
     }
 
-    /// `__assertfail`: the fault of the first lane.
+    /// Executes `__assertfail`: the fault of the first lane.
     #[cold]
     pub(crate) fn assert(&mut self, op: &Op, lanes: u32, mut around: Surroundings<'_>) -> Step {
         let bases = read::<u32>(&self.cx(lanes, around.again()), op.r[3]);

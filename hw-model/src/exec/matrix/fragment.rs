@@ -69,7 +69,7 @@ pub(super) enum Role {
     C,
 }
 
-/// How fragments lie.
+/// The layout of fragments over a warp's registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     /// `mma` by the rule above.
@@ -93,7 +93,7 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
-    /// Different elements of one lane.
+    /// Returns how many different elements one lane has.
     pub(super) fn per_lane(&self) -> usize {
         match self.family {
             Family::Volta if self.role == Role::C => 8,
@@ -107,7 +107,7 @@ impl Fragment {
         self.per_lane().div_ceil(self.kind.per_register())
     }
 
-    /// Row and column of element `e` of a lane; for Volta within the lane's own product.
+    /// Returns the row and column of element `e` of a lane; for Volta within the lane's own product.
     #[inline(always)]
     pub(crate) fn place(&self, lane: usize, e: usize) -> (usize, usize) {
         match self.family {

@@ -144,7 +144,7 @@ lane_fn!(WmmaStore, |cx, op| {
     });
 });
 
-/// Register `index` of the operand list.
+/// Returns register `index` of the operand list.
 fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
     // SAFETY: the lowering made `r[0]` a constant slot, which has 32 words.
     let word = unsafe { *cx.lanes::<u32>(op.r[0]).add(index & 31) };

@@ -131,7 +131,7 @@ impl Product {
         if self.family == Family::Volta { 4 } else { 1 }
     }
 
-    /// Part that a lane belongs to.
+    /// Returns the part that a lane belongs to.
     #[inline(always)]
     fn part_of(&self, lane: usize) -> usize {
         if self.family == Family::Volta {
@@ -506,7 +506,7 @@ fn kind_named(word: &str) -> Option<Kind> {
         .map(|(_, kind)| *kind)
 }
 
-/// `m16n8k16`.
+/// Lowers `m16n8k16`.
 fn shape(word: &str) -> Option<(usize, usize, usize)> {
     let (m, rest) = word.strip_prefix('m')?.split_once('n')?;
     let (n, k) = rest.split_once('k')?;

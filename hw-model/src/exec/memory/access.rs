@@ -82,7 +82,7 @@ pub(in crate::exec) fn for_each_space(
     visit(cx, lanes, op.aux & 0xff, bytes, direction, body);
 }
 
-/// The same for addresses that the operation has made itself.
+/// Does the same for addresses that the operation has made itself.
 #[inline(always)]
 pub(in crate::exec) fn visit(
     cx: &mut Cx<'_>,
@@ -95,7 +95,7 @@ pub(in crate::exec) fn visit(
     visit_with(cx, lanes, space, bytes, direction, Closure(body));
 }
 
-/// The same with a body that is compiled for the host's vector instructions.
+/// Does the same with a body that is compiled for the host's vector instructions.
 #[inline(always)]
 pub(super) fn visit_with(
     cx: &mut Cx<'_>,
@@ -120,7 +120,7 @@ pub(super) fn visit_with(
     });
 }
 
-/// The same for generic addresses, which may lie in several spaces.
+/// Does the same for generic addresses, which may lie in several spaces.
 #[inline(never)]
 fn visit_generic(
     cx: &mut Cx<'_>,

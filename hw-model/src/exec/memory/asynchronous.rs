@@ -388,7 +388,7 @@ fn says(i: &Instruction, word: &str) -> bool {
     i.mnemonic.split('.').any(|w| w == word)
 }
 
-/// Without clusters, the cluster's shared memory is the block's own.
+/// Returns the state space of an address. Without clusters, the cluster's shared memory is the block's own.
 fn space(i: &Instruction) -> Option<StateSpace> {
     match i.mods.spaces.first() {
         None => Some(StateSpace::Generic),
@@ -397,7 +397,7 @@ fn space(i: &Instruction) -> Option<StateSpace> {
     }
 }
 
-/// `cp.async.ca.shared.global [dst], [src], size{, src-size or predicate}{, policy}`.
+/// Lowers `cp.async.ca.shared.global [dst], [src], size{, src-size or predicate}{, policy}`.
 fn copy(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let Operand::Int(size @ (4 | 8 | 16)) = i.operands.get(2)? else {
         return None;
@@ -433,7 +433,7 @@ fn copy(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(draft.kind(Kind::Copy).imm(offsets).aux(aux))
 }
 
-/// Register (or none), offset and narrowness of an address.
+/// Returns the register (or none), offset and narrowness of an address.
 fn base(l: &Lower<'_>, operand: &Operand) -> Option<(u16, i32, bool)> {
     let Operand::Address { base, offset } = operand else {
         return None;

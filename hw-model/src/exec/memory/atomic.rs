@@ -8,7 +8,7 @@ use super::log::Target;
 use super::stored::Word;
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{Lane, active, commit, read};
+use crate::exec::lanes::{LaneValue, active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{AtomOp, Instruction, Opcode, ScalarType as T, StateSpace};
@@ -27,7 +27,7 @@ const INC: u32 = 8;
 const DEC: u32 = 9;
 
 /// Types with atomic operations.
-pub(in crate::exec) trait Atom: Lane<Raw: Word> {
+pub(in crate::exec) trait Atom: LaneValue<Raw: Word> {
     /// Returns the new value; `b` is the operand, `c` the second one of `cas`.
     fn apply(self, code: u32, b: Self, c: Self) -> Self;
 }

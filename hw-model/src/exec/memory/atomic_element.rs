@@ -164,7 +164,7 @@ fn one(cx: &mut Cx<'_>, op: &Op, checked: &Checked, element: usize, kind: u32) {
     }
 }
 
-/// Entry of the operand list.
+/// Returns an entry of the operand list.
 pub(in crate::exec) fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
     // SAFETY: the lowering made `r[0]` a constant slot, which has 32 words.
     let word = unsafe { *cx.lanes::<u32>(op.r[0]).add(index & 31) };

@@ -210,7 +210,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
-/// [`AUX_PAST_L1`] for a load that must not take what L1 has.
+/// Returns [`AUX_PAST_L1`] for a load that must not take what L1 has.
 pub(super) fn past_l1(i: &Instruction) -> u32 {
     let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
     if strong || matches!(i.mods.cache, Some(CacheOp::Cg | CacheOp::Cv)) {
@@ -230,7 +230,7 @@ fn moved(ty: T, i: &Instruction) -> (T, u8) {
     }
 }
 
-/// Data slots of a scalar or vector operand, and whether they are 64-bit words.
+/// Returns the data slots of a scalar or vector operand, and whether they are 64-bit words.
 pub(in crate::exec) fn data(
     l: &mut Lower<'_>,
     operand: &Operand,

@@ -106,7 +106,7 @@ impl WriteLog {
         }
     }
 
-    /// The next records are those of this operation.
+    /// Names the operation that the next records belong to.
     #[inline(always)]
     pub(crate) fn begin(&mut self, cycle: u64, owner: Owner) {
         self.cycle = cycle;
@@ -119,7 +119,7 @@ impl WriteLog {
         self.records.is_empty()
     }
 
-    /// Some record has a result for a register.
+    /// Returns whether some record has a result for a register.
     pub(crate) fn has_results(&self) -> bool {
         self.results != 0
     }
@@ -170,7 +170,7 @@ impl WriteLog {
         (hash / 64, 1 << (hash % 64))
     }
 
-    /// Some record may touch these bytes.
+    /// Returns whether some record may touch these bytes.
     #[inline(always)]
     pub(super) fn may_touch(&self, host: usize, bytes: usize) -> bool {
         let mut granule = host >> GRANULE_SHIFT;

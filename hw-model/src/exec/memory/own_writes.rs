@@ -1,7 +1,7 @@
 //! What this SM wrote in this epoch, as its own loads see it, and how a store becomes a record.
 //!
-//! Rule: in the timed model nothing writes global memory but through the log; whoever reads it asks whether the
-//! epoch's own writes lie there, [`super::log`] says why.
+//! Rule: in the timed model global memory is written through the log alone, so each load first looks for the epoch's
+//! own writes there ([`super::log`]).
 
 use super::access::{Checked, host, place};
 use super::log::Target;

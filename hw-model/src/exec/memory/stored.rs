@@ -2,10 +2,10 @@
 //!
 //! Rule: a load extends as the type's signedness says, a store keeps the low bytes.
 
-use crate::exec::lanes::Lane;
+use crate::exec::lanes::LaneValue;
 
 /// Register words.
-pub(in crate::exec) trait Word: Lane<Raw = Self> + Default {
+pub(in crate::exec) trait Word: LaneValue<Raw = Self> + Default {
     /// Returns the low bytes of `bits`.
     fn from_bits(bits: u64) -> Self;
     /// Returns the word, zero-extended.

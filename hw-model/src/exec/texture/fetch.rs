@@ -38,7 +38,7 @@ const HALVES: u32 = 2;
 const GATHER: u32 = 1 << 6;
 const COMPONENT_SHIFT: u32 = 7;
 
-/// Entry of the operand list.
+/// Returns an entry of the operand list.
 pub(in crate::exec) fn listed(cx: &Cx<'_>, op: &Op, index: usize) -> u16 {
     // SAFETY: the lowering made `r[0]` a constant slot, which has 32 words.
     let word = unsafe { *cx.lanes::<u32>(op.r[0]).add(index & 31) };
@@ -410,7 +410,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(draft.aux(aux))
 }
 
-/// Geometry of the instruction's words.
+/// Returns the geometry of the instruction's words.
 pub(super) fn geometry(words: &[&str]) -> Option<u32> {
     words.iter().find_map(|word| {
         Some(match *word {
@@ -463,12 +463,12 @@ pub(in crate::exec) fn operand_list(
     Some(list)
 }
 
-/// Place of coordinate `n` in the list.
+/// Returns the index of coordinate `n` in the list.
 pub(super) const fn coordinate(n: usize) -> usize {
     COORDINATES + n
 }
 
-/// Place of the object in the list.
+/// Returns the index of the object in the list.
 pub(super) const fn object_place() -> usize {
     OBJECT
 }

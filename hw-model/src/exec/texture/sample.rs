@@ -91,7 +91,7 @@ fn resolved(at: i64, size: u32, mode: AddressMode) -> Option<u32> {
 /// A texel's four channels, as float or as the bits of integers.
 pub(super) type Texel = [f64; 4];
 
-/// Channel `index` of a texel's bytes.
+/// Returns channel `index` of a texel's bytes.
 fn channel(bytes: &[u8; 16], image: &Image, index: usize, normalized: bool) -> f64 {
     let size = image.channel.bytes() as usize;
     let mut word = [0; 4];

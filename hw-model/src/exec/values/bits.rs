@@ -6,13 +6,13 @@
 use super::integer::{binary, by_int, ternary, unary};
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{Lane, commit, map1, map2, map3, read};
+use crate::exec::lanes::{LaneValue, commit, map1, map2, map3, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{ExecFn, NONE, Op};
 use gridmux_ptx::decode::{Instruction, Mode, Opcode, Operand, ScalarType as T};
 
 /// Words as PTX handles their bits.
-pub(in crate::exec) trait Word: Lane {
+pub(in crate::exec) trait Word: LaneValue {
     fn and(self, b: Self) -> Self;
     fn or(self, b: Self) -> Self;
     fn xor(self, b: Self) -> Self;
@@ -245,7 +245,7 @@ lane_fn!(
     });
 });
 
-/// The n-th set bit from a base (the ISA's pseudo-code for `fns`).
+/// Returns the n-th set bit from a base (the ISA's pseudo-code for `fns`).
 fn find_nth(mask: u32, base: u32, offset: i32) -> u32 {
     let bit = |at: i32| (0..32).contains(&at) && mask >> at & 1 != 0;
     let base = i32::try_from(base & 31).unwrap_or(0);
@@ -375,7 +375,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
-/// `szext` and `fns`.
+/// Lowers `szext` and `fns`.
 fn extend_or_find(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
     match i.opcode {
         Opcode::Szext => {
@@ -471,7 +471,7 @@ fn predicates(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     )
 }
 
-/// `mov.pred`, which belongs to the logic on predicates.
+/// Lowers `mov.pred`, which belongs to the logic on predicates.
 pub(super) fn lower_predicate_move(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     predicates(l, i)
 }

@@ -6,7 +6,7 @@
 //! `addc` behind `subc.cc`, and corrects its quotient only where it finds zero.
 
 use crate::exec::isa::{lane_fn, once};
-use crate::exec::lanes::{Lane, commit, read};
+use crate::exec::lanes::{LaneValue, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::NONE;
 use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
@@ -19,7 +19,7 @@ const MAD_HI: u32 = 3;
 const USES: u32 = 1 << 8;
 
 /// Words that carry.
-trait Carries: Lane {
+trait Carries: LaneValue {
     fn to_wide(self) -> i128;
     /// Returns the word, and whether the value lies outside its unsigned range.
     fn from_wide(v: i128) -> (Self, bool);

@@ -7,7 +7,7 @@ use super::half::{As, Small};
 use super::round::{Brain, Half};
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn, once};
-use crate::exec::lanes::{Lane, commit, compare, read};
+use crate::exec::lanes::{LaneValue, commit, compare, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{
@@ -34,7 +34,7 @@ const COMBINE_XOR: u32 = 3;
 const COMBINE_NOT: u32 = 1 << 16;
 
 /// Whether a value is no number; integers always are.
-trait Ordered: Lane + PartialOrd {
+trait Ordered: LaneValue + PartialOrd {
     fn unordered(self) -> bool;
 }
 
@@ -63,7 +63,7 @@ impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> Ordered for As<F, HIG
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 struct Flushed(f32);
 
-impl Lane for Flushed {
+impl LaneValue for Flushed {
     type Raw = u32;
     #[inline(always)]
     fn get(raw: u32) -> Self {
@@ -173,7 +173,7 @@ lane_fn!(
 });
 lane_fn!(
     /// `r`: destination, a, b, predicate; `aux` bit 0 negates it.
-    Selp<A: Lane>, |cx, op| {
+    Selp<A: LaneValue>, |cx, op| {
     let bits = cx.predicate(op.r[3]) ^ if op.aux & 1 != 0 { u32::MAX } else { 0 };
     let (a, b) = (read::<A>(cx, op.r[1]), read::<A>(cx, op.r[2]));
     let out: [A::Raw; 32] = std::array::from_fn(|n| if bits >> n & 1 != 0 { a[n].put() } else { b[n].put() });
@@ -181,14 +181,14 @@ lane_fn!(
 });
 lane_fn!(
     /// `r`: destination, a, b, c; a where c is at least zero.
-    Slct<A: Lane, C: Zero>, |cx, op| {
+    Slct<A: LaneValue, C: Zero>, |cx, op| {
     let (a, b, c) = (read::<A>(cx, op.r[1]), read::<A>(cx, op.r[2]), read::<C>(cx, op.r[3]));
     let out: [A::Raw; 32] = std::array::from_fn(|n| if c[n].at_least_zero() { a[n].put() } else { b[n].put() });
     commit(cx, op.r[0], &out);
 });
 
 /// Selectors of `slct`.
-pub(super) trait Zero: Lane {
+pub(super) trait Zero: LaneValue {
     fn at_least_zero(self) -> bool;
 }
 impl Zero for i32 {

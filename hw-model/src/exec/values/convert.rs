@@ -6,13 +6,13 @@
 
 use super::convert_any;
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{Lane, map1};
+use crate::exec::lanes::{LaneValue, map1};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::ExecFn;
 use gridmux_ptx::decode::{Instruction, Operand, Rounding, ScalarType as T};
 
 /// A value as another type, as Rust's `as` does it, and clamped.
-pub(super) trait To<D>: Lane {
+pub(super) trait To<D>: LaneValue {
     fn cut(self) -> D;
     fn clamped(self) -> D;
 }
@@ -51,11 +51,11 @@ macro_rules! to_all {
 }
 to_all!(u8, i8, u16, i16, u32, i32, u64, i64);
 
-lane_fn!(Cut<A: To<D>, D: Lane>, |cx, op| map1::<A, D>(cx, op, A::cut));
-lane_fn!(Clamp<A: To<D>, D: Lane>, |cx, op| map1::<A, D>(cx, op, A::clamped));
+lane_fn!(Cut<A: To<D>, D: LaneValue>, |cx, op| map1::<A, D>(cx, op, A::cut));
+lane_fn!(Clamp<A: To<D>, D: LaneValue>, |cx, op| map1::<A, D>(cx, op, A::clamped));
 
 /// Integer to float, rounding to nearest even.
-trait ToFloat: Lane {
+trait ToFloat: LaneValue {
     fn single(self) -> f32;
     fn double(self) -> f64;
 }
@@ -114,7 +114,7 @@ fn narrow(exact: f64, mode: u32) -> f32 {
 }
 
 /// Floats that convert to integers.
-pub(super) trait Rounds: Lane {
+pub(super) trait Rounds: LaneValue {
     fn rounded(self, mode: u32) -> Self;
     fn flushed(self) -> Self;
 }
@@ -140,7 +140,7 @@ macro_rules! rounds {
 rounds!(f32, f64);
 
 /// Integers that floats convert to.
-trait FromFloat<A>: Lane {
+trait FromFloat<A>: LaneValue {
     fn from_float(a: A) -> Self;
 }
 macro_rules! from_float {
@@ -279,7 +279,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     Some(Draft::alu(exec, class, &operands).aux(aux))
 }
 
-/// Mode for `aux`, and whether it rounds to an integral value.
+/// Returns the mode for `aux`, and whether it rounds to an integral value.
 fn rounding(rounding: Option<Rounding>) -> (u32, bool) {
     match rounding {
         None | Some(Rounding::Rn | Rounding::Rna) => (NEAREST, false),

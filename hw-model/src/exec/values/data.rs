@@ -218,7 +218,7 @@ fn thread_index(cx: &Cx<'_>, axis: usize) -> [u64; 32] {
     })
 }
 
-/// Code of a special register, and whether it is 64 bits wide by nature.
+/// Returns the code of a special register, and whether it is 64 bits wide by nature.
 fn special_code(register: SpecialReg) -> Option<u32> {
     use SpecialReg as S;
     Some(match register {
@@ -337,7 +337,7 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
     }
 }
 
-/// Packing and unpacking of four parts, or of the two bytes of 16 bits.
+/// Lowers packing and unpacking of four parts, or of the two bytes of 16 bits.
 fn mov_parts(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
     let wide = ty.size_bytes() == 8;
     match (i.operands.first()?, i.operands.get(1)?) {
@@ -376,7 +376,7 @@ fn mov_parts(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
     }
 }
 
-/// `mov.b128`: a register is two words of 64 bits, in neighbouring slots.
+/// Lowers `mov.b128`: a register is two words of 64 bits, in neighbouring slots.
 fn mov_128(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let exec_and_operands = match (i.operands.first()?, i.operands.get(1)?) {
         (Operand::Vector(to), from) if to.len() == 2 => {
@@ -454,7 +454,7 @@ fn cvta(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     add_window(l, i, start)
 }
 
-/// `cvta` from or to a space whose generic addresses begin at `start`.
+/// Lowers `cvta` from or to a space whose generic addresses begin at `start`.
 pub(in crate::exec) fn add_window(l: &mut Lower<'_>, i: &Instruction, start: u64) -> Option<Draft> {
     let start = start.cast_signed();
     if i.mods.types.first()?.size_bytes() != 8 {

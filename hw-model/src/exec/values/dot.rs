@@ -12,7 +12,7 @@ const SIGNED_A: u32 = 1;
 const SIGNED_B: u32 = 2;
 const UPPER: u32 = 4;
 
-/// Field `n` of `bits` bits, extended as its signedness says.
+/// Returns field `n` of `bits` bits, extended as its signedness says.
 #[inline(always)]
 fn field(word: u32, n: u32, bits: u32, signed: bool) -> u32 {
     let top = word << (32 - bits * (n + 1));

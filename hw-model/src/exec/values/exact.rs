@@ -138,7 +138,7 @@ fn shifted(significand: u128, by: u32) -> u128 {
     significand >> by | u128::from(lost)
 }
 
-/// `a + b`.
+/// Returns `a + b`.
 pub(in crate::exec) fn add(a: f64, b: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite()) {
         return a + b;
@@ -146,7 +146,7 @@ pub(in crate::exec) fn add(a: f64, b: f64, mode: u32) -> f64 {
     Value::new(a).plus(Value::new(b), mode).round(mode)
 }
 
-/// `a · b`.
+/// Returns `a · b`.
 pub(in crate::exec) fn multiply(a: f64, b: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite()) {
         return a * b;
@@ -154,7 +154,7 @@ pub(in crate::exec) fn multiply(a: f64, b: f64, mode: u32) -> f64 {
     Value::new(a).times(Value::new(b)).round(mode)
 }
 
-/// `a · b + c` with one rounding.
+/// Returns `a · b + c` with one rounding.
 pub(in crate::exec) fn fused(a: f64, b: f64, c: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite() && c.is_finite()) {
         return a.mul_add(b, c);
@@ -163,7 +163,7 @@ pub(in crate::exec) fn fused(a: f64, b: f64, c: f64, mode: u32) -> f64 {
     product.plus(Value::new(c), mode).round(mode)
 }
 
-/// `a / b`.
+/// Returns `a / b`.
 pub(super) fn divide(a: f64, b: f64, mode: u32) -> f64 {
     if !(a.is_finite() && b.is_finite()) || a == 0.0 || b == 0.0 {
         return a / b;
@@ -184,7 +184,7 @@ pub(super) fn divide(a: f64, b: f64, mode: u32) -> f64 {
     .round(mode)
 }
 
-/// √a.
+/// Returns √a.
 pub(super) fn root(a: f64, mode: u32) -> f64 {
     if !(a > 0.0 && a.is_finite()) {
         return a.sqrt();

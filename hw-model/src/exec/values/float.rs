@@ -10,13 +10,13 @@ use super::half::{self, FTZ as FLAG_FTZ, NAN_WINS, XORSIGN};
 use super::integer::{binary, ternary, unary};
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{Lane, map1, map2, map3, read};
+use crate::exec::lanes::{LaneValue, map1, map2, map3, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Mode, Opcode, Rounding, ScalarType as T};
 
 /// Floating-point numbers as PTX computes with them.
-pub(in crate::exec) trait Real: Lane + PartialOrd {
+pub(in crate::exec) trait Real: LaneValue + PartialOrd {
     fn plus(self, b: Self) -> Self;
     fn minus(self, b: Self) -> Self;
     fn times(self, b: Self) -> Self;
@@ -365,7 +365,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
-/// Pipeline of a type's arithmetic.
+/// Returns the pipeline of a type's arithmetic.
 pub(in crate::exec) fn class(ty: T) -> Class {
     if ty == T::F64 {
         Class::Fp64
@@ -408,7 +408,7 @@ fn testp(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
     Some(Draft::alu(exec, class(ty), &operands).aux(property))
 }
 
-/// Approximate forms are one special-function operation, exact ones a sequence.
+/// Returns a form's class: approximate ones are one special-function operation, exact ones a sequence.
 pub(super) fn slow(i: &Instruction, ty: T) -> Class {
     match (i.mods.approx || i.mods.full, ty) {
         (true, T::F32) => Class::Sfu,

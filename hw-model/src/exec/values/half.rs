@@ -10,7 +10,7 @@ use super::round::{self, Brain, Format, Half, NEAREST};
 use super::special;
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{Lane, commit, read};
+use crate::exec::lanes::{LaneValue, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{ExecFn, Op};
 use gridmux_ptx::decode::{Instruction, Opcode, Rounding, ScalarType as T};
@@ -67,7 +67,7 @@ impl<F, const HIGH: bool, const FLUSH: bool> PartialOrd for As<F, HIGH, FLUSH> {
         self.0.partial_cmp(&other.0)
     }
 }
-impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> Lane for As<F, HIGH, FLUSH> {
+impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> LaneValue for As<F, HIGH, FLUSH> {
     type Raw = u32;
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "one half is the value")]
@@ -194,7 +194,7 @@ macro_rules! by_small {
     };
 }
 
-/// True for the types that this family computes with.
+/// Returns whether this family computes with a type.
 pub(super) fn is_small(ty: T) -> bool {
     matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2)
 }

@@ -4,15 +4,15 @@
 //! Rule: division by zero, which the ISA leaves unspecified, gives all ones, as the hardware does.
 
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{Lane, map1, map2, map3};
+use crate::exec::lanes::{LaneValue, map1, map2, map3};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::ExecFn;
 use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
 
 /// Integers as PTX computes with them.
-pub(in crate::exec) trait Int: Lane {
+pub(in crate::exec) trait Int: LaneValue {
     /// Type of a `.wide` product.
-    type Wide: Lane;
+    type Wide: LaneValue;
     fn wadd(self, b: Self) -> Self;
     fn wsub(self, b: Self) -> Self;
     fn wmul(self, b: Self) -> Self;
@@ -335,7 +335,7 @@ fn widened(ty: T) -> Option<T> {
     }
 }
 
-/// `d = f(a)`, all of the instruction's first type.
+/// Lowers `d = f(a)`, all of the instruction's first type.
 pub(super) fn unary(
     l: &mut Lower<'_>,
     i: &Instruction,
@@ -347,7 +347,7 @@ pub(super) fn unary(
     Some(Draft::alu(exec, class, &operands))
 }
 
-/// `d = f(a, b)`, all of the instruction's first type.
+/// Lowers `d = f(a, b)`, all of the instruction's first type.
 pub(super) fn binary(
     l: &mut Lower<'_>,
     i: &Instruction,
@@ -359,7 +359,7 @@ pub(super) fn binary(
     Some(Draft::alu(exec, class, &operands))
 }
 
-/// `d = f(a, b, c)`, all of the instruction's first type.
+/// Lowers `d = f(a, b, c)`, all of the instruction's first type.
 pub(super) fn ternary(
     l: &mut Lower<'_>,
     i: &Instruction,

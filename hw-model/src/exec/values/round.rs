@@ -52,7 +52,7 @@ format! {
     E5m2: 3, -14, 57344.0, true;
 }
 
-/// `x` rounded to the format; too large a number becomes what the mode says.
+/// Returns `x` rounded to the format; too large a number becomes what the mode says.
 #[inline(always)]
 pub(in crate::exec) fn round<F: Format>(x: f64, mode: u32) -> f64 {
     let biased = (x.to_bits() >> 52 & 0x7ff).cast_signed();
@@ -97,7 +97,7 @@ fn odd(nearest: f64, rest: f64) -> f64 {
     })
 }
 
-/// `a + b`, rounded to odd; an exact zero takes the sign that the mode gives it.
+/// Returns `a + b`, rounded to odd; an exact zero takes the sign that the mode gives it.
 #[inline(always)]
 pub(in crate::exec) fn add(a: f64, b: f64, mode: u32) -> f64 {
     let sum = a + b;
@@ -112,7 +112,7 @@ pub(in crate::exec) fn add(a: f64, b: f64, mode: u32) -> f64 {
     if sum == 0.0 { zero } else { odd(sum, rest) }
 }
 
-/// `a / b`, rounded to odd; exact operands of at most 24 bits.
+/// Returns `a / b`, rounded to odd; exact operands of at most 24 bits.
 #[inline(always)]
 pub(super) fn divide(a: f64, b: f64) -> f64 {
     let quotient = a / b;
@@ -120,7 +120,7 @@ pub(super) fn divide(a: f64, b: f64) -> f64 {
     odd(quotient, if b < 0.0 { -rest } else { rest })
 }
 
-/// √a, rounded to odd.
+/// Returns √a, rounded to odd.
 #[inline(always)]
 pub(super) fn root(a: f64) -> f64 {
     let root = a.sqrt();
@@ -135,7 +135,7 @@ pub(super) fn from_int(v: i128) -> f64 {
     add(high as f64 * 4_294_967_296.0, low as f64, NEAREST)
 }
 
-/// f16 as f32.
+/// Returns an f16 as f32.
 #[inline(always)]
 pub(in crate::exec) fn half_to_single(bits: u16) -> f32 {
     let shifted = u32::from(bits & 0x7fff) << 13;
@@ -150,7 +150,7 @@ pub(in crate::exec) fn half_to_single(bits: u16) -> f32 {
     f32::from_bits(magnitude.to_bits() | u32::from(bits & 0x8000) << 16)
 }
 
-/// bf16 as f32.
+/// Returns a bf16 as f32.
 #[inline(always)]
 pub(in crate::exec) fn brain_to_single(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
@@ -214,7 +214,7 @@ pub(in crate::exec) fn to_single(v: f64) -> f32 {
     v as f32
 }
 
-/// e4m3 or e5m2 as a number (PTX ISA section 5.2.3): `FRACTION` bits, NaN and infinity as the format has them.
+/// Returns an e4m3 or e5m2 as a number (PTX ISA section 5.2.3), with `FRACTION` bits, NaN and infinity of the format.
 #[inline(always)]
 pub(in crate::exec) fn from_eight<F: Format>(bits: u8) -> f64 {
     let fraction_bits = F::PRECISION - 1;

@@ -8,7 +8,7 @@ use super::float::{maximum, minimum};
 use super::half::NAN_WINS;
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn, once};
-use crate::exec::lanes::{Lane, active, commit, read};
+use crate::exec::lanes::{LaneValue, active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{AtomOp, Instruction, Mode, Opcode, Operand, ScalarType as T};
@@ -36,7 +36,7 @@ lane_fn!(
     cx.set_predicate(op.r[1], valid);
 });
 
-/// Source lane and whether it lies inside the segment (the ISA's pseudo-code for `shfl`).
+/// Returns the source lane and whether it lies inside the segment (the ISA's pseudo-code for `shfl`).
 #[inline(always)]
 fn shuffle_source(mode: u32, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (clamp, segment) = (c & 31, c >> 8 & 31);
@@ -129,7 +129,7 @@ fn equal_lanes<A: Same>(a: &[A; 32], lane: usize) -> u32 {
 }
 
 /// Words that `match` compares.
-trait Same: Lane + PartialEq {}
+trait Same: LaneValue + PartialEq {}
 impl Same for u32 {}
 impl Same for u64 {}
 
@@ -200,7 +200,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     }
 }
 
-/// `d` or `d|p`.
+/// Returns the destinations of `d` or `d|p`.
 fn pair(l: &Lower<'_>, operand: &Operand) -> Option<(u16, u16)> {
     match operand {
         Operand::RegPair(d, p) => {

@@ -32,7 +32,7 @@ fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     sum
 }
 
-/// 2^x for x of any size.
+/// Returns 2^x for x of any size.
 #[inline(always)]
 pub(super) fn exp2(x: f64) -> f64 {
     let x = if x > 200.0 { 200.0 } else { x };
@@ -59,7 +59,7 @@ pub(super) fn exp2(x: f64) -> f64 {
     mantissa * f64::from_bits(power.wrapping_add(1023) << 52)
 }
 
-/// log₂ of a single-precision number.
+/// Returns log₂ of a single-precision number.
 #[inline(always)]
 fn log2(x: f32) -> f64 {
     let bits = f64::from(x).to_bits();
@@ -99,7 +99,7 @@ fn log2(x: f32) -> f64 {
     if x >= 0.0 { zero_or_more } else { f64::NAN }
 }
 
-/// sin(2π · turns).
+/// Returns sin(2π · turns).
 #[inline(always)]
 fn sin_of_turns(turns: f64) -> f64 {
     let part = turns - ((turns + ROUNDER) - ROUNDER);

@@ -376,7 +376,7 @@ fn lower_scalar(l: &mut Lower<'_>, i: &Instruction, mut aux: u32) -> Option<Draf
     Some(Draft::alu(exec, class, &operands).aux(aux).imm(imm))
 }
 
-/// Destination, a, b and c; an absent c repeats a.
+/// Returns the destination, a, b and c; an absent c repeats a.
 fn sources(l: &mut Lower<'_>, i: &Instruction) -> Option<[u16; 4]> {
     let mut out = [0; 4];
     for (n, place) in out.iter_mut().enumerate() {
@@ -393,7 +393,7 @@ fn sources(l: &mut Lower<'_>, i: &Instruction) -> Option<[u16; 4]> {
     Some(out)
 }
 
-/// `b7654` as four bits a part, the lowest part last in the text.
+/// Returns `b7654` as four bits a part, the lowest part last in the text.
 fn digits(text: &str, letter: char, ways: u64) -> Option<u64> {
     let digits = text.strip_prefix(letter)?;
     if digits.len() as u64 != ways {
@@ -405,7 +405,7 @@ fn digits(text: &str, letter: char, ways: u64) -> Option<u64> {
     })
 }
 
-/// `b210` as a bit a part.
+/// Returns `b210` as a bit a part.
 fn mask(text: &str, letter: char, ways: u64) -> Option<u64> {
     text.strip_prefix(letter)?
         .bytes()

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// How many are held.
+/// The controller's buffers, and which requests hold them.
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// Sectors that they hold.
@@ -43,7 +43,7 @@ impl Buffers {
         fits
     }
 
-    /// The transfer of a request ends at `end`.
+    /// Notes that the transfer of a request ends at `end`.
     pub(super) fn served(&mut self, sectors: u32, end: u64) {
         self.freed.push_back((end + self.hold, sectors));
     }

@@ -33,7 +33,7 @@ impl Layout {
         }
     }
 
-    /// Bank, and a number of the row that no other row of the bank has.
+    /// Returns the bank, and a number of the row that no other row of the bank has.
     #[inline]
     pub(super) fn place(&self, local: u64) -> (u16, u64) {
         let (width, lines) = self.stripe;

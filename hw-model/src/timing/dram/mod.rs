@@ -33,9 +33,9 @@ pub(crate) struct DramRequest {
     pub(crate) local: u64,
     pub(crate) sectors: u8,
     pub(crate) write: bool,
-    /// What the owner wants to know again.
+    /// The owner's number for the request, which is given back with it.
     pub(crate) tag: u32,
-    /// Whose counters it moves.
+    /// Index of the launch that it is counted for.
     pub(crate) launch: u32,
     /// SM that it is counted for.
     pub(crate) sm: u16,
@@ -71,7 +71,7 @@ struct Bank {
     precharge_at: u64,
 }
 
-/// What the controller sees at a time.
+/// The requests that the controller chooses among.
 #[derive(Debug)]
 struct Seen {
     /// Requests that have arrived, of those it looks at.

@@ -80,7 +80,7 @@ fn last(change: impl Fn(&mut GpuConfig), requests: &[DramRequest]) -> u64 {
     served.iter().map(|s| s.at).max().expect("served")
 }
 
-/// Core cycles of `count` command clocks of the GTX 480, rounded up.
+/// Returns the core cycles of `count` command clocks of the GTX 480, rounded up.
 fn clocks(count: u32) -> u64 {
     let config = GpuConfig::builtin("gtx480").expect("valid");
     config.dram_time(count, FRACTION).div_ceil(1 << FRACTION)

@@ -9,8 +9,8 @@ const LONG: usize = 99_999;
 /// Stack of the loading thread in bytes, an eighth of what the host's compiler has.
 const STACK_BYTES: usize = 256 << 10;
 
-/// `f0` calls `f1`, that one `f2`, and so on; the kernel calls `f0`. The comments make the text as long as the limit on
-/// bytes for each function asks.
+/// Returns a module whose `f0` calls `f1`, that one `f2`, and so on; the kernel calls `f0`. The comments make the text
+/// as long as the limit on bytes for each function asks.
 fn chain(length: usize) -> String {
     let mut text = HEAD.to_owned();
     for n in (0..length).rev() {

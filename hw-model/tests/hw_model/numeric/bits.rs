@@ -23,13 +23,7 @@ fn table(body: &str, bits: &[u32], output: u32, want: impl Fn(&[u64]) -> u64) {
                 .collect()
         })
         .collect();
-    Table {
-        body,
-        inputs: &inputs,
-        output: &format!("b{output}"),
-        columns: &cut,
-    }
-    .check_bits(want);
+    Table::new(body, &inputs, &format!("b{output}"), &cut).check_bits(want);
 }
 
 #[test]

@@ -50,29 +50,14 @@ fn integers_compare() {
                 )
             };
             let body = format!("setp.{name}.{ty} %p, %a, %b;\nselp.u32 %d, 1, 0, %p;");
-            Table {
-                body: &body,
-                inputs: &[&register, &register],
-                output: "u32",
-                columns: &columns,
-            }
-            .check_bits(|v| u64::from(want(v)));
+            Table::new(&body, &[&register, &register], "u32", &columns)
+                .check_bits(|v| u64::from(want(v)));
             let body = format!("set.{name}.u32.{ty} %d, %a, %b;");
-            Table {
-                body: &body,
-                inputs: &[&register, &register],
-                output: "u32",
-                columns: &columns,
-            }
-            .check_bits(|v| if want(v) { u64::MAX } else { 0 });
+            Table::new(&body, &[&register, &register], "u32", &columns)
+                .check_bits(|v| if want(v) { u64::MAX } else { 0 });
             let body = format!("set.{name}.f32.{ty} %d, %a, %b;");
-            Table {
-                body: &body,
-                inputs: &[&register, &register],
-                output: "f32",
-                columns: &columns,
-            }
-            .check_bits(|v| if want(v) { 0x3f80_0000 } else { 0 });
+            Table::new(&body, &[&register, &register], "f32", &columns)
+                .check_bits(|v| if want(v) { 0x3f80_0000 } else { 0 });
         }
     }
 }
@@ -91,13 +76,7 @@ fn predicates_combine() {
                  or.b32 %d, %x0, %x1;"
             );
             let body = format!("setp.gt.u32 %s, %c, 40;\n{body}");
-            Table {
-                body: &body,
-                inputs: &["b32"; 3],
-                output: "b32",
-                columns: &columns,
-            }
-            .check_bits(|v| {
+            Table::new(&body, &["b32"; 3], "b32", &columns).check_bits(|v| {
                 let third = (v[2] > 40) == not.is_empty();
                 let less = v[0] < v[1];
                 u64::from(f(less, third)) + 2 * u64::from(f(!less, third))
@@ -153,21 +132,10 @@ fn floats_compare() {
                 "setp.{name}{modifier}.{} %p, %a, %b;\nselp.u32 %d, 1, 0, %p;",
                 format.name
             );
-            Table {
-                body: &body,
-                inputs: &[register; 2],
-                output: "u32",
-                columns: &columns,
-            }
-            .check_bits(|v| u64::from(want(v)));
+            Table::new(&body, &[register; 2], "u32", &columns).check_bits(|v| u64::from(want(v)));
             let body = format!("set.{name}{modifier}.u32.{} %d, %a, %b;", format.name);
-            Table {
-                body: &body,
-                inputs: &[register; 2],
-                output: "u32",
-                columns: &columns,
-            }
-            .check_bits(|v| if want(v) { u64::MAX } else { 0 });
+            Table::new(&body, &[register; 2], "u32", &columns)
+                .check_bits(|v| if want(v) { u64::MAX } else { 0 });
         }
     }
 }
@@ -197,21 +165,11 @@ fn pairs_compare() {
                 "setp.{name}.{ty} %p|%q, %a, %b;\nselp.u32 %x0, 1, 0, %p;\nselp.u32 %x1, 2, 0, %q;\n\
                  or.b32 %d, %x0, %x1;"
             );
-            Table {
-                body: &body,
-                inputs: &["b32"; 2],
-                output: "b32",
-                columns: &pairs,
-            }
-            .check_bits(|v| half(v, 0) + 2 * half(v, 16));
+            Table::new(&body, &["b32"; 2], "b32", &pairs)
+                .check_bits(|v| half(v, 0) + 2 * half(v, 16));
             let body = format!("set.{name}.{ty}.{ty} %d, %a, %b;");
-            Table {
-                body: &body,
-                inputs: &["b32"; 2],
-                output: "b32",
-                columns: &pairs,
-            }
-            .check_bits(|v| yes * half(v, 0) | yes * half(v, 16) << 16);
+            Table::new(&body, &["b32"; 2], "b32", &pairs)
+                .check_bits(|v| yes * half(v, 0) | yes * half(v, 16) << 16);
         }
     }
 }
@@ -223,13 +181,8 @@ fn selection() {
         let register = format!("b{bits}");
         let body = format!("selp.{ty} %d, %a, %b, %p;");
         let whole = format!("setp.gt.u{bits} %p, %a, %b;\n{body}");
-        Table {
-            body: &whole,
-            inputs: &[&register, &register],
-            output: &register,
-            columns: &columns,
-        }
-        .check_bits(|v| v[0].max(v[1]));
+        Table::new(&whole, &[&register, &register], &register, &columns)
+            .check_bits(|v| v[0].max(v[1]));
         crate::support::opcode::report(&body);
         let mut columns = integers(bits, 2);
         columns.push(
@@ -241,13 +194,8 @@ fn selection() {
                 .collect(),
         );
         let body = format!("slct.{ty}.s32 %d, %a, %b, %c;");
-        Table {
-            body: &body,
-            inputs: &[&register, &register, "b32"],
-            output: &register,
-            columns: &columns,
-        }
-        .check_bits(|v| if v[2] as u32 as i32 >= 0 { v[0] } else { v[1] });
+        Table::new(&body, &[&register, &register, "b32"], &register, &columns)
+            .check_bits(|v| if v[2] as u32 as i32 >= 0 { v[0] } else { v[1] });
         columns[2] = floats(F32, 1)[0]
             .iter()
             .cycle()
@@ -256,24 +204,20 @@ fn selection() {
             .collect();
         for ftz in ["", ".ftz"] {
             let body = format!("slct{ftz}.{ty}.f32 %d, %a, %b, %c;");
-            Table {
-                body: &body,
-                inputs: &[&register, &register, "f32"],
-                output: &register,
-                columns: &columns,
-            }
-            .check_bits(|v| {
-                let c = if ftz.is_empty() {
-                    v[2]
-                } else {
-                    flushed(v[2], F32)
-                };
-                if f32::from_bits(c as u32) >= 0.0 {
-                    v[0]
-                } else {
-                    v[1]
-                }
-            });
+            Table::new(&body, &[&register, &register, "f32"], &register, &columns).check_bits(
+                |v| {
+                    let c = if ftz.is_empty() {
+                        v[2]
+                    } else {
+                        flushed(v[2], F32)
+                    };
+                    if f32::from_bits(c as u32) >= 0.0 {
+                        v[0]
+                    } else {
+                        v[1]
+                    }
+                },
+            );
         }
     }
 }

@@ -56,12 +56,8 @@ fn between_integers() {
             let columns = integers(from_bits.max(16), 1);
             for sat in ["", ".sat"] {
                 let body = format!("cvt{sat}.{to}.{from} %d, %a;");
-                let table = Table {
-                    body: &body,
-                    inputs: &[register(from_bits)],
-                    output: register(to_bits),
-                    columns: &columns,
-                };
+                let inputs = [register(from_bits)];
+                let table = Table::new(&body, &inputs, register(to_bits), &columns);
                 table.check_bits(|v| {
                     let exact = value(v[0], from_bits, from_signed);
                     let (low, high) = range(to_bits, to_signed);
@@ -84,12 +80,8 @@ fn integers_to_floats() {
             let columns = integers(bits.max(16), 1);
             for mode in MODES {
                 let body = format!("cvt.{mode}.{}.{from} %d, %a;", to.name);
-                let table = Table {
-                    body: &body,
-                    inputs: &[register(bits)],
-                    output: register(to.bits),
-                    columns: &columns,
-                };
+                let inputs = [register(bits)];
+                let table = Table::new(&body, &inputs, register(to.bits), &columns);
                 table.check_bits(|v| {
                     let exact = BigRational::from(BigInt::from(value(v[0], bits, signed)));
                     round(&exact, false, to, mode)
@@ -121,12 +113,8 @@ fn floats_to_integers() {
             let columns = floats(from, 1);
             for (modifier, mode) in INTEGRAL {
                 let body = format!("cvt.{modifier}.{to}.{} %d, %a;", from.name);
-                let table = Table {
-                    body: &body,
-                    inputs: &[register(from.bits)],
-                    output: register(bits),
-                    columns: &columns,
-                };
+                let inputs = [register(from.bits)];
+                let table = Table::new(&body, &inputs, register(bits), &columns);
                 let (low, high) = range(bits, signed);
                 table.check_bits(|v| match decode(v[0], from) {
                     Value::Nan if from != F64 && bits < 64 => 0,
@@ -192,12 +180,8 @@ fn between_floats() {
                 if from == to {
                     continue;
                 }
-                let table = Table {
-                    body: &body,
-                    inputs: &[register(from.bits)],
-                    output: register(to.bits),
-                    columns: &columns,
-                };
+                let inputs = [register(from.bits)];
+                let table = Table::new(&body, &inputs, register(to.bits), &columns);
                 let mode = if mode.is_empty() { "rn" } else { mode };
                 table.check(|v| converted(v[0], from, to, mode));
             }
@@ -205,20 +189,16 @@ fn between_floats() {
         for (modifier, mode) in INTEGRAL {
             let body = format!("cvt.{modifier}.{0}.{0} %d, %a;", from.name);
             let columns = floats(from, 1);
-            Table {
-                body: &body,
-                inputs: &[register(from.bits)],
-                output: register(from.bits),
-                columns: &columns,
-            }
-            .check(|v| match decode(v[0], from) {
-                Value::Finite(negative, v) => Expected::Bits(round(
-                    &BigRational::from(integral(&v, mode)),
-                    negative,
-                    from,
-                    "rn",
-                )),
-                _ => converted(v[0], from, from, "rn"),
+            Table::new(&body, &[register(from.bits)], register(from.bits), &columns).check(|v| {
+                match decode(v[0], from) {
+                    Value::Finite(negative, v) => Expected::Bits(round(
+                        &BigRational::from(integral(&v, mode)),
+                        negative,
+                        from,
+                        "rn",
+                    )),
+                    _ => converted(v[0], from, from, "rn"),
+                }
             });
         }
     }
@@ -229,13 +209,7 @@ fn saturation_to_the_unit_interval() {
     for from in [F32, F64] {
         let columns = floats(from, 1);
         let body = format!("cvt.sat.{0}.{0} %d, %a;", from.name);
-        Table {
-            body: &body,
-            inputs: &[register(from.bits)],
-            output: register(from.bits),
-            columns: &columns,
-        }
-        .check_bits(|v| {
+        Table::new(&body, &[register(from.bits)], register(from.bits), &columns).check_bits(|v| {
             let exact = to_f64(v[0], from);
             if exact <= 0.0 || exact.is_nan() {
                 0
@@ -248,7 +222,7 @@ fn saturation_to_the_unit_interval() {
     }
 }
 
-/// `.relu` and `.satfinite` on what a conversion gives.
+/// Applies `.relu` and `.satfinite` to what a conversion gives.
 fn modified(want: Expected, to: Format, relu: bool, satfinite: bool) -> Expected {
     match want {
         Expected::Bits(bits) => {
@@ -282,21 +256,12 @@ fn narrowing_with_modifiers() {
             ] {
                 let body = format!("cvt.{mode}{modifier}.{}.f32 %d, %a;", to.name);
                 let columns = towards(F32, to);
-                Table {
-                    body: &body,
-                    inputs: &["b32"],
-                    output: "b16",
-                    columns: &columns,
-                }
-                .check(|v| modified(converted(v[0], F32, to, mode), to, relu, finite));
+                Table::new(&body, &["b32"], "b16", &columns)
+                    .check(|v| modified(converted(v[0], F32, to, mode), to, relu, finite));
                 let body = format!("cvt.{mode}{modifier}.{}x2.f32 %d, %a, %b;", to.name);
                 let columns = mixed(&[F32, F32]);
-                let table = Table {
-                    body: &body,
-                    inputs: &["b32", "b32"],
-                    output: "b32",
-                    columns: &columns,
-                };
+                let inputs = ["b32", "b32"];
+                let table = Table::new(&body, &inputs, "b32", &columns);
                 for (row, got) in table.run().into_iter().enumerate() {
                     for (source, shift) in [(0, 16), (1, 0)] {
                         let input = columns[source][row];
@@ -326,22 +291,16 @@ fn tensor_floats() {
         ("rz.relu", "rz", true, false),
     ] {
         let body = format!("cvt.{modifier}.tf32.f32 %d, %a;");
-        Table {
-            body: &body,
-            inputs: &["b32"],
-            output: "b32",
-            columns: &columns,
-        }
-        .check(
-            |v| match modified(converted(v[0], F32, TF32, mode), TF32, relu, finite) {
+        Table::new(&body, &["b32"], "b32", &columns).check(|v| {
+            match modified(converted(v[0], F32, TF32, mode), TF32, relu, finite) {
                 Expected::Bits(bits) => Expected::Bits(bits << 13),
                 _ => Expected::Bits(0x7fff_ffff),
-            },
-        );
+            }
+        });
     }
 }
 
-/// e4m3 as the OCP 8-bit floating-point specification lays it out: no infinities, NaN where all bits are ones.
+/// Decodes e4m3 as the OCP 8-bit floating-point specification lays it out: no infinities, NaN where all bits are ones.
 fn e4m3(bits: u8) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 3 & 15), f64::from(bits & 7));
     let magnitude = match (exponent, bits & 0x7f) {
@@ -415,13 +374,8 @@ fn eight_bit_floats() {
                 }
             }
             let body = format!("cvt.rn.satfinite{modifier}.{name}.f32 %d, %a, %b;");
-            Table {
-                body: &body,
-                inputs: &["b32", "b32"],
-                output: "b16",
-                columns: &columns,
-            }
-            .check_bits(|v| want(to_f64(v[0], F32)) << 8 | want(to_f64(v[1], F32)));
+            Table::new(&body, &["b32", "b32"], "b16", &columns)
+                .check_bits(|v| want(to_f64(v[0], F32)) << 8 | want(to_f64(v[1], F32)));
             let mut halves = floats(F16, 2);
             let all: Vec<u64> = halves[0]
                 .iter()
@@ -430,13 +384,9 @@ fn eight_bit_floats() {
                 .collect();
             halves = vec![all];
             let body = format!("cvt.rn.satfinite{modifier}.{name}.f16x2 %d, %a;");
-            Table {
-                body: &body,
-                inputs: &["b32"],
-                output: "b16",
-                columns: &halves,
-            }
-            .check_bits(|v| want(to_f64(v[0] >> 16, F16)) << 8 | want(to_f64(v[0] & 0xffff, F16)));
+            Table::new(&body, &["b32"], "b16", &halves).check_bits(|v| {
+                want(to_f64(v[0] >> 16, F16)) << 8 | want(to_f64(v[0] & 0xffff, F16))
+            });
             let all: Vec<u64> = (0..0x10000).step_by(257).chain(0..256).collect();
             let body = format!("cvt.rn{modifier}.f16x2.{name} %d, %a;");
             let back = |bits: u64| {
@@ -460,13 +410,8 @@ fn eight_bit_floats() {
                     )
                 }
             };
-            Table {
-                body: &body,
-                inputs: &["b16"],
-                output: "b32",
-                columns: &[all],
-            }
-            .check_bits(|v| back(v[0] >> 8 & 0xff) << 16 | back(v[0] & 0xff));
+            Table::new(&body, &["b16"], "b32", &[all])
+                .check_bits(|v| back(v[0] >> 8 & 0xff) << 16 | back(v[0] & 0xff));
         }
     }
 }
@@ -487,13 +432,7 @@ fn packing_with_saturation() {
         let operands = if third { "%a, %b, %c" } else { "%a, %b" };
         let body = format!("cvt.pack.sat.{name} %d, {operands};");
         let (low, high) = range(bits, signed);
-        Table {
-            body: &body,
-            inputs: &["b32"; 3],
-            output: "b32",
-            columns: &columns,
-        }
-        .check_bits(|v| {
+        Table::new(&body, &["b32"; 3], "b32", &columns).check_bits(|v| {
             let part = |v: u64| value(v, 32, true).clamp(low, high) as u64 & ((1 << bits) - 1);
             let above = if third { v[2] << (2 * bits) } else { 0 };
             above | part(v[0]) << bits | part(v[1])
@@ -514,12 +453,6 @@ fn registers_wider_than_their_type() {
         ("cvt.u16.u32 %d, %a;", "b64", &|v| v & 0xffff),
         ("cvt.s8.s32 %d, %a;", "b64", &|v| value(v, 8, true) as u64),
     ] {
-        Table {
-            body,
-            inputs: &["b64"],
-            output,
-            columns: &columns,
-        }
-        .check_bits(|v| want(v[0]));
+        Table::new(body, &["b64"], output, &columns).check_bits(|v| want(v[0]));
     }
 }

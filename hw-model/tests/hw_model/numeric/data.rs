@@ -17,13 +17,7 @@ fn table(body: &str, bits: &[u32], output: u32, want: impl Fn(&[u64]) -> u64) {
                 .collect()
         })
         .collect();
-    Table {
-        body,
-        inputs: &inputs,
-        output: &format!("b{output}"),
-        columns: &columns,
-    }
-    .check_bits(want);
+    Table::new(body, &inputs, &format!("b{output}"), &columns).check_bits(want);
 }
 
 #[test]
@@ -126,13 +120,7 @@ fn lanes(body: &str, bits: u32, want: impl Fn(&[u64], usize) -> u64) {
     let rows = columns[0].len() / 32 * 32;
     let column: Vec<u64> = columns[0][..rows].to_vec();
     let ty = format!("b{bits}");
-    let got = Table {
-        body,
-        inputs: &[&ty],
-        output: "b32",
-        columns: std::slice::from_ref(&column),
-    }
-    .run();
+    let got = Table::new(body, &[&ty], "b32", std::slice::from_ref(&column)).run();
     for (row, got) in got.iter().enumerate() {
         let warp = &column[row / 32 * 32..row / 32 * 32 + 32];
         assert_eq!(
@@ -384,13 +372,7 @@ fn cell(op: &str, ty: &str, bits: u32, count: usize, want: impl Fn(&[u64]) -> u6
                         .collect()
                 })
                 .collect();
-            Table {
-                body: &body,
-                inputs: &inputs,
-                output: &kind,
-                columns: &columns,
-            }
-            .check_bits(|v| v[0].wrapping_add(want(v)));
+            Table::new(&body, &inputs, &kind, &columns).check_bits(|v| v[0].wrapping_add(want(v)));
             report(&line);
             report(
                 &line
@@ -489,12 +471,8 @@ fn vector_atomics() {
              ld.global.b32 %d, [%l0+{}];",
             4 * (parts - 1)
         );
-        let table = Table {
-            body: &body,
-            inputs: &["b32", "b32"],
-            output: "b32",
-            columns: &columns,
-        };
+        let inputs = ["b32", "b32"];
+        let table = Table::new(&body, &inputs, "b32", &columns);
         table.check(|v| {
             if ty == "f32" {
                 return result(

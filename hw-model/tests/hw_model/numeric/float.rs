@@ -57,12 +57,8 @@ fn arithmetic(format: Format, modifiers: &[(&str, bool, bool)]) {
                     format.name,
                     operands(count)
                 );
-                let table = Table {
-                    body: &body,
-                    inputs: &vec![format.name; count],
-                    output: format.name,
-                    columns: &columns,
-                };
+                let inputs = vec![format.name; count];
+                let table = Table::new(&body, &inputs, format.name, &columns);
                 table.check(|inputs| {
                     let inputs: Vec<u64> = inputs
                         .iter()
@@ -109,13 +105,7 @@ fn reciprocals_in_every_mode() {
             } else {
                 1.0_f64.to_bits()
             };
-            Table {
-                body: &body,
-                inputs: &[format.name],
-                output: format.name,
-                columns: &columns,
-            }
-            .check(|v| {
+            Table::new(&body, &[format.name], format.name, &columns).check(|v| {
                 let a = if ftz { flushed(v[0], format) } else { v[0] };
                 modified(
                     result(Operation::Div, &[one, a], &[format; 2], format, mode),
@@ -137,13 +127,8 @@ fn defaults_round_to_nearest() {
             ("mul", Operation::Mul),
         ] {
             let body = format!("{op}.{name} %d, %a, %b;");
-            Table {
-                body: &body,
-                inputs: &[name, name],
-                output: name,
-                columns: &columns,
-            }
-            .check(|v| result(code, v, &[format; 2], format, "rn"));
+            Table::new(&body, &[name, name], name, &columns)
+                .check(|v| result(code, v, &[format; 2], format, "rn"));
         }
     }
 }
@@ -165,12 +150,8 @@ fn pairs_of_singles() {
             for ftz in [false, true] {
                 let modifier = if ftz { ".ftz" } else { "" };
                 let body = format!("{name}.{mode}{modifier}.f32x2 %d, {};", operands(*count));
-                let table = Table {
-                    body: &body,
-                    inputs: &vec!["b64"; *count],
-                    output: "b64",
-                    columns: &packed[..*count],
-                };
+                let inputs = vec!["b64"; *count];
+                let table = Table::new(&body, &inputs, "b64", &packed[..*count]);
                 for (row, got) in table.run().into_iter().enumerate() {
                     for half in 0..2 {
                         let inputs: Vec<u64> = packed[..*count]
@@ -199,28 +180,18 @@ fn single_precision_with_half_precision_operands() {
             for (op, code) in [("add", Operation::Add), ("sub", Operation::Sub)] {
                 let columns = mixed(&[small, F32]);
                 let body = format!("{op}.{mode}.f32.{name} %d, %a, %b;");
-                Table {
-                    body: &body,
-                    inputs: &["b16", "f32"],
-                    output: "f32",
-                    columns: &columns,
-                }
-                .check(|v| result(code, v, &[small, F32], F32, mode));
+                Table::new(&body, &["b16", "f32"], "f32", &columns)
+                    .check(|v| result(code, v, &[small, F32], F32, mode));
             }
             let columns = mixed(&[small, small, F32]);
             let body = format!("fma.{mode}.f32.{name} %d, %a, %b, %c;");
-            Table {
-                body: &body,
-                inputs: &["b16", "b16", "f32"],
-                output: "f32",
-                columns: &columns,
-            }
-            .check(|v| result(Operation::Fma, v, &[small, small, F32], F32, mode));
+            Table::new(&body, &["b16", "b16", "f32"], "f32", &columns)
+                .check(|v| result(Operation::Fma, v, &[small, small, F32], F32, mode));
         }
     }
 }
 
-/// Minimum or maximum as the ISA words it.
+/// Returns the minimum or maximum as the ISA words it.
 fn chosen(a: u64, b: u64, format: Format, greater: bool, nan_wins: bool) -> Expected {
     let (x, y) = (to_f64(a, format), to_f64(b, format));
     let negative = |v: u64| v >> (format.bits - 1) != 0;
@@ -247,13 +218,7 @@ fn minimum_and_maximum() {
             (".ftz.NaN.xorsign.abs", true, true, true),
         ] {
             let body = format!("{name}{modifier}.f32 %d, %a, %b;");
-            Table {
-                body: &body,
-                inputs: &["f32", "f32"],
-                output: "f32",
-                columns: &columns,
-            }
-            .check(|v| {
+            Table::new(&body, &["f32", "f32"], "f32", &columns).check(|v| {
                 let [a, b] = [v[0], v[1]].map(|v| if ftz { flushed(v, F32) } else { v });
                 if !cross {
                     return chosen(a, b, F32, greater, nan);
@@ -267,25 +232,16 @@ fn minimum_and_maximum() {
         }
         let columns = floats(F32, 3);
         let body = format!("{name}.f32 %d, %a, %b, %c;");
-        Table {
-            body: &body,
-            inputs: &["f32"; 3],
-            output: "f32",
-            columns: &columns,
-        }
-        .check(|v| match chosen(v[0], v[1], F32, greater, false) {
-            Expected::Bits(bits) => chosen(bits, v[2], F32, greater, false),
-            _ => chosen(v[0], v[2], F32, greater, false),
+        Table::new(&body, &["f32"; 3], "f32", &columns).check(|v| {
+            match chosen(v[0], v[1], F32, greater, false) {
+                Expected::Bits(bits) => chosen(bits, v[2], F32, greater, false),
+                _ => chosen(v[0], v[2], F32, greater, false),
+            }
         });
         let columns = floats(F64, 2);
         let body = format!("{name}.f64 %d, %a, %b;");
-        Table {
-            body: &body,
-            inputs: &["f64"; 2],
-            output: "f64",
-            columns: &columns,
-        }
-        .check(|v| chosen(v[0], v[1], F64, greater, false));
+        Table::new(&body, &["f64"; 2], "f64", &columns)
+            .check(|v| chosen(v[0], v[1], F64, greater, false));
     }
 }
 
@@ -295,13 +251,7 @@ fn signs() {
         let sign = 1_u64 << (format.bits - 1);
         let columns = floats(format, 2);
         let table = |body: &str, want: &dyn Fn(u64, u64) -> u64| {
-            Table {
-                body,
-                inputs: &[name, name],
-                output: name,
-                columns: &columns,
-            }
-            .check(|v| {
+            Table::new(body, &[name, name], name, &columns).check(|v| {
                 let bits = want(v[0], v[1]);
                 if to_f64(bits, format).is_nan() {
                     Expected::Nan(format)
@@ -343,18 +293,13 @@ fn properties() {
         ];
         for (property, holds) in tests {
             let body = format!("testp.{property}.{name} %p, %a;\nselp.u32 %d, 1, 0, %p;");
-            Table {
-                body: &body,
-                inputs: &[name],
-                output: "u32",
-                columns: &columns,
-            }
-            .check_bits(|v| u64::from(holds(to_f64(v[0], format))));
+            Table::new(&body, &[name], "u32", &columns)
+                .check_bits(|v| u64::from(holds(to_f64(v[0], format))));
         }
     }
 }
 
-/// Within `ulps` units in the last place of f32, or `error` absolute.
+/// Returns what lies within `ulps` units in the last place of f32, or `error` absolute.
 fn close(want: f64, ulps: f64, error: f64) -> Expected {
     if want.is_nan() {
         return Expected::Nan(F32);
@@ -391,13 +336,8 @@ fn approximations_of_division_and_roots() {
             other => other,
         };
         let table = |body: &str, want: &dyn Fn(f64, f64) -> Expected| {
-            Table {
-                body,
-                inputs: &["f32", "f32"],
-                output: "f32",
-                columns: &columns,
-            }
-            .check(|v| output(want(input(v[0]), input(v[1]))));
+            Table::new(body, &["f32", "f32"], "f32", &columns)
+                .check(|v| output(want(input(v[0]), input(v[1]))));
         };
         table(&format!("div.full{modifier}.f32 %d, %a, %b;"), &|a, b| {
             close(a / b, 2.0, 0.0)
@@ -432,13 +372,7 @@ fn gross_approximations_in_double_precision() {
     ];
     for (name, exact) in cases {
         let body = format!("{name} %d, %a;");
-        Table {
-            body: &body,
-            inputs: &["f64"],
-            output: "f64",
-            columns: &columns,
-        }
-        .check(|v| {
+        Table::new(&body, &["f64"], "f64", &columns).check(|v| {
             let ftz = name.contains("ftz");
             let a = f64::from_bits(if ftz { flushed(v[0], F64) } else { v[0] });
             let want = exact(a);
@@ -471,13 +405,7 @@ fn transcendental_functions() {
         let modifier = if ftz { ".ftz" } else { "" };
         let table = |name: &str, want: &dyn Fn(f64) -> Expected| {
             let body = format!("{name}.approx{modifier}.f32 %d, %a;");
-            Table {
-                body: &body,
-                inputs: &["f32"],
-                output: "f32",
-                columns: &columns,
-            }
-            .check(|v| {
+            Table::new(&body, &["f32"], "f32", &columns).check(|v| {
                 let a = if ftz { flushed(v[0], F32) } else { v[0] };
                 match want(f64::from(f32::from_bits(a as u32))) {
                     Expected::Near(_, v, error)
@@ -502,13 +430,7 @@ fn transcendental_functions() {
         table("cos", &|a| moderate(a, a.cos()));
     }
     let body = "tanh.approx.f32 %d, %a;";
-    Table {
-        body,
-        inputs: &["f32"],
-        output: "f32",
-        columns: &columns,
-    }
-    .check(|v| {
+    Table::new(body, &["f32"], "f32", &columns).check(|v| {
         let want = f64::from(f32::from_bits(v[0] as u32)).tanh();
         if want.is_nan() {
             Expected::Nan(F32)

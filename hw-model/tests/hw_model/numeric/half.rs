@@ -9,13 +9,7 @@ fn check(name: &str, format: Format, count: usize, want: impl Fn(&[u64]) -> Expe
     let operands = ["%a", "%a, %b", "%a, %b, %c"][count - 1];
     let columns = floats(format, count);
     let body = format!("{name}.{} %d, {operands};", format.name);
-    Table {
-        body: &body,
-        inputs: &vec!["b16"; count],
-        output: "b16",
-        columns: &columns,
-    }
-    .check(&want);
+    Table::new(&body, &vec!["b16"; count], "b16", &columns).check(&want);
     let body = format!("{name}.{}x2 %d, {operands};", format.name);
     let rows = columns[0].len();
     let pairs: Vec<Vec<u64>> = columns
@@ -26,12 +20,8 @@ fn check(name: &str, format: Format, count: usize, want: impl Fn(&[u64]) -> Expe
                 .collect()
         })
         .collect();
-    let table = Table {
-        body: &body,
-        inputs: &vec!["b32"; count],
-        output: "b32",
-        columns: &pairs,
-    };
+    let inputs = vec!["b32"; count];
+    let table = Table::new(&body, &inputs, "b32", &pairs);
     for (row, got) in table.run().into_iter().enumerate() {
         for half in 0..2 {
             let inputs: Vec<u64> = pairs

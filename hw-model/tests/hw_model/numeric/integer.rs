@@ -36,13 +36,7 @@ fn check(
         let operands = ["%a", "%a, %b", "%a, %b, %c"][count - 1];
         let body = format!("{name}.{ty} %d, {operands};");
         let ty = register(*bits);
-        Table {
-            body: &body,
-            inputs: &vec![ty.as_str(); count],
-            output: &ty,
-            columns: &columns,
-        }
-        .check_bits(|v| {
+        Table::new(&body, &vec![ty.as_str(); count], &ty, &columns).check_bits(|v| {
             let v: Vec<BigInt> = v
                 .iter()
                 .map(|v| BigInt::from(value(*v, *bits, *is_signed)))
@@ -112,13 +106,7 @@ fn wide_products() {
         let (narrow, wide) = (register(*bits), register(2 * bits));
         let exact = |v: &[u64]| value(v[0], *bits, *is_signed) * value(v[1], *bits, *is_signed);
         let body = format!("mul.wide.{ty} %d, %a, %b;");
-        Table {
-            body: &body,
-            inputs: &[narrow.as_str(); 2],
-            output: &wide,
-            columns: &columns,
-        }
-        .check_bits(|v| exact(v) as u64);
+        Table::new(&body, &[narrow.as_str(); 2], &wide, &columns).check_bits(|v| exact(v) as u64);
         let mut columns = columns;
         columns.push(
             integers(2 * bits, 1)[0]
@@ -129,13 +117,8 @@ fn wide_products() {
                 .collect(),
         );
         let body = format!("mad.wide.{ty} %d, %a, %b, %c;");
-        Table {
-            body: &body,
-            inputs: &[&narrow, &narrow, &wide],
-            output: &wide,
-            columns: &columns,
-        }
-        .check_bits(|v| (exact(v) as u64).wrapping_add(v[2]));
+        Table::new(&body, &[&narrow, &narrow, &wide], &wide, &columns)
+            .check_bits(|v| (exact(v) as u64).wrapping_add(v[2]));
     }
 }
 
@@ -147,13 +130,7 @@ fn twenty_four_bits() {
         let product = |v: &[u64]| part(v[0]) * part(v[1]);
         let high = |v: &[u64]| signed((product(v) >> 16) as u64 & 0xffff_ffff, 32);
         let table = |body: &str, want: &dyn Fn(&[u64]) -> i128| {
-            Table {
-                body,
-                inputs: &["b32"; 3],
-                output: "b32",
-                columns: &columns,
-            }
-            .check_bits(|v| want(v) as u64);
+            Table::new(body, &["b32"; 3], "b32", &columns).check_bits(|v| want(v) as u64);
         };
         table(&format!("mul24.lo.{ty} %d, %a, %b;"), &product);
         table(&format!("mul24.hi.{ty} %d, %a, %b;"), &high);
@@ -177,13 +154,7 @@ fn pairs() {
     for (ty, is_signed) in [("u16x2", false), ("s16x2", true)] {
         let table = |name: &str, one: &dyn Fn(i128, i128) -> i128| {
             let body = format!("{name}.{ty} %d, %a, %b;");
-            Table {
-                body: &body,
-                inputs: &["b32"; 2],
-                output: "b32",
-                columns: &columns,
-            }
-            .check_bits(|v| {
+            Table::new(&body, &["b32"; 2], "b32", &columns).check_bits(|v| {
                 let half = |shift: u32| {
                     let part = |v: u64| value(v >> shift & 0xffff, 16, is_signed);
                     (one(part(v[0]), part(v[1])) as u64 & 0xffff) << shift
@@ -201,7 +172,7 @@ fn pairs() {
     }
 }
 
-/// Arithmetic of two words through the carry flag, against one exact operation on numbers twice as wide.
+/// Checks arithmetic of two words through the carry flag against one exact operation on numbers twice as wide.
 #[test]
 fn carries() {
     for (ty, bits) in [("u32", 32_u32), ("s32", 32), ("u64", 64)] {
@@ -211,13 +182,7 @@ fn carries() {
         let wide = |low: u64, high: u64| BigInt::from(low) + BigInt::from(high) * &mask;
         // The first instruction is reported; both words are looked at in turn.
         let table = |body: &str, want: &dyn Fn(&[u64]) -> BigInt| {
-            Table {
-                body,
-                inputs: &inputs,
-                output: &word,
-                columns: &columns,
-            }
-            .check_bits(|v| cut(&want(v), bits));
+            Table::new(body, &inputs, &word, &columns).check_bits(|v| cut(&want(v), bits));
         };
         let temporary = if bits == 32 { "%x0" } else { "%l0" };
         for (name, sign) in [("add", 1), ("sub", -1)] {
@@ -259,16 +224,16 @@ fn carries() {
     }
 }
 
-/// `ptxas` makes the flag of a subtraction the carry of adding the complement: it is set when nothing is borrowed.
+/// Checks the flag of a subtraction, which is the carry of adding the complement: set when nothing is borrowed.
 #[test]
 fn a_subtraction_leaves_the_complement_of_its_borrow() {
     let columns = integers(32, 3);
-    Table {
-        body: "sub.cc.u32 %x0, %a, %b;\naddc.u32 %d, 0, 0;",
-        inputs: &["b32"; 3],
-        output: "b32",
-        columns: &columns,
-    }
+    Table::new(
+        "sub.cc.u32 %x0, %a, %b;\naddc.u32 %d, 0, 0;",
+        &["b32"; 3],
+        "b32",
+        &columns,
+    )
     .check_bits(|v| u64::from(v[0] >= v[1]));
 }
 
@@ -276,13 +241,8 @@ fn a_subtraction_leaves_the_complement_of_its_borrow() {
 fn carries_survive_a_guard() {
     let columns = integers(32, 3);
     let body = "add.cc.u32 %x0, %a, %b;\nsetp.lt.u32 %p, %c, 16;\n@%p sub.cc.u32 %x1, 0, 1;\naddc.u32 %d, 0, 0;";
-    Table {
-        body,
-        inputs: &["b32"; 3],
-        output: "b32",
-        columns: &columns,
-    }
-    .check_bits(|v| if v[2] < 16 { 0 } else { (v[0] + v[1]) >> 32 });
+    Table::new(body, &["b32"; 3], "b32", &columns)
+        .check_bits(|v| if v[2] < 16 { 0 } else { (v[0] + v[1]) >> 32 });
 }
 
 #[test]
@@ -294,13 +254,8 @@ fn dot_products() {
             let half = |v: u64, n: u32| value(v >> (16 * n) & 0xffff, 16, signed_a);
             let table = |name: &str, want: &dyn Fn(&[u64]) -> i128| {
                 let body = format!("{name}.{a}.{b} %d, %a, %b, %c;");
-                Table {
-                    body: &body,
-                    inputs: &["b32"; 3],
-                    output: "b32",
-                    columns: &columns,
-                }
-                .check_bits(|v| (want(v) + i128::from(v[2])) as u64);
+                Table::new(&body, &["b32"; 3], "b32", &columns)
+                    .check_bits(|v| (want(v) + i128::from(v[2])) as u64);
             };
             table("dp4a", &|v| {
                 (0..4)

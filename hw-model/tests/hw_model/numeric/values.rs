@@ -110,7 +110,7 @@ pub(crate) fn integers(bits: u32, count: usize) -> Vec<Vec<u64>> {
     )
 }
 
-/// Sign extension from `bits`.
+/// Extends the sign from `bits`.
 pub(crate) fn signed(v: u64, bits: u32) -> i128 {
     i128::from((v << (64 - bits)) as i64 >> (64 - bits))
 }
@@ -124,7 +124,7 @@ pub(crate) fn value(v: u64, bits: u32, is_signed: bool) -> i128 {
     }
 }
 
-/// Subnormal inputs and results become zeros of their sign.
+/// Turns subnormal inputs and results into zeros of their sign.
 pub(crate) fn flushed(bits: u64, format: Format) -> u64 {
     let fraction_bits = format.precision as u32 - 1;
     let sign = bits >> (format.bits - 1) << (format.bits - 1);

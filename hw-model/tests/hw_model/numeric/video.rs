@@ -5,13 +5,7 @@ use crate::support::opcode::Table;
 
 fn table(body: &str, want: impl Fn(&[u64]) -> i128) {
     let columns = integers(32, 3);
-    Table {
-        body,
-        inputs: &["b32"; 3],
-        output: "b32",
-        columns: &columns,
-    }
-    .check_bits(|v| want(v) as u64);
+    Table::new(body, &["b32"; 3], "b32", &columns).check_bits(|v| want(v) as u64);
 }
 
 fn part(v: u64, selector: &str, signed: bool) -> i128 {

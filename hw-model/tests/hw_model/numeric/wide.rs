@@ -23,7 +23,7 @@ fn both(body: &str, input: &[u64]) -> [Vec<u64>; 2] {
         let params: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
         let launch = bench.simple(&kernel, 1, 32, &params);
         if timed {
-            bench.time(launch).unwrap_or_else(|fault| panic!("{fault}"));
+            bench.timed(launch);
         } else {
             functional(&mut bench, &launch);
         }

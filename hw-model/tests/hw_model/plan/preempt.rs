@@ -134,7 +134,7 @@ fn config(seed: u64) -> GpuConfig {
         .scaled_to_sms(sms)
 }
 
-/// Whether the bits are the same; names the first that is not.
+/// Checks that the bits are the same, and names the first that is not.
 fn compare(subject: &Subject, seed: u64, alone: &[Vec<u8>], switched: &[Vec<u8>]) {
     for (n, (a, b)) in alone.iter().zip(switched).enumerate() {
         let differs = a.iter().zip(b).position(|(a, b)| a != b);

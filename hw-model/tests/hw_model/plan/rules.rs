@@ -355,7 +355,7 @@ enum Short {
     SharedMemory,
 }
 
-/// As [`support::plan::BUSY`], with `registers` registers in use all the time.
+/// Returns [`crate::support::plan::BUSY`] with `registers` registers in use all the time.
 fn wide(registers: u32) -> String {
     let adds = |n| format!("add.s32 %r{n}, %r{n}, %r{};\n", (n + 1) % registers);
     let adds: String = (2..registers).map(adds).collect();

@@ -130,7 +130,7 @@ pub fn decode(bits: u64, format: Format) -> Value {
     Value::Finite(negative, if negative { -magnitude } else { magnitude })
 }
 
-/// A number's sign, its significand, and the exponent of the significand's last bit; not for infinities and NaN.
+/// Returns a finite number's sign, its significand, and the exponent of the significand's last bit.
 fn parts(bits: u64, format: Format) -> (bool, u64, i64) {
     let fraction_bits = format.precision - 1;
     let field = exponent_field(bits, format);
@@ -167,7 +167,7 @@ pub fn infinity(negative: bool, format: Format) -> u64 {
     (((1 << exponent_bits) - 1) << (format.precision - 1)) | sign
 }
 
-/// Largest multiple of the quantum at or below `v`, in quanta, and whether `v` is above it and how far.
+/// Returns the largest multiple of the quantum at or below `v`, in quanta, and whether `v` is above it and how far.
 fn quanta(v: &BigRational, quantum: &BigRational) -> (BigInt, BigRational) {
     let ratio = v / quantum;
     let floor = ratio.floor();
@@ -182,7 +182,7 @@ fn exponent_of(magnitude: &BigRational) -> i64 {
     exponent
 }
 
-/// `v` rounded to the format; `negative` is the sign of a zero.
+/// Returns `v` rounded to the format; `negative` is the sign of a zero.
 pub fn round(v: &BigRational, negative: bool, format: Format, mode: &str) -> u64 {
     let sign_bit = |negative: bool| u64::from(negative) << (format.bits - 1);
     if v.is_zero() {
@@ -235,7 +235,7 @@ fn finish(count: BigInt, exponent: i64, negative: bool, format: Format, mode: &s
     }
 }
 
-/// √v rounded to the format, `v` positive.
+/// Returns √v rounded to the format, `v` positive.
 fn rounded_root(v: &BigRational, format: Format, mode: &str) -> u64 {
     let mut exponent = exponent_of(v).div_euclid(2);
     if *v < power_of_two(2 * exponent) {

@@ -38,7 +38,10 @@ pub struct Prepared {
 }
 
 pub struct Timed {
+    /// From submission to end.
     pub cycles: u64,
+    /// From the start of the first block to the end of the last one.
+    pub ran: u64,
     pub counters: Counters,
 }
 
@@ -195,6 +198,11 @@ impl Bench {
         }
     }
 
+    /// Runs one launch with timing, alone, which must not fault.
+    pub fn timed(&mut self, launch: Launch<'_>) -> Timed {
+        self.time(launch).unwrap_or_else(|fault| panic!("{fault}"))
+    }
+
     /// Runs one launch with timing, alone.
     pub fn time(&mut self, launch: Launch<'_>) -> Result<Timed, Box<gridmux_hw_model::Fault>> {
         let began = self.gpu.now().0;
@@ -207,12 +215,14 @@ impl Bench {
                 match report {
                     Report::Ended {
                         tag: ended,
+                        first_start,
                         end,
                         counters,
                         ..
                     } if ended == tag => {
                         return Ok(Timed {
                             cycles: end.0 - began,
+                            ran: end.0 - first_start.0,
                             counters,
                         });
                     }

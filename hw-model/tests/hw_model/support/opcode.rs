@@ -13,11 +13,11 @@ use std::io::Write;
 /// predicates, `%x0` to `%x3` 32-bit, `%h0` to `%h3` 16-bit and `%l0` to `%l3` 64-bit registers. The first
 /// instruction is the one that is tested.
 pub struct Table<'a> {
-    pub body: &'a str,
+    body: &'a str,
     /// Types of the columns, as PTX writes them.
-    pub inputs: &'a [&'a str],
-    pub output: &'a str,
-    pub columns: &'a [Vec<u64>],
+    inputs: &'a [&'a str],
+    output: &'a str,
+    columns: &'a [Vec<u64>],
 }
 
 /// Returns the bytes of a type.
@@ -35,7 +35,22 @@ fn register_type(ty: &str) -> &str {
     }
 }
 
-impl Table<'_> {
+impl<'a> Table<'a> {
+    /// Returns the table of an instruction: its PTX, the types of its inputs and of its output, and the inputs.
+    pub fn new(
+        body: &'a str,
+        inputs: &'a [&'a str],
+        output: &'a str,
+        columns: &'a [Vec<u64>],
+    ) -> Self {
+        Self {
+            body,
+            inputs,
+            output,
+            columns,
+        }
+    }
+
     /// Runs every row.
     pub fn run(&self) -> Vec<u64> {
         let count = self.columns[0].len();

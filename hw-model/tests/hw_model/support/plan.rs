@@ -338,7 +338,7 @@ impl Stage {
         Self::on(config.scaled_to_sms(sms), plan)
     }
 
-    /// Any GPU under a plan.
+    /// Returns any GPU under a plan.
     pub fn on(config: GpuConfig, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
         let mut bench = Bench::new(config);
         let kernel = bench.kernel(BUSY, "busy");
@@ -359,7 +359,7 @@ impl Stage {
         assert_eq!(self.bench.gpu.set_plan(&plan), []);
     }
 
-    /// Launches; every tag has a queue of its own.
+    /// Submits a launch; every tag has a queue of its own.
     pub fn launch(&mut self, busy: Busy) {
         let params = busy.rounds.to_le_bytes();
         let mut launch = self
@@ -407,7 +407,7 @@ impl Stage {
         self.until(self.bench.gpu.now().0 + cycles);
     }
 
-    /// Everything that was launched ends, in good order.
+    /// Lets everything that was launched end, in good order.
     pub fn finish(&mut self) {
         for _ in 0..10_000 {
             self.pass(10_000);

@@ -193,7 +193,7 @@ fn products_of_integers() {
     }
 }
 
-/// `mma.m8n8k4` on f16: four products, by the ISA's formulas for each layout.
+/// Checks `mma.m8n8k4` on f16: four products, by the ISA's formulas for each layout.
 #[test]
 fn products_of_quad_pairs() {
     for (a_layout, b_layout) in [

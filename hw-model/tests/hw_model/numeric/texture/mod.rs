@@ -73,6 +73,38 @@ fn run(
 
 const SIDES: [usize; 3] = [7, 5, 3];
 
+/// The nearest texel, at coordinates in texels.
+const NEAREST: Sampler = Sampler {
+    address_modes: [AddressMode::Clamp; 3],
+    linear: false,
+    normalized: false,
+};
+
+/// Returns the extent of a rectangle, or of `layers` of them.
+fn plane(width: u32, height: u32, layers: u32) -> Extent {
+    Extent::TwoD {
+        width,
+        height,
+        layers,
+    }
+}
+
+/// Returns the handle of an object.
+fn object(bench: &mut Bench, object: Object) -> u64 {
+    let memory = bench.gpu.memory_mut();
+    memory.create_object(bench.domain, object).expect("sound")
+}
+
+/// Returns the handle of a texture.
+fn texture(bench: &mut Bench, image: Image, sampler: Sampler, normalized_float: bool) -> u64 {
+    let texture = Texture {
+        image,
+        sampler,
+        normalized_float,
+    };
+    object(bench, Object::Texture(texture))
+}
+
 /// Returns an image of floats, one channel or four, and its texels.
 fn floats(bench: &mut Bench, extent: Extent, channels: u32) -> (Image, Vec<f64>) {
     let mut prng = Prng::new(5);
@@ -165,32 +197,15 @@ fn sampled(
 #[test]
 fn questions() {
     let mut bench = Bench::small();
-    let extent = Extent::TwoD {
-        width: 7,
-        height: 5,
-        layers: 0,
-    };
+    let extent = plane(7, 5, 0);
     let (image, _) = floats(&mut bench, extent, 4);
     let sampler = Sampler {
         address_modes: [AddressMode::Mirror; 3],
         linear: true,
         normalized: true,
     };
-    let object = Object::Texture(Texture {
-        image,
-        sampler,
-        normalized_float: false,
-    });
-    let texture = bench
-        .gpu
-        .memory_mut()
-        .create_object(bench.domain, object)
-        .expect("sound");
-    let surface = bench
-        .gpu
-        .memory_mut()
-        .create_object(bench.domain, Object::Surface(image))
-        .expect("sound");
+    let texture = texture(&mut bench, image, sampler, false);
+    let surface = object(&mut bench, Object::Surface(image));
     for (opcode, handle, name, want) in [
         ("txq", texture, "width", 7),
         ("txq", texture, "height", 5),
@@ -218,11 +233,7 @@ fn questions() {
 #[test]
 fn bad_handles_are_faults() {
     let mut bench = Bench::small();
-    let extent = Extent::TwoD {
-        width: 8,
-        height: 8,
-        layers: 0,
-    };
+    let extent = plane(8, 8, 0);
     let address = bench.buffer(&vec![0; 8 * 8 * 4]);
     let image = Image {
         address,

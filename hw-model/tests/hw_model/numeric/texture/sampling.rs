@@ -1,9 +1,9 @@
 //! Reading textures: geometries, address modes, filters, layers, formats of channels, and gathers.
 
-use super::{SIDES, floats, fold, run, sampled};
+use super::{NEAREST, SIDES, floats, fold, plane, run, sampled, texture};
 use crate::support::Bench;
 use crate::support::opcode::report;
-use gridmux_hw_model::texture::{AddressMode, Channel, Extent, Image, Object, Sampler, Texture};
+use gridmux_hw_model::texture::{AddressMode, Channel, Extent, Image, Sampler};
 use gridmux_workloads::Prng;
 
 // Length: loops over geometries and modes around one comparison.
@@ -19,15 +19,7 @@ fn sampling() {
             },
             1,
         ),
-        (
-            "2d",
-            Extent::TwoD {
-                width: w,
-                height: h,
-                layers: 0,
-            },
-            2,
-        ),
+        ("2d", plane(w, h, 0), 2),
         (
             "3d",
             Extent::ThreeD {
@@ -55,16 +47,7 @@ fn sampling() {
                         linear,
                         normalized,
                     };
-                    let object = Object::Texture(Texture {
-                        image,
-                        sampler,
-                        normalized_float: false,
-                    });
-                    let handle = bench
-                        .gpu
-                        .memory_mut()
-                        .create_object(bench.domain, object)
-                        .expect("sound");
+                    let handle = texture(&mut bench, image, sampler, false);
                     let mut prng = Prng::new(9);
                     let range = if normalized { 2.5 } else { 12.0 };
                     let input: Vec<f32> = (0..64 * 4).map(|_| prng.f32_in(-range, range)).collect();
@@ -110,32 +93,11 @@ fn layers_and_references() {
                 layers: 3,
             },
         ),
-        (
-            "a2d",
-            Extent::TwoD {
-                width: 7,
-                height: 5,
-                layers: 3,
-            },
-        ),
+        ("a2d", plane(7, 5, 3)),
     ] {
         let mut bench = Bench::small();
         let (image, texels) = floats(&mut bench, extent, 1);
-        let sampler = Sampler {
-            address_modes: [AddressMode::Clamp; 3],
-            linear: false,
-            normalized: false,
-        };
-        let object = Object::Texture(Texture {
-            image,
-            sampler,
-            normalized_float: false,
-        });
-        let handle = bench
-            .gpu
-            .memory_mut()
-            .create_object(bench.domain, object)
-            .expect("sound");
+        let handle = texture(&mut bench, image, NEAREST, false);
         let input: Vec<u32> = (0..64_u32).flat_map(|n| [n % 3, n % 7, n % 5, 0]).collect();
         let coordinates = if name == "a1d" {
             "%r10, %r11"
@@ -205,21 +167,7 @@ fn formats_of_channels() {
             channel,
             channels: 4,
         };
-        let sampler = Sampler {
-            address_modes: [AddressMode::Clamp; 3],
-            linear: false,
-            normalized: false,
-        };
-        let object = Object::Texture(Texture {
-            image,
-            sampler,
-            normalized_float: normalized,
-        });
-        let handle = bench
-            .gpu
-            .memory_mut()
-            .create_object(bench.domain, object)
-            .expect("sound");
+        let handle = texture(&mut bench, image, NEAREST, normalized);
         let ty = if normalized { "f32" } else { "s32" };
         let body = format!("tex.1d.v4.{ty}.s32 {{%r0, %r1, %r2, %r3}}, [%rd9, {{%r10}}];");
         let input: Vec<u32> = (0..64).collect();
@@ -251,27 +199,9 @@ fn formats_of_channels() {
 #[test]
 fn gathers() {
     let mut bench = Bench::small();
-    let extent = Extent::TwoD {
-        width: 7,
-        height: 5,
-        layers: 0,
-    };
+    let extent = plane(7, 5, 0);
     let (image, texels) = floats(&mut bench, extent, 4);
-    let sampler = Sampler {
-        address_modes: [AddressMode::Clamp; 3],
-        linear: false,
-        normalized: false,
-    };
-    let object = Object::Texture(Texture {
-        image,
-        sampler,
-        normalized_float: false,
-    });
-    let handle = bench
-        .gpu
-        .memory_mut()
-        .create_object(bench.domain, object)
-        .expect("sound");
+    let handle = texture(&mut bench, image, NEAREST, false);
     let mut prng = Prng::new(13);
     let input: Vec<f32> = (0..128).map(|_| prng.f32_in(-1.0, 8.0)).collect();
     let words: Vec<u32> = input.iter().map(|v| v.to_bits()).collect();

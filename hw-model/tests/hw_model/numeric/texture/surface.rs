@@ -1,6 +1,6 @@
 //! Reading, writing and reducing surfaces.
 
-use super::run;
+use super::{object, plane, run};
 use crate::support::Bench;
 use crate::support::opcode::report;
 use gridmux_hw_model::texture::{Channel, Extent, Image, Object};
@@ -26,11 +26,7 @@ fn surfaces() {
                 width: width as u32,
                 layers: 0,
             },
-            2 => Extent::TwoD {
-                width: width as u32,
-                height: height as u32,
-                layers: 0,
-            },
+            2 => plane(width as u32, height as u32, 0),
             _ => Extent::ThreeD {
                 width: width as u32,
                 height: height as u32,
@@ -48,11 +44,7 @@ fn surfaces() {
             channel: Channel::U32,
             channels: 1,
         };
-        let handle = bench
-            .gpu
-            .memory_mut()
-            .create_object(bench.domain, Object::Surface(image))
-            .expect("sound");
+        let handle = object(&mut bench, Object::Surface(image));
         // Every thread has a texel of its own to write: thread n goes to x = n mod 12 - 1.
         let inside = |n: u32| {
             let [x, y, z] = [n % 12, n / 12 % 6, n / 12 % 2].map(i64::from);
@@ -134,11 +126,7 @@ fn surfaces() {
 #[test]
 fn formatted_stores() {
     let mut bench = Bench::small();
-    let extent = Extent::TwoD {
-        width: 8,
-        height: 8,
-        layers: 0,
-    };
+    let extent = plane(8, 8, 0);
     let address = bench.buffer(&vec![0; 8 * 8 * 4]);
     let image = Image {
         address,
@@ -147,11 +135,7 @@ fn formatted_stores() {
         channel: Channel::U8,
         channels: 4,
     };
-    let handle = bench
-        .gpu
-        .memory_mut()
-        .create_object(bench.domain, Object::Surface(image))
-        .expect("sound");
+    let handle = object(&mut bench, Object::Surface(image));
     let store = "sust.p.2d.v4.b32.trap [%rd9, {%r11, %r12}], {%r10, 300, 7, %r11};";
     let body = format!("and.b32 %r11, %r31, 7;\nshr.u32 %r12, %r31, 3;\n{store}\nmov.u32 %r0, 0;");
     let input: Vec<u32> = (0..64).collect();
