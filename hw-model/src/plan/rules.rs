@@ -7,9 +7,9 @@ use super::PlanNote;
 use crate::config::GpuConfig;
 use crate::occupancy::device_shape;
 use crate::timing::quota::Weights;
-use gridmux_policy::ids::{RowId, SmId, TenantId};
+use gridmux_policy::ids::SmId;
 use gridmux_policy::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
-use gridmux_policy::shape::{DeviceShape, SmUnits};
+use gridmux_policy::shape::DeviceShape;
 use std::sync::Arc;
 
 /// The plan that is obeyed, and what follows from it.
@@ -138,26 +138,6 @@ impl Rules {
     pub(super) fn head_of_line(&self, group: usize) -> bool {
         let group = self.plan.groups().get(group);
         group.is_some_and(|group| group.head_of_line)
-    }
-
-    /// Returns how many blocks of a row may reside on an SM of a group.
-    pub(super) fn cap(&self, group: usize, row: RowId) -> u32 {
-        let cap = match self.plan.place_of(row) {
-            Some(place) if group < self.plan.groups().len() => self.plan.cell(group, place).cap,
-            _ => self.plan.default_row().cap,
-        };
-        match cap {
-            NO_CAP => u32::MAX,
-            cap => u32::from(cap),
-        }
-    }
-
-    /// Returns what a tenant may hold on an SM of a group.
-    pub(super) fn group_limit(&self, group: usize, tenant: TenantId) -> SmUnits {
-        match self.plan.limit_place(tenant) {
-            Some(place) if group < self.plan.groups().len() => self.plan.group_limit(group, place),
-            _ => SmUnits::MAX,
-        }
     }
 }
 
