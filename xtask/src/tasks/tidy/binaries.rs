@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::fs;
 
 /// The binaries beside a room's one, each by its room and its name.
-const BESIDE: [(&str, &str); 10] = [
+const BESIDE: [(&str, &str); 9] = [
     ("gridmux-hw-model", "allocations"),
     ("gridmux-hw-model", "kept_storage"),
     ("gridmux-mediator", "probes"),
@@ -15,7 +15,6 @@ const BESIDE: [(&str, &str); 10] = [
     ("gridmux-mediator", "steady_state"),
     ("gridmux-policy", "allocator"),
     ("gridmux-ptx", "growth"),
-    ("gridmux-ptx", "scaling"),
     ("gridmux-tests", "forms"),
     ("gridmux-tests", "images"),
 ];
