@@ -162,7 +162,7 @@ mod benches {
                     zero: 0,
                     sample: raw,
                 });
-                // Release: as the ring's, with nobody at the other end.
+                // Release: as the ring's, which pairs with a load of the kernel's; here nobody is at the other end.
                 position.store(u64::from(seq), Ordering::Release);
             });
             black_box(&records);

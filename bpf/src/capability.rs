@@ -1,4 +1,4 @@
-//! What this process lacks for loading programs: capabilities, or a kernel and container that allow `bpf(2)`.
+//! The capabilities that this process lacks for loading programs, or a kernel and container that allow `bpf(2)`.
 //!
 //! Asked before anything is loaded, so that a refusal later on is known to be about the program.
 

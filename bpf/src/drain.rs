@@ -11,7 +11,7 @@ const BATCHES: u32 = 4;
 /// How often a drain asks again while another one runs (the timer's takes half a millisecond at most).
 const PATIENCE: u32 = 400;
 
-/// What is left to do after [`until_empty`].
+/// Result of [`until_empty`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drained {
     /// The ring was empty, or more than a full ring was taken.

@@ -33,7 +33,7 @@ const STATS: &str = "gridmux_stats";
 const OWNER: &str = "gridmux_owner";
 const TENANTS: &str = "gridmux_tenants";
 const DRAIN: &str = "gridmux_drain";
-/// What readers need beside the program that drains: maps, each with the name of its pin.
+/// The maps that readers need beside the program that drains, each with the name of its pin.
 const PINNED_MAPS: [(&str, &str); 3] = [
     (HISTOGRAMS, "histograms"),
     (STATS, "stats"),

@@ -34,7 +34,7 @@ pub struct RawSample {
     pub latency_ns: [u64; KINDS],
 }
 
-/// What a histogram belongs to (`struct gridmux_key`).
+/// Key of a histogram (`struct gridmux_key`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawKey {
@@ -58,7 +58,7 @@ pub struct RawHistogram {
     pub buckets: [u64; BUCKETS],
 }
 
-/// What became of the samples (`struct gridmux_stats`).
+/// Counts of the samples (`struct gridmux_stats`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Stats {
@@ -92,7 +92,7 @@ pub struct RawTunables {
     pub reserved: u32,
 }
 
-/// Who owns an instance's pins (`struct gridmux_owner`).
+/// Owner of an instance's pins (`struct gridmux_owner`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOwner {
@@ -104,7 +104,7 @@ pub struct RawOwner {
     pub start_ticks: u64,
 }
 
-/// What a probe count belongs to (`struct gridmux_probe_key`).
+/// Key of a probe count (`struct gridmux_probe_key`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawProbeKey {

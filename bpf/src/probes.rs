@@ -7,7 +7,7 @@
 use crate::usdt::Semaphore;
 use crate::usdt_site;
 
-/// What every probe carries.
+/// The arguments that every probe carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProbeArgs {
     /// The tenant, as the dispatcher numbers it.

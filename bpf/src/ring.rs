@@ -106,10 +106,9 @@ impl<S: Shared> Producer<S> {
 
     /// Samples that the consumer has not taken yet.
     pub fn pending(&self) -> u64 {
-        // Acquire: as in `push`.
-        self.position
-            .wrapping_sub(self.shared.consumer().load(Ordering::Acquire))
-            / RECORD_BYTES
+        // Acquire: pairs with the kernel's release store of the consumer's position.
+        let taken = self.shared.consumer().load(Ordering::Acquire);
+        self.position.wrapping_sub(taken) / RECORD_BYTES
     }
 
     fn free_bytes(&self) -> u64 {

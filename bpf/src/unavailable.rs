@@ -11,7 +11,7 @@ pub enum Unavailable {
          install clang 19 or later, libelf-dev, zlib1g-dev and pkg-config, and build again"
     )]
     NotBuilt {
-        /// What the build lacked.
+        /// The part that the build lacked.
         reason: String,
     },
     /// The process lacks capabilities.
@@ -27,7 +27,7 @@ pub enum Unavailable {
         "the kernel refused {what}: {reason}; `dmesg` and /sys/kernel/security/lockdown may tell more"
     )]
     Refused {
-        /// What was asked.
+        /// The request.
         what: String,
         /// The error, and libbpf's last words.
         reason: String,

@@ -39,6 +39,7 @@ impl Memory {
 
     /// Returns one step of `__bpf_user_ringbuf_peek` and its release: the record, if one is complete.
     fn take(&self) -> Option<Record> {
+        // Acquire: pairs with the Release that ends this function.
         let consumed = self.consumer.load(Ordering::Acquire);
         // Acquire: pairs with the producer's release of its position.
         if consumed >= self.producer.load(Ordering::Acquire) {

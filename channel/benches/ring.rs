@@ -102,16 +102,20 @@ fn ping_pong_p50() -> f64 {
     let echo = thread::spawn(move || {
         pin(1);
         for i in 1..=ROUND_TRIPS as u64 {
+            // Acquire: pairs with the Release store of line 0 below.
             while theirs[0].0.load(Ordering::Acquire) != i {
                 spin_loop();
             }
+            // Release: pairs with the Acquire load of line 1 below.
             theirs[1].0.store(i, Ordering::Release);
         }
     });
     pin(0);
     let samples = (1..=ROUND_TRIPS as u64).map(|i| {
         let start = Instant::now();
+        // Release: pairs with the echo's Acquire load.
         lines[0].0.store(i, Ordering::Release);
+        // Acquire: pairs with the echo's Release store.
         while lines[1].0.load(Ordering::Acquire) != i {
             spin_loop();
         }
@@ -164,6 +168,7 @@ fn ring_rate() -> f64 {
     let theirs = ready.clone();
     let drain = thread::spawn(move || {
         pin(1);
+        // Release: pairs with the Acquire load before the start.
         theirs.store(true, Ordering::Release);
         let mut taken = 0;
         while taken < SUBMISSIONS {
@@ -181,6 +186,7 @@ fn ring_rate() -> f64 {
         }
     });
     pin(0);
+    // Acquire: pairs with the Release store of the draining thread.
     while !ready.load(Ordering::Acquire) {
         spin_loop();
     }
@@ -237,13 +243,16 @@ fn bare_rate() -> f64 {
         pin(1);
         let (mut head, mut sum) = (0, 0u64);
         while (head as u64) < SUBMISSIONS {
+            // Acquire: pairs with the Release store of `tail`.
             while theirs.tail.0.load(Ordering::Acquire) == head as u64 {
                 spin_loop();
             }
             for word in &theirs.slots[head % SLOTS] {
+                // relaxed: the index orders them.
                 sum = sum.wrapping_add(word.load(Ordering::Relaxed));
             }
             head += 1;
+            // Release: pairs with the Acquire load of `head`.
             theirs.head.0.store(head as u64, Ordering::Release);
         }
         sum
@@ -253,12 +262,15 @@ fn bare_rate() -> f64 {
     let mut head = 0;
     for tail in 0..SUBMISSIONS {
         while tail - head >= SLOTS as u64 {
+            // Acquire: pairs with the Release store of `head`.
             head = bare.head.0.load(Ordering::Acquire);
         }
         let slot = usize::try_from(tail).unwrap_or(0) % SLOTS;
         for word in &bare.slots[slot] {
+            // relaxed: the index orders them.
             word.store(tail, Ordering::Relaxed);
         }
+        // Release: pairs with the Acquire load of `tail`.
         bare.tail.0.store(tail + 1, Ordering::Release);
     }
     let sum = drain.join().expect("the draining thread");

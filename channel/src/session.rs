@@ -30,7 +30,7 @@ pub const NO_DEVICE: Errno = Errno::ENODEV;
 /// The first read of a reply asks for this much, which is all of most.
 const FIRST_READ_BYTES: usize = 4096;
 
-/// What can go wrong on the tenant's end.
+/// Errors of the tenant's end.
 #[derive(Debug, Error)]
 pub enum CallError {
     /// The socket cannot be reached.
@@ -38,7 +38,7 @@ pub enum CallError {
     Connect {
         /// The socket's path.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// The mediator closed the connection, or it broke.

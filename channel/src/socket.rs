@@ -19,7 +19,7 @@ struct ControlBuffer([u8; 64]);
 
 const _: () = assert!(MAX_MESSAGE_FDS * size_of::<RawFd>() + size_of::<libc::cmsghdr>() <= 64);
 
-/// What one receive call brought.
+/// Result of one receive call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Received {
     /// How many bytes; zero says that the peer closed.

@@ -54,6 +54,7 @@ impl Shared {
     /// `FUTEX_WAIT`: the kernel compares the word under its own lock.
     fn futex_wait(&self) {
         let guard = self.edge.lock().unwrap();
+        // relaxed: the kernel compares under its lock, which orders it.
         if self.flag.load(Ordering::Relaxed) == park::ASLEEP {
             drop(self.bell.wait(guard).unwrap());
         }

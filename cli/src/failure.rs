@@ -14,9 +14,9 @@ pub(crate) const WRONG_USAGE: u8 = 2;
 /// A failure.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What went wrong; `None` when the command's own output says so already.
+    /// The error; `None` when the command's own output says so already.
     pub(crate) error: Option<anyhow::Error>,
-    /// What to do about it.
+    /// A sentence that tells the user a remedy.
     pub(crate) hint: Option<String>,
     /// Exit code.
     pub(crate) code: u8,

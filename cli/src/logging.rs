@@ -15,7 +15,7 @@ pub(crate) const VARIABLE: &str = "GRIDMUX_LOG";
 /// The levels, from least to most.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What the variable says.
+/// The directives that the variable holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     /// The parts that a filter is made of, with commas between them.

@@ -9,7 +9,7 @@ use gridmux_mediator::supervisor::{
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Where the sockets of a service live unless its configuration says otherwise.
+/// The folder of a service's sockets unless its configuration says otherwise.
 pub(crate) const DEFAULT_RUN_DIR: &str = "/run/gridmux";
 
 /// Which service.

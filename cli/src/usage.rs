@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-/// How commands end, behind all of them.
+/// The exit codes, shown behind the help of every command.
 const NOTES: &str = "\
 Exit status: 0 it is done; 1 it failed; 2 the command line is wrong, whatever files hold and services say, which is \
 found before anything is done. `gridmux run` passes the status of its program on. With -j or -p an error is JSON too, \
@@ -34,7 +34,7 @@ pub(crate) struct Cli {
     /// Print indented JSON
     #[arg(short, long, global = true)]
     pretty: bool,
-    /// What to do.
+    /// The remedy.
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -7,10 +7,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a command may be silent.
+/// The longest time for which a command may be silent.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What a command is waiting for, until this is dropped.
+/// A wait of the command, which is announced if it lasts; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// Dropping it ends the thread that speaks.

@@ -5,7 +5,6 @@
 
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::kernel::Kernel;
-use gridmux_policy::executor::{Contention, EventConfig};
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 
 /// The resource that runs out first.
@@ -41,6 +40,44 @@ pub struct Occupancy {
     pub blocks_per_sm: u32,
     /// What prevents one more.
     pub limit: OccupancyLimit,
+}
+
+/// Units in which an SM's resources are allocated (CUDA's occupancy calculation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllocationUnits {
+    /// 32-bit registers, per warp.
+    pub registers: u32,
+    /// Bytes of shared memory, per block.
+    pub shared_bytes: u32,
+    /// Bytes of shared memory that the system takes of each block.
+    pub reserved_shared_bytes: u32,
+}
+
+impl AllocationUnits {
+    /// Returns what one block of `threads` threads takes that declares so many registers for each thread and so many
+    /// bytes of shared memory.
+    #[must_use]
+    pub fn block_needs(&self, threads: u32, registers: u32, shared_bytes: u32) -> BlockNeeds {
+        let warps = threads.div_ceil(WARP_LANES);
+        let shared = shared_bytes.saturating_add(self.reserved_shared_bytes);
+        BlockNeeds {
+            warps,
+            registers: warps * (registers * WARP_LANES).next_multiple_of(self.registers.max(1)),
+            shared_bytes: shared
+                .checked_next_multiple_of(self.shared_bytes.max(1))
+                .unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Returns the units of a modelled GPU.
+#[must_use]
+pub fn allocation_units(config: &GpuConfig) -> AllocationUnits {
+    AllocationUnits {
+        registers: config.sm.register_unit,
+        shared_bytes: config.sm.shared_unit_bytes,
+        reserved_shared_bytes: config.sm.reserved_shared_bytes_per_block,
+    }
 }
 
 /// What one block takes from an SM, allocation units included.
@@ -79,20 +116,6 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
     }
 }
 
-/// Returns the device of the event executor that stands for the GPU.
-#[must_use]
-pub fn event_config(config: &GpuConfig) -> EventConfig {
-    EventConfig {
-        // Launches of the event executor do not wait for each other.
-        shape: DeviceShape {
-            submission_ns: 0,
-            ..device_shape(config)
-        },
-        clock_mhz: config.clock.core_mhz,
-        contention: Contention::calibrated(),
-    }
-}
-
 /// Returns what one block of `threads` threads takes.
 #[must_use]
 pub fn block_needs(
@@ -101,20 +124,10 @@ pub fn block_needs(
     threads: u32,
     dynamic_shared_bytes: u32,
 ) -> BlockNeeds {
-    let warps = threads.div_ceil(WARP_LANES);
-    let per_warp =
-        (kernel.registers_per_thread * WARP_LANES).next_multiple_of(config.sm.register_unit);
     let shared = kernel
         .static_shared_bytes
-        .saturating_add(dynamic_shared_bytes)
-        .saturating_add(config.sm.reserved_shared_bytes_per_block);
-    BlockNeeds {
-        warps,
-        registers: warps * per_warp,
-        shared_bytes: shared
-            .checked_next_multiple_of(config.sm.shared_unit_bytes)
-            .unwrap_or(u32::MAX),
-    }
+        .saturating_add(dynamic_shared_bytes);
+    allocation_units(config).block_needs(threads, kernel.registers_per_thread, shared)
 }
 
 /// Returns the blocks of that shape that one SM can hold at once, and what limits them.

@@ -90,6 +90,12 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// Returns what a tenant held and was entitled to so far, in SM · ns.
+fn held(rig: &ModelRig, tenant: TenantId) -> (f64, f64) {
+    let usage = rig.usage(tenant);
+    (usage.held_sm_ns, usage.entitled_sm_ns)
+}
+
 fn worst_error(tenants: &[(u32, Vec<Shape>)]) -> (f64, Vec<f64>) {
     let mut rig = ModelRig::new("smk-p");
     let ids: Vec<TenantId> = tenants
@@ -110,13 +116,13 @@ fn worst_error(tenants: &[(u32, Vec<Shape>)]) -> (f64, Vec<f64>) {
         rig.client(*id, &streams);
     }
     rig.run_until(RUN_NS / 10);
-    let before: Vec<(f64, f64)> = ids.iter().map(|id| rig.held(*id)).collect();
+    let before: Vec<(f64, f64)> = ids.iter().map(|id| held(&rig, *id)).collect();
     rig.run_until(RUN_NS);
     let ratios: Vec<f64> = ids
         .iter()
         .zip(before)
         .map(|(id, before)| {
-            let now = rig.held(*id);
+            let now = held(&rig, *id);
             (now.0 - before.0) / (now.1 - before.1)
         })
         .collect();

@@ -33,3 +33,4 @@ mod texts;
 pub mod trusted_path;
 #[cfg(not(loom))]
 pub mod waker;
+pub mod wall_clock;

@@ -1,4 +1,4 @@
-//! What the supervisor and a device host say to each other over their socket pair.
+//! The messages between the supervisor and a device host over their socket pair.
 //!
 //! One message is one `SOCK_SEQPACKET` packet: a postcard-encoded value, with the descriptors it speaks of in the same
 //! packet. Both ends are ours and of one build, so a message that does not decode is an error of the other process,
@@ -6,7 +6,7 @@
 //!
 //! Rules: the supervisor trusts nothing that a host says beyond its form: a host meets tenants' bytes, so it may be
 //! taken over. Descriptors travel from the supervisor to the host only. The supervisor never waits in this module
-//! ([`Link::try_send`], [`Link::try_receive`]); a host may.
+//! ([`HostLink::try_send`], [`HostLink::try_receive`]); a host may.
 
 use crate::config::{Config, TenantConfig};
 use crate::device::DeviceFacts;
@@ -43,14 +43,14 @@ pub enum ToHost {
     Start {
         /// The configuration, without its tenants: who is which one is the supervisor's business.
         config: Box<Config>,
-        /// What may change later.
+        /// The settings that may change later.
         settings: Box<Settings>,
     },
-    /// What the host obeys from now on.
+    /// The settings that hold from now on.
     Settings(Box<Settings>),
     /// An accepted client; comes with its connection and a descriptor of its process.
     Client(ClientIdentity),
-    /// What is known of kernels, before the first client.
+    /// Profiles of kernels, before the first client.
     Profiles(Vec<(ProfileKey, Profile)>),
     /// Compilers are there: the sockets of a new fork server, in place of those before.
     Compilers,
@@ -65,7 +65,7 @@ pub enum ToHost {
     Stop,
 }
 
-/// Who a process is, as the kernel says.
+/// Identity of a process, as the kernel says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// Process (`SO_PEERCRED`).
@@ -81,7 +81,7 @@ pub struct Credentials {
 pub struct ClientIdentity {
     /// Number, unique while the service runs.
     pub id: u32,
-    /// Who it is.
+    /// Its identity.
     pub credentials: Credentials,
     /// Tenants that it may be: their numbers, in the order of the configuration.
     pub allowed: Vec<u16>,
@@ -156,7 +156,7 @@ pub struct TenantFacts {
     pub name: String,
     /// Weight of its share.
     pub weight: u32,
-    /// What kind of service it asks for.
+    /// Kind of service that it asks for.
     pub class: Class,
     /// Device memory that its clients may hold together, in bytes.
     pub memory_limit_bytes: u64,
@@ -188,7 +188,7 @@ pub struct ClientFacts {
     pub id: u32,
     /// The name that it gave itself.
     pub name: String,
-    /// Who it is.
+    /// Its identity.
     pub credentials: Credentials,
     /// Device memory that it holds, in bytes.
     pub memory_used_bytes: u64,
@@ -213,12 +213,12 @@ pub struct TenantStatistics {
 
 /// One end.
 #[derive(Debug)]
-pub struct Link {
+pub struct HostLink {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
-impl Link {
+impl HostLink {
     /// Two connected ends, close-on-exec.
     ///
     /// # Errors
@@ -272,7 +272,7 @@ impl Link {
     /// Sends a message if the peer's buffer has room for it.
     ///
     /// # Errors
-    /// As [`Link::send`], and [`io::ErrorKind::WouldBlock`] where there is no room.
+    /// As [`HostLink::send`], and [`io::ErrorKind::WouldBlock`] where there is no room.
     pub fn try_send<T: Serialize>(&self, message: &T, descriptors: &[RawFd]) -> io::Result<()> {
         self.send_with(message, descriptors, MsgFlags::MSG_DONTWAIT)
     }
@@ -337,7 +337,7 @@ impl Link {
     /// not taken.
     ///
     /// # Errors
-    /// As [`Link::receive`], and [`io::ErrorKind::WouldBlock`] where there is no message.
+    /// As [`HostLink::receive`], and [`io::ErrorKind::WouldBlock`] where there is no message.
     pub fn try_receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut iov = [IoSliceMut::new(&mut self.buffer)];
         let flags = MsgFlags::MSG_DONTWAIT;
@@ -378,11 +378,11 @@ pub(crate) fn turn_away(mut connection: &UnixStream, why: Errno) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Link, ToHost, ToSupervisor};
+    use super::{HostLink, ToHost, ToSupervisor};
 
     #[test]
     fn what_a_peer_said_is_heard_though_it_closed_with_unread_messages() {
-        let (mut supervisor, host) = Link::pair().unwrap();
+        let (mut supervisor, host) = HostLink::pair().unwrap();
         supervisor.send(&ToHost::Profiles(Vec::new()), &[]).unwrap();
         let why = "no device".to_owned();
         host.send(&ToSupervisor::Failed(why.clone()), &[]).unwrap();

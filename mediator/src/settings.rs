@@ -9,7 +9,7 @@ use crate::link::TenantFacts;
 use gridmux_policy::Class;
 use serde::{Deserialize, Serialize};
 
-/// What a device host obeys from now on.
+/// The settings of a device host that hold from now on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Every configured tenant; a tenant that is not among them is removed.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub policy: String,
 }
 
-/// What an operator changes of a running service. It holds until the configuration is read again.
+/// A change that an operator makes to a running service. It holds until the configuration is read again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -40,7 +40,7 @@ pub struct TenantChange {
     pub name: String,
     /// Weight of its share.
     pub weight: Option<u32>,
-    /// What kind of service it asks for.
+    /// Kind of service that it asks for.
     pub class: Option<Class>,
     /// Device memory that its clients may hold together, in bytes.
     pub memory_limit_bytes: Option<u64>,

@@ -25,6 +25,7 @@ struct Watched {
 impl Policy for Watched {
     fn observe(&mut self, event: &Event) {
         if let Event::FirstStart { .. } = event {
+            // SeqCst: pairs with the load at each permit.
             self.started.fetch_add(1, Ordering::SeqCst);
         }
         self.inner.observe(event);
@@ -51,6 +52,7 @@ fn launches_complete_once_and_time_waits_for_the_policy() {
             started: Arc::clone(&started),
         }));
         rig.bench.borrow_mut().at_permit = Some(Box::new(move |blocks| {
+            // SeqCst: pairs with the addition in `Watched::observe`.
             assert_eq!(
                 started.load(Ordering::SeqCst),
                 u32::from(blocks > 0),

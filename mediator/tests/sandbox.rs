@@ -19,7 +19,7 @@ const ROLES: [Role; 4] = [
     Role::Compiler,
 ];
 
-/// What a call gave: 0 or more, or the negative number of an error.
+/// Result of a call: 0 or more, or the negative number of an error.
 type Outcome = i64;
 
 /// Makes a system call; what is left of its six arguments is 0.
@@ -71,7 +71,7 @@ fn confined(role: Role, tries: impl FnOnce(&mut Vec<Outcome>)) -> Vec<Outcome> {
     }
 }
 
-/// What no confined process may do: names, and calls with their arguments.
+/// The calls that no confined process may make: names, and calls with their arguments.
 // Length: a list of calls, each with its arguments.
 fn forbidden(parent: i64) -> Vec<(&'static str, libc::c_long, [i64; 5])> {
     const PATH: &CStr = c"/tmp";

@@ -90,6 +90,7 @@ impl<T> UnsafeCell<T> {
 #[cfg(not(loom))]
 #[inline]
 pub fn light_fence() {
+    // SeqCst: pairs with the barrier of the other process.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 

@@ -35,7 +35,7 @@ struct Slot {
     value: AtomicU64,
 }
 
-/// What a look at a slot found.
+/// Result of a look at a slot.
 enum Look {
     Empty,
     /// It is being replaced: the old key is no longer in the map, and the new one not yet.
@@ -61,11 +61,11 @@ impl Slot {
         // Acquire: pairs with the Release fence in `Slot::replace`. If key or value is of a later replacement, the load
         // behind this fence sees at least the odd version that came before them.
         fence(Ordering::Acquire);
+        // relaxed: ordered by the fence above.
+        let changed = self.version.load(Ordering::Relaxed) != version;
         match version {
             0 => Look::Empty,
-            _ if version % 2 == 1 || self.version.load(Ordering::Relaxed) != version => {
-                Look::Changing
-            }
+            _ if version % 2 == 1 || changed => Look::Changing,
             _ => Look::Pair(key, value),
         }
     }

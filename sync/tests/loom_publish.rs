@@ -43,6 +43,7 @@ impl Drop for Watched {
         }
         // SAFETY: `&mut self` excludes everybody else; loom checks that this is so.
         self.contents.with_mut(|contents| unsafe { *contents = 0 });
+        // relaxed: a count for the test alone.
         self.freed.fetch_add(1, StdOrdering::Relaxed);
     }
 }
@@ -122,6 +123,7 @@ fn p2_a_finished_publication_is_seen() {
         let ended = Arc::clone(&published);
         let reading = thread::spawn(move || {
             for _ in 0..2 {
+                // Acquire: pairs with the Release store after each publication.
                 let least = ended.load(Ordering::Acquire);
                 let epoch = read(&mut reader);
                 assert!(
@@ -132,6 +134,7 @@ fn p2_a_finished_publication_is_seen() {
         });
         for _ in 0..2 {
             let epoch = publisher.publish_value(plan(None, &freed));
+            // Release: pairs with the Acquire load in the reader.
             published.store(epoch, Ordering::Release);
         }
         reading.join().unwrap();
@@ -158,6 +161,7 @@ fn p3_every_plan_is_freed_once_and_never_under_a_reader() {
             reader.join().unwrap();
         }
         drop(publisher);
+        // relaxed: a count for the test alone.
         assert_eq!(freed.load(StdOrdering::Relaxed), 3);
     });
 }
@@ -176,6 +180,7 @@ fn p3_reader_and_publisher_drop_in_any_order() {
         publisher.publish_value(plan(None, &freed));
         drop(publisher);
         reading.join().unwrap();
+        // relaxed: a count for the test alone.
         assert_eq!(freed.load(StdOrdering::Relaxed), 3);
     });
 }
@@ -197,6 +202,7 @@ fn p4_only_the_writer_frees() {
         publisher.publish_value(plan(writer, &freed));
         reading.join().unwrap();
         publisher.reap();
+        // relaxed: a count for the test alone.
         assert_eq!(
             freed.load(StdOrdering::Relaxed),
             2,
@@ -223,6 +229,7 @@ fn p5_two_returned_slots_suffice() {
         }
         reading.join().unwrap();
         drop(publisher);
+        // relaxed: a count for the test alone.
         assert_eq!(
             freed.load(StdOrdering::Relaxed),
             5,
@@ -245,6 +252,7 @@ fn p6_a_buffer_is_reused_only_when_no_reader_looks_at_it() {
         });
         for _ in 0..3 {
             let is_reused = edit(&mut publisher);
+            // relaxed: a count for the test alone.
             count.fetch_add(usize::from(is_reused), StdOrdering::Relaxed);
         }
         reading.join().unwrap();
@@ -252,6 +260,7 @@ fn p6_a_buffer_is_reused_only_when_no_reader_looks_at_it() {
         publisher.edit().publish();
         assert!(edit(&mut publisher), "P6: a buffer got lost");
     });
+    // relaxed: a count for the test alone.
     assert!(reused.load(StdOrdering::Relaxed) > 0, "nothing was reused");
 }
 
@@ -272,11 +281,13 @@ fn p6_holds_with_two_readers() {
             .collect();
         for _ in 0..3 {
             let is_reused = edit(&mut publisher);
+            // relaxed: a count for the test alone.
             count.fetch_add(usize::from(is_reused), StdOrdering::Relaxed);
         }
         for reader in readers {
             reader.join().unwrap();
         }
     });
+    // relaxed: a count for the test alone.
     assert!(reused.load(StdOrdering::Relaxed) > 0, "nothing was reused");
 }

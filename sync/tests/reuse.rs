@@ -1,4 +1,6 @@
 //! Publishing through drafts: buffers are reused, and in the steady state nobody calls the allocator.
+//!
+//! A binary of its own, because the allocator is the process's.
 #![cfg(not(loom))]
 
 use gridmux_sync::publish::{Publisher, Stamped};

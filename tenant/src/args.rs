@@ -23,7 +23,7 @@ struct Arg {
 }
 
 impl Args {
-    /// No arguments yet.
+    /// Returns a list without arguments.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

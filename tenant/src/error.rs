@@ -41,9 +41,9 @@ pub enum ClientError {
     /// An operation ended with an error.
     #[error("{operation}: {message}")]
     Failed {
-        /// What was submitted.
+        /// The operation that was submitted.
         operation: &'static str,
-        /// How it ended.
+        /// The status with which it ended.
         status: CompletionStatus,
         /// The mediator's text.
         message: String,
@@ -95,7 +95,7 @@ pub enum ClientError {
     Arguments {
         /// The kernel's name.
         kernel: String,
-        /// What does not fit.
+        /// The value that does not fit.
         problem: String,
     },
     /// A block dimension over what can be expressed.
@@ -150,6 +150,15 @@ impl ClientError {
             Self::DeviceLost(_) | Self::Call(CallError::Closed | CallError::Socket(_)) => true,
             Self::Failed { status, .. } => *status == CompletionStatus::DeviceLost,
             _ => false,
+        }
+    }
+
+    /// Returns the status with which the device or the mediator ended an operation, if it is that which failed.
+    #[must_use]
+    pub fn status(&self) -> Option<CompletionStatus> {
+        match self {
+            Self::Failed { status, .. } => Some(*status),
+            _ => None,
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Timing {
     pub start_ns: u64,
     /// Nanoseconds of the device's clock when it ended.
     pub end_ns: u64,
-    /// How it ended.
+    /// The status with which it ended.
     pub status: CompletionStatus,
 }
 

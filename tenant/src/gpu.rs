@@ -56,16 +56,16 @@ pub struct MemoryInfo {
     pub free_bytes: u64,
 }
 
-/// What kernels printed.
+/// The text that kernels printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Printed {
     /// The text, in the order in which it was printed.
     pub text: Vec<u8>,
-    /// How many bytes found no room behind it.
+    /// The number of bytes that found no room behind it.
     pub lost_bytes: u64,
 }
 
-/// How to connect.
+/// The options of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// Name under which operators see this client, cut to 64 bytes; when empty, the program's.

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a sleep lasts before the tenant looks whether the mediator lives.
+/// The length of a sleep, after which the tenant looks whether the mediator lives.
 const LIVENESS: Duration = Duration::from_millis(100);
 /// How long to sleep for what nobody announces (room in the submission ring, a
 /// chunk given back) before trying again.
@@ -57,13 +57,13 @@ pub(crate) struct Link {
     origin: Origin,
 }
 
-/// What the first lock guards.
+/// The state that the first lock guards.
 #[derive(Debug)]
 pub(crate) struct Core {
     rings: ClientRings,
     pub(crate) pending: Pending,
     pub(crate) chunks: Chunks,
-    /// Where arguments are packed, kept so that launches do not allocate.
+    /// The buffer in which arguments are packed, kept so that launches do not allocate.
     pub(crate) packed: Vec<u8>,
     activity: Activity,
     /// The mediator closed the connection, so nobody reads the rings.

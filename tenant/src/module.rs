@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Where a module's texts stand in the DMA space while it is loaded.
+/// The address of a module's texts in the DMA space while it is loaded.
 const MODULE_IOVA: u64 = 1 << 40;
 
 /// A loaded module; it is unloaded when it, its kernels and its variables are
@@ -31,7 +31,7 @@ pub struct Kernel {
     index: usize,
 }
 
-/// What a module and its kernels share.
+/// The part that a module and its kernels share.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     link: LinkRef,

@@ -10,7 +10,7 @@ use gridmux_channel::ring::CompletionEntry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a submission was, for error messages and clean-up.
+/// A submission, as far as error messages and clean-up need to know it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
     pub(crate) operation: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Pending {
 pub(crate) struct StreamState {
     /// Submissions so far.
     pub(crate) opened: u64,
-    /// How many of them have ended.
+    /// The number of those that have ended.
     pub(crate) ended: u64,
     /// Holds submitted so far.
     pub(crate) holds: u64,

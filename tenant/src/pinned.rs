@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where pinned memory begins in the DMA space.
+/// The address at which pinned memory begins in the DMA space.
 const FIRST_IOVA: u64 = 1 << 41;
 /// The end of the DMA space for it. Addresses are not used again.
 const LAST_IOVA: u64 = 1 << 62;

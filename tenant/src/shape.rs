@@ -1,10 +1,10 @@
 //! The shape of a launch: blocks of a grid, threads of a block.
 
-/// How many blocks a launch has in x, y and z.
+/// The number of blocks of a launch in x, y and z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid(pub [u32; 3]);
 
-/// How many threads a block has in x, y and z.
+/// The number of threads of a block in x, y and z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block(pub [u32; 3]);
 

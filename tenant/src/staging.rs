@@ -11,7 +11,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
 
-/// Where the staging memory stands in the DMA space.
+/// The address of the staging memory in the DMA space.
 const STAGING_IOVA: u64 = 1 << 32;
 const SMALL_BYTES: usize = 16 << 10;
 const SMALL_COUNT: usize = 64;

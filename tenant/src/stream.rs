@@ -211,7 +211,7 @@ impl Stream {
         self.memset(buffer, offset, len, value.into(), Width::One)
     }
 
-    /// [`Stream::fill`] with elements of 16 bits; `len` is in bytes.
+    /// Does as [`Stream::fill`], with elements of 16 bits; `len` is in bytes.
     ///
     /// # Errors
     /// As [`Stream::fill`]; address or length is no multiple of 2.
@@ -225,7 +225,7 @@ impl Stream {
         self.memset(buffer, offset, len, value.into(), Width::Two)
     }
 
-    /// [`Stream::fill`] with elements of 32 bits; `len` is in bytes.
+    /// Does as [`Stream::fill`], with elements of 32 bits; `len` is in bytes.
     ///
     /// # Errors
     /// As [`Stream::fill`]; address or length is no multiple of 4.
@@ -426,8 +426,7 @@ fn finish_copy(link: &Link, flying: Option<Flying<'_>>) -> Result<(), ClientErro
     result
 }
 
-/// After a failure the copies behind it are waited for, so that the device no
-/// longer writes their chunks when others get them.
+/// Waits for the copies behind one that failed, so that the device no longer writes their chunks when others get them.
 fn abandon_copies(link: &Link, flying: VecDeque<Flying<'_>>) {
     for copy in flying {
         let _ = finish_copy(link, Some(copy));

@@ -311,7 +311,7 @@ fn modules(socket: &Path, progress: &Progress) {
     }
 }
 
-/// A module of so many variables that no reply could list them, over and over.
+/// Loads a module of so many variables that no reply could list them, over and over.
 fn variables(socket: &Path, progress: &Progress) {
     let mut text = ".version 8.0\n.target sm_80\n.address_size 64\n".to_owned();
     for variable in 0..1_500_000 {
@@ -365,7 +365,7 @@ fn descriptors(socket: &Path, progress: &Progress) {
     }
 }
 
-/// Memory in KiB and descriptors of a process.
+/// Returns the memory in KiB and the descriptors of a process.
 fn held(process: u32) -> (f64, f64) {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let kib = status.lines().find_map(|line| {

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Four threads, each with a stream of its own, in one context.
+/// Runs four threads, each with a stream of its own, in one context.
 fn several_threads() -> Result<(), String> {
     let context = CudaContext::new(0).map_err(shown("no context"))?;
     let name = context.name().map_err(shown("no name"))?;

@@ -60,15 +60,14 @@ impl Bystander {
     /// # Panics
     /// If the tenant has failed.
     pub fn await_more(&self, launches: u64) {
-        let goal = self.verified() + launches;
-        until("launches of a bystander", || {
-            let failed = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
-            (failed || self.verified() >= goal).then_some(())
-        });
-        assert!(
-            self.verified() >= goal,
-            "a bystander has failed, see its panic above"
-        );
+        let start = self.verified();
+        for goal in start + 1..=start + launches {
+            until("a launch of a bystander", || {
+                let failed = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+                assert!(!failed, "a bystander has failed, see its panic above");
+                (self.verified() >= goal).then_some(())
+            });
+        }
     }
 
     /// Lets it launch once more, ends it, and gives the number of launches.

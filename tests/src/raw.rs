@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where [`RawTenant::map`] puts memory in the DMA space.
+/// The address at which [`RawTenant::map`] begins to put memory in the DMA space.
 const IOVA: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 /// A round of waiting, between looks at the connection.
@@ -142,7 +142,7 @@ impl RawTenant {
         self.submit_on(0, operation)
     }
 
-    /// [`RawTenant::submit`] on a stream of any number.
+    /// Does as [`RawTenant::submit`], on a stream of any number.
     ///
     /// # Panics
     /// If the channel ends.

@@ -6,9 +6,9 @@ use crate::service::Service;
 use gridmux_testkit::until;
 use nix::sys::signal::{Signal, kill};
 
-/// What the log says of a reading that was applied.
+/// The log's words for a reading that was applied.
 pub const APPLIED: &str = "the configuration was read again";
-/// What the log says of a reading that was not.
+/// The log's words for a reading that was refused.
 pub const REFUSED: &str = "the configuration is not applied";
 
 fn readings(service: &Service) -> usize {

@@ -21,7 +21,7 @@ const LIFETIME: Duration = Duration::from_secs(240);
 /// Name of its configuration in its folder.
 const CONFIG: &str = "gridmux.toml";
 
-/// What a service is to be.
+/// The plan of a service.
 #[derive(Debug, Clone)]
 pub struct ServiceBuilder {
     tenants: Vec<(String, u32)>,
@@ -29,9 +29,9 @@ pub struct ServiceBuilder {
     limits: String,
     /// Further keys of tenants, by name.
     keys: Vec<(String, String)>,
-    /// How the virtual clock passes.
+    /// The way in which the virtual clock passes.
     clock: &'static str,
-    /// How the model treats time.
+    /// The model's treatment of time.
     timing: &'static str,
     memory_bytes: u64,
     lifetime: Duration,

@@ -1,7 +1,8 @@
 //! Contract: what a program hands to the driver library as an image becomes a module, and several become one; what does
 //! not gets the documented code, and a sentence in the program's log.
 //!
-//! One test, because a process has one connection to the service.
+//! A binary of its own with one test, because the driver library has one connection for the whole process, and finds
+//! the service by an environment variable.
 
 use cuda::context::current::cuCtxSetCurrent;
 use cuda::context::primary::cuDevicePrimaryCtxRetain;
@@ -201,7 +202,7 @@ fn images_are_loaded() {
     assert_eq!(refused(std::ptr::null()), Status::INVALID_VALUE);
 }
 
-/// What nvcc puts into a program of several objects: a wrapper with a container for each.
+/// Returns what nvcc puts into a program of several objects: a wrapper with a container for each.
 fn objects_of_a_program_are_linked() {
     let code = container(2, 90, "\x7fELF");
     let (user, library) = (container(1, 80, &user()), container(1, 80, &library(11)));

@@ -69,6 +69,7 @@ fn garbage_never_blocks_or_miscounts_the_past() {
     for round in 0..300 {
         for _ in 0..64 {
             let place = usize::try_from(next() % (RING_BYTES as u64 / 8)).unwrap() * 8;
+            // Release: pairs with the kernel's acquire loads, as an honest producer's would.
             raw.word(PAGE + place)
                 .store(next() >> (next() % 64), Ordering::Release);
         }
@@ -78,9 +79,11 @@ fn garbage_never_blocks_or_miscounts_the_past() {
             2 => (next() % (4 * RING_BYTES as u64)) & !7,
             _ => raw
                 .word(0)
+                // Acquire: pairs with nothing; this is the only writer.
                 .load(Ordering::Acquire)
                 .wrapping_add(56 * (next() % 100)),
         };
+        // Release: pairs with the kernel's acquire load.
         raw.word(0).store(position, Ordering::Release);
         // An error is an answer; not coming back, or a crash, is not.
         let _ = program.drain();
@@ -108,6 +111,7 @@ fn a_broken_ring_is_told_and_not_taken_over() {
     };
     let raw = Raw::map(&program);
     // A position that is no multiple of 8: the kernel refuses the whole ring.
+    // Release: pairs with the kernel's acquire load.
     raw.word(0).store(3, Ordering::Release);
     assert_eq!(
         program.drain().unwrap_err().kind(),
@@ -118,6 +122,7 @@ fn a_broken_ring_is_told_and_not_taken_over() {
         program.histograms().unwrap().is_empty(),
         "reading still works"
     );
+    // Release: pairs with the kernel's acquire load.
     raw.word(0).store(1 << 40, Ordering::Release);
     let recorder = Recorder::from_fd(program.producer_fd().try_clone_to_owned().unwrap());
     assert_eq!(

@@ -39,7 +39,7 @@ pub const MAX_TENANT_NAME_BYTES: usize = 32;
 /// The most texts that are linked into one module.
 pub const MAX_MODULE_PARTS: usize = 256;
 
-/// What a tenant asks for.
+/// A tenant's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControlRequest {
     /// The first request: who this is.
@@ -85,9 +85,9 @@ pub enum ControlRequest {
         /// The cookie of the submission.
         cookie: u64,
     },
-    /// What the tenant uses.
+    /// Use of the device by the tenant.
     Usage,
-    /// What the client's kernels printed since the last call.
+    /// Text that the client's kernels printed since the last call.
     TakePrinted,
 }
 
@@ -100,7 +100,7 @@ pub struct ModulePart {
     pub len: u64,
 }
 
-/// What the mediator answers.
+/// The mediator's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ControlReply {
     /// To `Hello`.
@@ -131,7 +131,7 @@ pub enum ControlReply {
     },
 }
 
-/// What a tenant learns when it says hello.
+/// Facts that a tenant is told when it says hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The tenant's number.
@@ -181,7 +181,7 @@ pub struct DeviceFacts {
     pub reserved_shared_bytes_per_block: u32,
     /// The most 32-bit registers of a block.
     pub registers_per_block: u32,
-    /// What one SM holds, and in which units.
+    /// Resources of one SM, and their units.
     pub sm: SmFacts,
     /// Its memory in bytes.
     pub memory_bytes: u64,
@@ -288,7 +288,7 @@ pub struct ParamInfo {
     pub align: u32,
 }
 
-/// What a tenant uses.
+/// Use of the device by a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Device memory it holds, in bytes.
@@ -307,9 +307,9 @@ pub struct Usage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{message}")]
 pub struct ControlError {
-    /// What kind of failure.
+    /// Kind of failure.
     pub code: ControlCode,
-    /// What failed and what to do about it.
+    /// The failure, and what to do about it.
     pub message: String,
 }
 

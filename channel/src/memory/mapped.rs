@@ -12,6 +12,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+// Not the shim's: a static, which loom's atomics cannot be.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Copies from this length on go through a mapping, in bytes.
@@ -31,25 +32,26 @@ pub(super) struct Mapped {
     map: MmapRaw,
     is_writable: bool,
     /// Counts it.
-    _place: Place,
+    _place: MappedCount,
 }
 
-/// A place among those that are mapped at once.
+/// One of the buffers that are mapped at once; counted until it is dropped.
 #[derive(Debug)]
-struct Place;
+struct MappedCount;
 
-impl Place {
+impl MappedCount {
     fn take() -> Option<Self> {
-        // Relaxed: a counter that publishes nothing else.
+        // relaxed: a counter that publishes nothing else.
         if MAPPED.fetch_add(1, Ordering::Relaxed) < MOST_MAPPED {
             return Some(Self);
         }
+        // relaxed: as above.
         MAPPED.fetch_sub(1, Ordering::Relaxed);
         None
     }
 }
 
-impl Drop for Place {
+impl Drop for MappedCount {
     fn drop(&mut self) {
         // Relaxed: as above.
         MAPPED.fetch_sub(1, Ordering::Relaxed);
@@ -63,7 +65,7 @@ impl Mapped {
         if size > MOST_BYTES {
             return None;
         }
-        let place = Place::take()?;
+        let place = MappedCount::take()?;
         let mut options = MmapOptions::new();
         options.offset(offset).len(usize::try_from(size).ok()?);
         let (map, is_writable) = match options.map_raw(file.as_raw_fd()) {

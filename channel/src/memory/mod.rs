@@ -203,7 +203,7 @@ fn seals(fd: BorrowedFd<'_>) -> Result<SealFlag, MemoryError> {
     }
 }
 
-/// What the device may do to a mapping.
+/// Accesses of the device that a mapping allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
     /// The device may read it.
@@ -220,7 +220,7 @@ pub struct TenantBuffer {
     size: u64,
     /// Made at the first large copy, where it can be.
     mapped: OnceLock<Option<Mapped>>,
-    /// What filling its holes is charged to.
+    /// The account to which filling its holes is charged.
     pages: Arc<HostPages>,
 }
 

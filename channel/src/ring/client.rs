@@ -259,11 +259,10 @@ impl ClientRings {
     /// Says what the tenant is doing, for the virtual clock.
     pub fn set_state(&mut self, state: TenantState) {
         self.state = state;
-        // Release: pairs with the Acquire load in `HostRings::tenant_state`;
-        // submissions pushed before are visible to who sees this.
-        self.map
-            .tenant_state()
-            .store(state.pack(self.consumed), Ordering::Release);
+        let word = state.pack(self.consumed);
+        // Release: pairs with the Acquire load in `HostRings::tenant_state`: who sees this state sees the submissions
+        // that were pushed before it.
+        self.map.tenant_state().store(word, Ordering::Release);
     }
 }
 

@@ -170,12 +170,6 @@ impl HostRings {
         self.pushed += u64::from(self.completions.publish(&queue));
     }
 
-    /// Returns how many completions were pushed so far.
-    #[must_use]
-    pub fn completions_pushed(&self) -> u64 {
-        self.pushed
-    }
-
     /// Returns whether the tenant sleeps (it costs a full fence).
     #[inline]
     #[must_use]
@@ -247,11 +241,10 @@ impl HostRings {
 
     /// Tells the tenant what became of the channel, and wakes it.
     pub fn set_host_state(&self, state: HostState) {
-        // Release: pairs with the Acquire load in `ClientRings::host_state`;
-        // completions pushed before are seen by a tenant that sees the state.
-        self.map
-            .word(Line::HostState)
-            .store(state.to_raw(), Ordering::Release);
+        let word = self.map.word(Line::HostState);
+        // Release: pairs with the Acquire load in `ClientRings::host_state`: a tenant that sees the state sees the
+        // completions that were pushed before it.
+        word.store(state.to_raw(), Ordering::Release);
         self.wake_if_parked();
     }
 }

@@ -36,9 +36,11 @@ impl RingMap {
             return Err(LayoutError::Magic.into());
         }
         let header = Self::new(memfd, smallest)?;
+        // relaxed: the host wrote the header before it sent the descriptor, and what a hostile one writes is checked.
         if header.header64(0).load(Ordering::Relaxed) != MAGIC {
             return Err(LayoutError::Magic.into());
         }
+        // relaxed: as above.
         let word = |i| header.header32(i).load(Ordering::Relaxed);
         let (version, submissions, completions, args) = (word(2), word(3), word(4), word(5));
         if version != VERSION {
@@ -61,14 +63,16 @@ impl RingMap {
             u32::from(membarrier),
         ];
         for (i, word) in words.into_iter().enumerate() {
+            // relaxed: the tenant gets the descriptor over the socket afterwards.
             self.header32(i + 2).store(word, Ordering::Relaxed);
         }
-        // Relaxed: the tenant gets the descriptor over the socket afterwards.
+        // relaxed: as above.
         self.header64(0).store(MAGIC, Ordering::Relaxed);
     }
 
     /// Returns whether the mediator said that it runs the barrier of all processes.
     pub(crate) fn host_runs_membarrier(&self) -> bool {
+        // relaxed: written before the descriptor was sent, and never again.
         self.header32(6).load(Ordering::Relaxed) == 1
     }
 

@@ -33,7 +33,7 @@ pub use layout::{RELEASE_STREAMS, RingLayout};
 
 use thiserror::Error;
 
-/// What can go wrong with the rings.
+/// Errors of the rings.
 #[derive(Debug, Error)]
 pub enum RingError {
     /// The shape of the rings makes no sense.
@@ -79,7 +79,7 @@ pub enum PushError {
     Corrupt(#[from] queue::Corrupt),
 }
 
-/// What the mediator says about the channel, in a word that only it writes.
+/// State of the channel as the mediator tells it, in a word that only the mediator writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostState {
     /// Submissions are served.

@@ -37,9 +37,9 @@ const PAYLOAD_MASK: u64 = (1 << TURN_SHIFT) - 1;
 pub struct Corrupt {
     /// An index or a turn.
     pub what: &'static str,
-    /// What we keep.
+    /// Our index.
     pub ours: u32,
-    /// What the peer wrote.
+    /// The index that the peer wrote.
     pub theirs: u32,
 }
 

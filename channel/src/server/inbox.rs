@@ -12,7 +12,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// The most bytes asked for at once; a body grows the buffer in such steps.
 const STEP_BYTES: usize = 64 << 10;
 
-/// What a call of [`Inbox::receive`] found.
+/// Result of a call of [`Inbox::receive`].
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// Nothing complete; the socket has no more bytes, or enough were read.

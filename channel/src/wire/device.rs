@@ -87,7 +87,7 @@ pub struct SparseArea {
     pub size: u64,
 }
 
-/// What a region is.
+/// Description of a region.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegionDescription {
     /// Its size in bytes; 0 if there is no such region.

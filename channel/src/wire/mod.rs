@@ -35,7 +35,7 @@ pub enum WireError {
         what: &'static str,
         /// Its size in bytes.
         expected: usize,
-        /// What was there.
+        /// Bytes that were there.
         actual: usize,
     },
     /// The size in the header is below the header or over the limit.

@@ -20,7 +20,7 @@ pub struct Version {
     pub major: u16,
     /// The lower of both sides counts.
     pub minor: u16,
-    /// What the sender can do.
+    /// Abilities of the sender.
     pub capabilities: Capabilities,
 }
 

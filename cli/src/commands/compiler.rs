@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::Args;
 use gridmux_mediator::compiler::{self, JobLimits};
 
-/// What a compiler may use.
+/// The limits of a compiler.
 #[derive(Debug, Args)]
 pub(crate) struct Compiler {
     /// Memory of one compiler

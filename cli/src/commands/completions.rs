@@ -7,7 +7,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 use serde_json::json;
 
-/// Where shells look for it.
+/// The text behind the options: where shells look for the script.
 const NOTES: &str = "\
 Where shells look for it:
   gridmux completions bash > /usr/share/bash-completion/completions/gridmux

@@ -42,7 +42,7 @@ struct Shown {
     policy: String,
     /// The one that decides, and for how long; none while no host has said it.
     policy_in_force: Option<PolicyInForce>,
-    /// How the policy failed, if it did and another one took its place.
+    /// The failure of the policy, if it failed and another one took its place.
     policy_failure: Option<String>,
     /// Device time: virtual or estimated on a modelled device.
     device_now_ns: u64,
@@ -58,7 +58,7 @@ struct Shown {
     /// None while there is no device host.
     host_pid: Option<u32>,
     host_state: HostState,
-    /// How long ago the device host wrote its figures.
+    /// Milliseconds since the device host wrote its figures.
     age_ms: u64,
     host_restarts: u32,
     ebpf: bool,

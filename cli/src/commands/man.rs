@@ -9,7 +9,7 @@ use clap_mangen::Man as Page;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// How they are read.
+/// The text behind the options: how the pages are read.
 const NOTES: &str = "\
 Examples:
   gridmux man | man -l -                   # reads the page of gridmux itself

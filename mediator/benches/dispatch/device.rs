@@ -2,8 +2,8 @@
 //! there are. Its clock is the wall's; where blocks take no time it counts the dispatcher's turns, [`TURN_NS`] each, so
 //! that the device itself costs as little as may be.
 
-use gridmux_mediator::device::{Busy, Command, Device, Outcome, Report, Tag};
-use gridmux_mediator::dispatch::dispatcher::wall_ns;
+use gridmux_mediator::device::{Busy, Command, Device, DeviceReport, Outcome, Tag};
+use gridmux_mediator::wall_clock::wall_ns;
 use gridmux_policy::units::Nanos;
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(crate) struct Scripted {
     now: Nanos,
     /// In order of submission, which is that of their ends.
     in_flight: VecDeque<Flight>,
-    reports: VecDeque<Report>,
+    reports: VecDeque<DeviceReport>,
 }
 
 struct Flight {
@@ -45,13 +45,13 @@ impl Scripted {
     fn end(&mut self, flight: &Flight, at: Nanos) {
         let Flight { tag, blocks, start } = *flight;
         let ran = Nanos((at - start).0 * u64::from(blocks));
-        self.reports.push_back(Report::Retired {
+        self.reports.push_back(DeviceReport::Retired {
             tag,
             blocks,
             ran,
             at,
         });
-        self.reports.push_back(Report::Ended {
+        self.reports.push_back(DeviceReport::Ended {
             tag,
             start,
             end: at,
@@ -66,7 +66,7 @@ impl Device for Scripted {
             let (tag, start) = (launch.tag, self.now);
             let blocks = launch.grid.iter().product();
             self.in_flight.push_back(Flight { tag, blocks, start });
-            self.reports.push_back(Report::Placed {
+            self.reports.push_back(DeviceReport::Placed {
                 tag,
                 blocks,
                 at: start,
@@ -75,7 +75,7 @@ impl Device for Scripted {
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<DeviceReport> {
         if self.reports.is_empty() {
             self.now = match self.block_ns {
                 0 => self.now + Nanos(TURN_NS),
@@ -90,7 +90,7 @@ impl Device for Scripted {
         self.reports.pop_front()
     }
 
-    fn is_timed(&self) -> bool {
+    fn has_virtual_clock(&self) -> bool {
         false
     }
 

@@ -18,6 +18,7 @@ use gridmux_policy::Class;
 use gridmux_policy::ids::{DeviceId, KernelKey, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
+use nix::time::ClockId;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,9 +124,9 @@ impl Rig {
         let launches = self.ahead * self.clients.len() as u64;
         let (mut done, mut spent) = (0, Duration::ZERO);
         while done < launches {
-            let start = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID);
+            let start = cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID);
             while self.dispatcher.turn() == Turn::Worked {}
-            spent += cpu_time(libc::CLOCK_THREAD_CPUTIME_ID) - start;
+            spent += cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID) - start;
             done += self.clients.iter_mut().map(take).sum::<u64>();
         }
         (launches, spent)
@@ -159,7 +160,7 @@ impl Rig {
         // SAFETY: the thread has not been joined, so its handle is valid, and the result is ours to write.
         let got = unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) };
         assert_eq!(got, 0, "a thread has a clock of its processor time");
-        cpu_time(clock)
+        cpu_time(ClockId::from_raw(clock))
     }
 
     /// Describes what ran, for the log.
@@ -219,19 +220,8 @@ fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<T
 }
 
 /// Reads a clock of a thread's processor time.
-fn cpu_time(clock: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is ours to write.
-    let got = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    assert_eq!(got, 0, "the clock exists");
-    let seconds = u64::try_from(time.tv_sec).expect("not negative");
-    Duration::new(
-        seconds,
-        u32::try_from(time.tv_nsec).expect("below a second"),
-    )
+fn cpu_time(clock: ClockId) -> Duration {
+    clock.now().expect("the clock exists").into()
 }
 
 /// Takes every completion that is there.

@@ -20,7 +20,7 @@ const ANSWERED: i32 = 0;
 const PANICKED: i32 = 101;
 const FAILED: i32 = 1;
 
-/// What a compiler works with.
+/// Descriptors and limits of a compiler.
 pub(super) struct Job {
     /// The texts, one behind another.
     pub(super) text: OwnedFd,
@@ -28,9 +28,9 @@ pub(super) struct Job {
     pub(super) lengths: Vec<u64>,
     /// Where the answer goes.
     pub(super) answer: OwnedFd,
-    /// What becomes stderr.
+    /// The descriptor that becomes stderr.
     pub(super) errors: OwnedFd,
-    /// What it may use.
+    /// Limits of what it uses.
     pub(super) limits: JobLimits,
 }
 

@@ -44,7 +44,7 @@ const FIRST_SEAT_FD: i32 = 3;
 /// Longest answer of a compiler in bytes: the longest text that is PTX, and what is said of its kernels.
 const ANSWER_BYTES: u64 = (64 + 16) << 20;
 
-/// What a compiler may use.
+/// Limits of memory and time of a compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobLimits {
     /// Memory in bytes, the program's own included (`limits.compile_memory_bytes`).
@@ -76,7 +76,7 @@ enum Ended {
     NotStarted(i32),
 }
 
-/// What stands before the text in an answer.
+/// The head of an answer, before the text.
 #[derive(Debug, Serialize, Deserialize)]
 enum Head {
     /// The rewritten text follows.

@@ -1,4 +1,4 @@
-//! Whose module is compiled next: that of the waiting tenant that used the least compile time lately.
+//! The choice of the module that is compiled next: that of the waiting tenant that used the least compile time lately.
 //!
 //! Time counts while a job holds a seat, and half of it is forgotten every ten seconds. A tenant has one seat at most,
 //! however many clients of it wait: a tenant that comes while another one compiles finds a seat free.
@@ -30,7 +30,7 @@ struct Running {
     since: Instant,
 }
 
-/// What a tenant used, in seconds, as of a time.
+/// Compile time that a tenant used, in seconds, as of a time.
 #[derive(Debug, Clone, Copy)]
 struct Used {
     seconds: f64,

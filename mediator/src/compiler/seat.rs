@@ -4,7 +4,7 @@
 //! short line without control characters. A job ends even if its process sleeps for ever.
 
 use super::{ANSWER_BYTES, Ended, Head, JobLimits, SEATS, ToServer, Translated};
-use crate::link::Link;
+use crate::link::HostLink;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a compiler may say about its end, in bytes.
+/// Most bytes that a compiler says about its end.
 const ERRORS_BYTES: usize = 2048;
 /// Longest head of an answer: a name of 64 KiB and two reasons for each of 4,096 kernels would be longer, but texts of
 /// that many such names are not.
@@ -28,7 +28,7 @@ const WALL_PER_CPU: u32 = 8;
 const WALL_BESIDE: Duration = Duration::from_secs(10);
 /// How long the fork server, which does nothing long, may take for a word.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// What the allocator's last words are, wherever an allocation fails.
+/// The words that the allocator prints where an allocation fails.
 const OUT_OF_MEMORY: &str = "memory allocation of ";
 
 /// Why a module was not compiled.
@@ -57,7 +57,7 @@ pub enum JobError {
         number: i32,
         /// Its name.
         name: String,
-        /// What it said, in brackets.
+        /// Its message, in brackets.
         said: String,
     },
     /// The compiler failed otherwise.
@@ -65,10 +65,10 @@ pub enum JobError {
     Failed {
         /// Its exit code.
         code: i32,
-        /// What it said, in brackets.
+        /// Its message, in brackets.
         said: String,
     },
-    /// What it returned is wrong.
+    /// Its answer is wrong.
     #[error("what the compiler returned cannot be read: {0}")]
     Answer(String),
     /// The client has left.
@@ -86,7 +86,7 @@ pub enum JobError {
     /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
         /// Why not.
         error: io::Error,
@@ -169,7 +169,7 @@ impl Canceller {
 /// The device host's end of one compiler at a time.
 #[derive(Debug)]
 pub struct Seat {
-    link: Link,
+    link: HostLink,
     limits: JobLimits,
 }
 
@@ -178,7 +178,7 @@ impl Seat {
     #[must_use]
     pub fn new(socket: OwnedFd, limits: JobLimits) -> Self {
         const { assert!(SEATS > 0) };
-        let link = Link::from_fd(socket);
+        let link = HostLink::from_fd(socket);
         Self { link, limits }
     }
 

@@ -5,7 +5,7 @@
 
 use super::job::Job;
 use super::{Ended, FIRST_SEAT_FD, JobLimits, SEATS, ToServer};
-use crate::link::Link;
+use crate::link::HostLink;
 use crate::sandbox::{self, Role};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -30,10 +30,10 @@ pub fn run(limits: JobLimits, user: Option<&str>) -> io::Result<()> {
     let sockets = FIRST_SEAT_FD..FIRST_SEAT_FD + i32::try_from(SEATS).unwrap_or(0);
     // SAFETY: the supervisor opened these descriptors for us before it started this program, and nothing else in this
     // process has taken them.
-    let links = sockets.map(|fd| Link::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }));
+    let links = sockets.map(|fd| HostLink::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }));
     let mut server = Server {
         places: links
-            .map(|link| Place {
+            .map(|link| ServerSeat {
                 link,
                 running: None,
             })
@@ -46,13 +46,13 @@ pub fn run(limits: JobLimits, user: Option<&str>) -> io::Result<()> {
 }
 
 struct Server {
-    places: Vec<Place>,
+    places: Vec<ServerSeat>,
     limits: JobLimits,
 }
 
 /// The server's end of one seat.
-struct Place {
-    link: Link,
+struct ServerSeat {
+    link: HostLink,
     running: Option<Running>,
 }
 
@@ -103,7 +103,7 @@ impl Server {
     }
 }
 
-impl Place {
+impl ServerSeat {
     /// Obeys one message; `false` when the seat is gone or makes no sense.
     fn obey(&mut self, limits: JobLimits) -> io::Result<bool> {
         match (self.link.receive::<ToServer>()?, &self.running) {

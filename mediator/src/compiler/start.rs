@@ -2,7 +2,7 @@
 
 use super::{FIRST_SEAT_FD, SEATS};
 use crate::config::Config;
-use crate::link::Link;
+use crate::link::HostLink;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -28,7 +28,7 @@ impl ForkServer {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for _ in 0..SEATS {
-            let (own, other) = Link::pair()?;
+            let (own, other) = HostLink::pair()?;
             ours.push(own.into_fd());
             theirs.push(other.into_fd());
         }

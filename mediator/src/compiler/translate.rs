@@ -38,12 +38,12 @@ pub enum CompileError {
     /// It has more variables than a reply can list.
     #[error("the module has {0} variables; {VARIABLES} is the most")]
     TooManyVariables(usize),
-    /// What was made of it is wrong.
+    /// The rewritten module is wrong.
     #[error(transparent)]
     Answer(#[from] AnswerError),
 }
 
-/// What is wrong with a [`Translated`] module.
+/// Why a [`Translated`] module is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// Its text is not PTX.
@@ -85,14 +85,14 @@ pub struct Translated {
     pub verdicts: Vec<Verdict>,
 }
 
-/// What a compiler says of a kernel beside its text.
+/// A compiler's statement about a kernel, beside its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The kernel's name.
     pub name: String,
     /// Offset of the control struct in its parameters, if it took the `slice` form; else why not.
     pub control: Result<u32, String>,
-    /// What the front end cannot make out in its body.
+    /// Why the front end does not understand its body, if it does not.
     pub malformed: Option<String>,
 }
 

@@ -19,11 +19,11 @@ const NO_FILE: &str = "this is no regular file";
 /// Most bytes of a configuration.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// What was read of a file.
+/// The text of a file, and who else may write it.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) text: String,
-    /// Who beside root and this user may write it, if somebody may.
+    /// The user or group beside root and this user that may write it, if there is one.
     pub(super) writer: Option<String>,
 }
 

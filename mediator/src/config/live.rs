@@ -1,4 +1,4 @@
-//! What of a configuration may change while a service runs.
+//! The division of the configuration into keys that may change while a service runs and keys that may not.
 //!
 //! Rules: the tenants and the policy may, and the limits that are looked at when something is asked for; the others are
 //! built into what was started, and stay as they were until the service is started anew. Each key is on one side or the

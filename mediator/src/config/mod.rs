@@ -30,7 +30,7 @@ pub const MAX_CLIENTS: u16 = 1024;
 /// Least memory of a modelled device and of a tenant, in bytes.
 pub const LEAST_MEMORY_BYTES: u64 = 1 << 20;
 
-/// What stands for no user and no group in system calls (chown(2)).
+/// The number that stands for no user and no group in system calls (chown(2)).
 const NOBODY: u32 = u32::MAX;
 
 /// The whole configuration.
@@ -54,7 +54,7 @@ pub struct Config {
     /// Limits that protect the service and tenants from one another.
     #[serde(default)]
     pub limits: Limits,
-    /// What is learnt of kernels.
+    /// Settings of the profiles of kernels.
     #[serde(default)]
     pub profiles: ProfilesConfig,
     /// User that device hosts run as when the service is root; without it, `gridmux` if there is such a user, and
@@ -157,7 +157,7 @@ impl Default for Limits {
     }
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -181,7 +181,7 @@ pub enum ConfigError {
     Value {
         /// Key, dotted.
         key: String,
-        /// What is wrong and what would be right.
+        /// The fault, and what would be right.
         message: String,
     },
 }

@@ -18,7 +18,7 @@ pub struct TenantConfig {
     /// Weight of its share, relative to the others'.
     #[serde(default = "default_weight")]
     pub weight: u32,
-    /// What kind of service it asks for.
+    /// Kind of service that it asks for.
     #[serde(default)]
     pub class: Class,
     /// Device memory that its clients may hold together; without it, all of a model's, and 4 GiB of a GPU's.

@@ -1,4 +1,4 @@
-//! What tenants, operators and policies may know of a device.
+//! The facts of a device that tenants, operators and policies may know.
 
 use gridmux_policy::ProfiledDevice;
 use gridmux_policy::shape::DeviceShape;
@@ -36,7 +36,7 @@ pub struct DeviceFacts {
     pub max_shared_bytes_per_block: u32,
     /// Limits of one SM.
     pub shape: DeviceShape,
-    /// What tenants may know besides, and the mediator does not use.
+    /// Attributes that tenants may know besides, and that the mediator does not use.
     pub hardware: HardwareFacts,
 }
 

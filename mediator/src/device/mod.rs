@@ -16,6 +16,7 @@ pub mod model;
 mod submission;
 
 pub use facts::{DeviceFacts, HardwareFacts, Timing};
+pub use gridmux_hw_model::occupancy::AllocationUnits;
 pub use submission::Submission;
 
 use gridmux_channel::memory::TenantBuffer;
@@ -35,13 +36,13 @@ pub const PARAM_BYTES: usize = if cfg!(loom) { 128 } else { 4096 + 64 };
 
 /// A hardware queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lane(pub u8);
+pub struct LaneId(pub u8);
 
 /// Names one operation in flight: the lane and a generation that tells a late report from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// Lane it runs in.
-    pub lane: Lane,
+    pub lane: LaneId,
     /// Incremented whenever the lane is reused.
     pub generation: u32,
 }
@@ -61,7 +62,7 @@ impl Tag {
     )]
     pub const fn from_bits(bits: u64) -> Self {
         Self {
-            lane: Lane(bits as u8),
+            lane: LaneId(bits as u8),
             generation: (bits >> 8) as u32,
         }
     }
@@ -92,9 +93,9 @@ pub struct LaunchCommand {
     pub launch: u64,
     /// No further piece of the launch follows.
     pub is_last: bool,
-    /// Whose memory it may touch.
+    /// Domain whose memory it may touch.
     pub domain: DomainId,
-    /// What runs.
+    /// Kernel that runs.
     pub kernel: DeviceKernelId,
     /// Blocks per axis of this launch (of the slice, not of the tenant's grid).
     pub grid: [u32; 3],
@@ -122,7 +123,7 @@ pub enum Direction {
 pub struct CopyCommand {
     /// Names it in reports.
     pub tag: Tag,
-    /// Whose memory.
+    /// Domain whose memory it is.
     pub domain: DomainId,
     /// Direction.
     pub direction: Direction,
@@ -143,7 +144,7 @@ pub struct CopyCommand {
 pub struct DeviceCopyCommand {
     /// Names it in reports.
     pub tag: Tag,
-    /// Whose memory.
+    /// Domain whose memory it is.
     pub domain: DomainId,
     /// Device address of the first byte to read.
     pub from: u64,
@@ -160,7 +161,7 @@ pub struct DeviceCopyCommand {
 pub struct MemsetCommand {
     /// Names it in reports.
     pub tag: Tag,
-    /// Whose memory.
+    /// Domain whose memory it is.
     pub domain: DomainId,
     /// Device address.
     pub address: u64,
@@ -174,7 +175,7 @@ pub struct MemsetCommand {
     pub width: Width,
 }
 
-/// What the dispatcher asks of a device.
+/// A command of the dispatcher to a device.
 #[derive(Debug, Clone, Copy)]
 pub enum Command {
     /// Launch a kernel.
@@ -188,13 +189,13 @@ pub enum Command {
     /// Drop an operation; it ends with [`Outcome::Killed`]. A backend that cannot kill lets it end.
     Kill(Tag),
     /// Let the virtual clock pass until something happens or the time is reached; ends with
-    /// [`Report::Paused`]. Devices with a real clock ignore it.
-    Permit {
+    /// [`DeviceReport::Paused`]. Devices with a real clock ignore it.
+    PassTime {
         /// Latest time.
         until: Nanos,
     },
-    /// End a permit early: the clock stops at the next step, with [`Report::Paused`]. Without a permit in force it
-    /// does nothing.
+    /// End a permit early: the clock stops at the next step, with [`DeviceReport::Paused`]. Without a permit in force
+    /// it does nothing.
     Pause,
 }
 
@@ -209,9 +210,9 @@ pub enum Outcome {
     Killed,
 }
 
-/// What a device tells the dispatcher. Block counts are aggregated (design section 1).
+/// A report of a device to the dispatcher. Block counts are aggregated (design section 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Report {
+pub enum DeviceReport {
     /// Blocks became resident.
     Placed {
         /// The launch's tag.
@@ -258,10 +259,10 @@ pub trait Device {
     /// The queue is full: to be tried again later.
     fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy>;
     /// Returns the next report, if there is one.
-    fn poll(&mut self) -> Option<Report>;
-    /// Returns whether the clock is virtual, so that it passes only under a [`Command::Permit`]. Any other clock passes
-    /// by itself, real or estimated.
-    fn is_timed(&self) -> bool;
+    fn poll(&mut self) -> Option<DeviceReport>;
+    /// Returns whether the clock is virtual, so that it passes only under a [`Command::PassTime`]. Any other clock
+    /// passes by itself, real or estimated.
+    fn has_virtual_clock(&self) -> bool;
     /// Returns how often the device is to be polled while something is on it; a device that has news more promptly than
     /// that wakes the dispatcher itself.
     fn poll_every(&self) -> Duration {
@@ -312,15 +313,15 @@ pub struct LoadedGlobal {
 pub struct LoadedKernel {
     /// Name.
     pub name: String,
-    /// What a launch of it must know.
+    /// Limits that a launch of it must keep.
     pub limits: KernelLimits,
-    /// What only its tenant asks for.
+    /// Attributes that only its tenant asks for.
     pub attributes: KernelAttributes,
     /// Why it cannot run on the device, though others of its module can. Then its limits say little.
     pub unusable: Option<String>,
 }
 
-/// What a tenant may know of a kernel besides its limits.
+/// Attributes of a kernel that a tenant may know besides its limits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelAttributes {
     /// Local memory of a thread in bytes.
@@ -333,7 +334,7 @@ pub struct KernelAttributes {
     pub ptx_version: u32,
 }
 
-/// What a launch of a kernel must know of it.
+/// Handle and limits of a kernel, which each launch of it needs.
 #[derive(Debug, Clone, Copy)]
 pub struct KernelLimits {
     /// Handle.
@@ -350,36 +351,17 @@ pub struct KernelLimits {
     pub units: AllocationUnits,
 }
 
-/// Units in which an SM's resources are allocated (CUDA's occupancy calculation).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AllocationUnits {
-    /// 32-bit registers, per warp.
-    pub registers: u32,
-    /// Shared memory, per block.
-    pub shared_bytes: u32,
-    /// Shared memory that the system takes of each block.
-    pub reserved_shared_bytes: u32,
-}
-
 impl KernelLimits {
-    /// Resources of one block as the policy counts them.
+    /// Returns what one block takes of an SM, as policies count it.
     #[must_use]
     pub fn block_shape(&self, threads: u32, dynamic_shared_bytes: u32) -> BlockShape {
-        let warps = threads.div_ceil(32);
-        let registers =
-            warps * (self.registers_per_thread * 32).next_multiple_of(self.units.registers.max(1));
         let shared = self
             .static_shared_bytes
             .saturating_add(dynamic_shared_bytes);
-        let shared = shared.saturating_add(self.units.reserved_shared_bytes);
-        let shared = shared
-            .checked_next_multiple_of(self.units.shared_bytes.max(1))
-            .unwrap_or(u32::MAX);
-        BlockShape {
-            threads: warps * 32,
-            registers,
-            shared_bytes: shared,
-        }
+        let needs = self
+            .units
+            .block_needs(threads, self.registers_per_thread, shared);
+        needs.counted()
     }
 }
 
@@ -392,9 +374,9 @@ pub enum DeviceError {
     /// Out of memory.
     #[error("out of device memory: asked for {asked} bytes, {detail}")]
     OutOfMemory {
-        /// What was asked.
+        /// Bytes that were asked for.
         asked: u64,
-        /// What limits it.
+        /// The limit, in words.
         detail: String,
     },
     /// An address that is not an allocation of this tenant.
@@ -460,7 +442,7 @@ pub struct CompiledKernel {
     pub params: Vec<(u32, u32, u32)>,
     /// Offset of the control struct, when the kernel took the `slice` form; else why not.
     pub control: Result<u32, String>,
-    /// What the front end cannot make out in its body; a device may know better.
+    /// Why the front end does not understand its body, if it does not; a device may understand it.
     pub malformed: Option<String>,
 }
 

@@ -5,7 +5,7 @@ use gridmux_policy::units::Nanos;
 /// How launches come to a device: the thread that submits them takes its time for each, one after another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Submission {
-    /// What it takes for a launch; 0 where launches do not wait for each other.
+    /// Time that it takes for a launch; 0 where launches do not wait for each other.
     pub each: Nanos,
     /// Device time at which it has submitted all that it was given.
     pub idle_at: Nanos,

@@ -1,4 +1,4 @@
-//! What is counted of each tenant over all of its clients, in atomics that may be read while the dispatcher writes.
+//! The counters of each tenant over all of its clients, in atomics that may be read while the dispatcher writes.
 //!
 //! Rules: only the dispatcher adds, so that adding is a load and a store and locks no cache line; readers take each
 //! counter by itself, so a snapshot of several may be torn by one operation. Every access is `Relaxed`: a counter
@@ -8,6 +8,7 @@ use super::samples::LatencyHistogram;
 use gridmux_policy::ShareReading;
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
+// Not the shim's: figures that order nothing, so that the loom test need not see them.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of one tenant, written by the dispatcher.
@@ -197,7 +198,7 @@ impl TenantCounters {
             entitled_sm_ns: reading.entitled,
             all_held_sm_ns: reading.total,
             budget_ends: read(&self.budget_ends),
-            // Relaxed, twice: they publish nothing but themselves.
+            // relaxed: both publish nothing but themselves.
             is_behind: self.behind.load(Ordering::Relaxed),
             is_waiting: self.waiting.load(Ordering::Relaxed),
         }

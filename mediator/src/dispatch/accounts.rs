@@ -29,7 +29,7 @@ pub struct Account {
     pub class: Class,
     /// Counters that others may read.
     pub counters: Arc<TenantCounters>,
-    /// What its blocks on the device take at most, which its limit binds.
+    /// Resources that its blocks on the device take at most, which its limit binds.
     pub charged: Held,
     /// Launches that the policy knows of and that have not ended.
     pub open: u32,

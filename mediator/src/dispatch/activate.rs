@@ -9,9 +9,10 @@
 //! takes no place in the queue.
 
 use super::dispatcher::Dispatcher;
+use super::ids::OperationId;
+use super::ids::Slot;
 use super::issue::one_lane;
-use super::message::Slot;
-use super::operation::{Operation, OperationId, Work};
+use super::operation::{Operation, Work};
 use super::port::TenantPort;
 use super::queue::Active;
 use super::transfers::Engine;

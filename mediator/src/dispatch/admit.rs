@@ -8,7 +8,8 @@
 
 use super::client::ClientSlot;
 use super::dispatcher::Dispatcher;
-use super::message::{Notice, Refusal, Slot};
+use super::ids::Slot;
+use super::message::{Notice, Refusal};
 use super::operation::{
     CopyWork, DeviceCopyWork, LaunchWork, MemsetWork, Operation, UnreportedBlocks, Work,
 };

@@ -4,7 +4,8 @@
 //! the client lives, and hands it back to be dropped. Whatever the client names by number is looked up here and nowhere
 //! else, so a client cannot reach another's kernel or buffer.
 
-use super::operation::{OPERATIONS_PER_CLIENT, Operation, OperationId, OperationTable, Work};
+use super::ids::{OPERATIONS_PER_CLIENT, OperationId};
+use super::operation::{Operation, OperationTable, Work};
 use super::params::ParamPool;
 use super::port::TenantPort;
 use crate::device::{BufferId, DomainId, KernelLimits};
@@ -24,7 +25,7 @@ pub const MAPPINGS_PER_CLIENT: usize = 256;
 /// A kernel that a client may launch by its handle.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientKernel {
-    /// What the device loaded.
+    /// Handle and limits, as the device loaded it.
     pub limits: KernelLimits,
     /// Where the control struct goes, if the kernel can be sliced.
     pub control_offset: Option<u32>,

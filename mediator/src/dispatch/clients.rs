@@ -9,7 +9,7 @@
 //! allocated after construction.
 
 use super::client::ClientSlot;
-use super::message::Slot;
+use super::ids::Slot;
 use super::port::TenantPort;
 use gridmux_channel::ring::TenantState;
 

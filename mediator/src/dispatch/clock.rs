@@ -11,19 +11,19 @@
 //!   submits next by as much. So no loop of them stops the clock: a client whose control operations have put it off by
 //!   more than [`MOST_AHEAD_NS`] does not hold the clock until that time has passed.
 //! - Wall time bounds only a client that runs and does nothing: after the bound it holds nothing until it does
-//!   something. Such holds are counted ([`Clock::expired`]): a figure that they touched depends on the host. Saying
-//!   that it thinks and then that it runs is doing nothing.
+//!   something. Such holds are counted ([`VirtualClock::expired`]): a figure that they touched depends on the host.
+//!   Saying that it thinks and then that it runs is doing nothing.
 
 use super::clients::{CLIENTS, ClientTable};
-use super::message::Slot;
+use super::ids::Slot;
 use super::port::TenantPort;
 use gridmux_channel::ring::TenantState;
 use gridmux_policy::units::Nanos;
 use std::time::Duration;
 
-/// What an operation that takes no time of the device costs its client, in virtual nanoseconds.
+/// Virtual nanoseconds that an operation costs its client which takes no time of the device.
 pub const OPERATION_NS: u64 = 500;
-/// What control operations may put a client off by while it still holds the clock, in virtual nanoseconds.
+/// Most virtual nanoseconds by which control operations put a client off while it still holds the clock.
 pub const MOST_AHEAD_NS: u64 = 1_000_000;
 
 /// How virtual time passes.
@@ -48,9 +48,9 @@ struct Hold {
     expired: bool,
 }
 
-/// Who holds the clock.
+/// The virtual clock: which clients hold it, and for how long each has.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct VirtualClock {
     longest_ns: Option<u64>,
     /// By slot.
     holds: Box<[Hold]>,
@@ -60,7 +60,7 @@ pub(super) struct Clock {
     expired: u64,
 }
 
-impl Clock {
+impl VirtualClock {
     /// Makes a clock that nobody holds.
     #[must_use]
     pub(super) fn new(mode: ClockMode) -> Self {

@@ -1,4 +1,4 @@
-//! What the control thread and the dispatcher share: a queue in each direction, and what the dispatcher shows.
+//! The link between control thread and dispatcher: a queue in each direction, and counters that the dispatcher shows.
 //!
 //! Rules: neither end waits for the other; each counter publishes nothing but itself, so every access to one is
 //! `Relaxed`.
@@ -7,6 +7,7 @@ use super::message::{Message, Notice};
 use crossbeam::queue::ArrayQueue;
 use nix::sys::eventfd::EventFd;
 use std::sync::Arc;
+// Not the shim's: figures that order nothing, so that the loom test need not see them.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Messages of the control thread that may wait.

@@ -14,11 +14,12 @@
 
 use super::accounts::Accounts;
 use super::clients::{CLIENTS, ClientTable};
-use super::clock::{Clock, ClockMode};
+use super::clock::{ClockMode, VirtualClock};
 use super::control_link::{ControlLink, NOTICES};
+use super::ids::OperationId;
+use super::ids::Slot;
 use super::lanes::Lanes;
-use super::message::{Notice, Slot};
-use super::operation::OperationId;
+use super::message::Notice;
 use super::policy_link::PolicyLink;
 use super::port::TenantPort;
 use super::queue::IssueQueue;
@@ -26,6 +27,7 @@ use super::rows::{RowTable, TENANTS};
 use super::samples::SampleSink;
 use super::transfers::Transfers;
 use crate::device::Device;
+use crate::wall_clock::wall_ns;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::shape::DeviceShape;
@@ -71,7 +73,7 @@ pub trait Doorbells: Send + Sync {
     fn rung(&self, rung: &mut Vec<Slot>);
 }
 
-/// What a turn did.
+/// Result of a turn, which tells the thread whether to turn again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Turn {
@@ -97,7 +99,7 @@ pub(super) struct Arrival {
 /// An operation that is over and completes at a later time. Those of one time complete by client, stream and place in
 /// the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Deferred {
+pub(super) struct DeferredCompletion {
     pub(super) due: Nanos,
     pub(super) slot: Slot,
     pub(super) stream: u16,
@@ -123,14 +125,14 @@ pub struct Dispatcher<D, P> {
     pub(super) lanes: Lanes,
     pub(super) queue: IssueQueue,
     pub(super) transfers: Transfers,
-    pub(super) clock: Clock,
+    pub(super) clock: VirtualClock,
     pub(super) meter: ShareMeter,
     pub(super) samples: SampleSink,
     pub(super) arrivals: Vec<Arrival>,
     /// Launches with blocks that started or ended and were not reported to the policy yet.
     pub(super) unreported: Vec<(Slot, OperationId)>,
     /// Operations that are over and wait for the time at which they may complete.
-    pub(super) deferred: BinaryHeap<Reverse<Deferred>>,
+    pub(super) deferred: BinaryHeap<Reverse<DeferredCompletion>>,
     /// Clients with completions that they do not see yet.
     pub(super) undelivered: Vec<Slot>,
     pub(super) slot_scratch: Vec<Slot>,
@@ -201,7 +203,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             profiles: None,
             queue: IssueQueue::with_capacity(ROOM),
             transfers: Transfers::with_capacity(ROOM),
-            clock: Clock::new(config.clock),
+            clock: VirtualClock::new(config.clock),
             meter: ShareMeter::new(&config.shape),
             samples,
             arrivals: Vec::with_capacity(ROOM),
@@ -231,7 +233,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             rung: Vec::with_capacity(super::clients::CLIENTS),
             has_rung: false,
             busy_scratch: Vec::with_capacity(TENANTS),
-            held_ids: Vec::with_capacity(super::operation::OPERATIONS_PER_CLIENT),
+            held_ids: Vec::with_capacity(super::ids::OPERATIONS_PER_CLIENT),
             unsent: VecDeque::with_capacity(NOTICES),
         }
     }
@@ -326,7 +328,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// On a device with a real clock, time passes by itself: admissions are dated now, and the policy is woken when the
     /// time it asked for has come, once for each such time. (A virtual clock does both when it pauses.)
     fn follow_real_clock(&mut self) -> bool {
-        if self.device.is_timed() {
+        if self.device.has_virtual_clock() {
             return false;
         }
         self.now = self.now.max(self.device.now());
@@ -341,13 +343,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Returns whether clients hold the clock, so that an instant goes through the phases of [`super::instant`].
     pub(super) fn in_lockstep(&self) -> bool {
-        self.clock.is_lockstep() && self.device.is_timed()
+        self.clock.is_lockstep() && self.device.has_virtual_clock()
     }
 
     /// Returns whether no time passes, all that was found is admitted, and the policy has seen the events of the
     /// instant.
     fn is_settled(&mut self) -> bool {
-        if !self.device.is_timed() {
+        if !self.device.has_virtual_clock() {
             return true;
         }
         !self.permit_out && !self.more_to_admit && self.is_instant_settled()
@@ -465,7 +467,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// were published when their last launch ended.
     fn publish_shares(&mut self) {
         let since = self.wall_now_ns.saturating_sub(self.shares_wall_ns);
-        let soon = self.device.is_timed() && (self.now - self.shares_at).0 >= SHARES_DEVICE_NS;
+        let soon =
+            self.device.has_virtual_clock() && (self.now - self.shares_at).0 >= SHARES_DEVICE_NS;
         if since < SHARES_NS && !soon {
             return;
         }
@@ -496,7 +499,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     #[must_use]
     pub fn longest_sleep(&self) -> Option<Duration> {
         let is_busy = self.lanes.any_busy() || !self.accounts.busy.is_empty();
-        let polls = is_busy && !self.device.is_timed();
+        let polls = is_busy && !self.device.has_virtual_clock();
         (polls || self.lanes.has_kills_due()).then(|| self.device.poll_every())
     }
 
@@ -537,22 +540,4 @@ fn arm_barrier() -> bool {
     return gridmux_channel::ring::host::arm_barrier();
     #[cfg(loom)]
     return true;
-}
-
-/// Returns wall time in nanoseconds, on the clock that clients stamp submissions with (`CLOCK_MONOTONIC`).
-#[must_use]
-pub fn wall_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// Reads a clock that always exists.
-pub(super) fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid timespec to write to.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

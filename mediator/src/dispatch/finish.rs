@@ -5,9 +5,11 @@
 //! ring full waits, and with it its stream. A client is handed back when nothing of it is on the device.
 
 use super::clock::OPERATION_NS;
-use super::dispatcher::{Deferred, Dispatcher};
-use super::message::{Notice, Slot};
-use super::operation::{Operation, OperationId, Work};
+use super::dispatcher::{DeferredCompletion, Dispatcher};
+use super::ids::OperationId;
+use super::ids::Slot;
+use super::message::Notice;
+use super::operation::{Operation, Work};
 use super::port::TenantPort;
 use crate::device::Device;
 use gridmux_channel::ring::{CompletionEntry, CompletionStatus, PushError};
@@ -19,7 +21,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Completes an operation that is over, if its time has come and its client has room for the completion, and lets
     /// the next operation of its stream go.
     pub(super) fn finish(&mut self, slot: Slot, id: OperationId) {
-        let (timed, lockstep) = (self.device.is_timed(), self.in_lockstep());
+        let (timed, lockstep) = (self.device.has_virtual_clock(), self.in_lockstep());
         let now = self.now;
         let Some(client) = self.clients.get_mut(slot).filter(|client| !client.leaving) else {
             return;
@@ -32,7 +34,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             if !std::mem::replace(&mut operation.deferred, true) {
                 let sequence = operation.sequence;
                 let stream = operation.stream;
-                self.deferred.push(Reverse(Deferred {
+                self.deferred.push(Reverse(DeferredCompletion {
                     due,
                     slot,
                     stream,
@@ -221,7 +223,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn finish_deferred(&mut self) -> bool {
         let mut worked = false;
         while let Some(Reverse(deferred)) = self.deferred.peek().copied() {
-            let Deferred {
+            let DeferredCompletion {
                 slot, sequence, id, ..
             } = deferred;
             if deferred.due > self.now {

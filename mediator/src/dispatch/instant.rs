@@ -14,7 +14,7 @@
 //! has run out, is taken when it is found.
 
 use super::dispatcher::Dispatcher;
-use super::message::Slot;
+use super::ids::Slot;
 use super::port::TenantPort;
 use crate::device::Device;
 

@@ -6,15 +6,17 @@
 //! launches keep ending at their budget waits until no other has one open. Several launches of a stream may be on the
 //! device at once, in one lane, which keeps their order.
 
-use super::dispatcher::{Dispatcher, wall_ns};
+use super::dispatcher::Dispatcher;
+use super::ids::OperationId;
+use super::ids::Slot;
 use super::lanes::{Backlog, Flight};
-use super::message::Slot;
-use super::operation::{LaunchWork, Operation, OperationId, Work};
+use super::operation::{LaunchWork, Operation, Work};
 use super::port::TenantPort;
 use super::queue::Active;
 use super::rows::Row;
 use super::window::{Behind, Piece, Situation, ahead_percent, between_turns_percent};
-use crate::device::{Command, Device, Lane, LaunchCommand, Tag};
+use crate::device::{Command, Device, LaneId, LaunchCommand, Tag};
+use crate::wall_clock::wall_ns;
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_launch::Control;
@@ -228,7 +230,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         })
     }
 
-    fn behind(&self, lane: Lane, launch: &LaunchWork) -> Behind {
+    fn behind(&self, lane: LaneId, launch: &LaunchWork) -> Behind {
         let last = self.lanes.last(lane);
         let blocks = last.map_or(0, |last| match last.row == Some(launch.row) {
             true => last.blocks,
@@ -414,7 +416,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Lets virtual time pass once nobody has anything to add at this instant.
     pub(super) fn give_permit(&mut self) -> bool {
-        if !self.device.is_timed() || self.permit_out || self.more_to_admit {
+        if !self.device.has_virtual_clock() || self.permit_out || self.more_to_admit {
             return false;
         }
         // A kill takes effect at the instant at which it was decided, however late the device's queue has room for it.
@@ -442,7 +444,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         let until = [awaited, wake].into_iter().flatten().min();
         let until = until.unwrap_or(Nanos(u64::MAX));
-        self.permit_out = self.device.submit(&Command::Permit { until }, &[]).is_ok();
+        self.permit_out = self
+            .device
+            .submit(&Command::PassTime { until }, &[])
+            .is_ok();
         self.pause_asked = false;
         self.permit_out
     }
@@ -460,20 +465,20 @@ fn box_of(launch: &LaunchWork, piece: &Piece) -> SubBox {
 }
 
 /// Returns the lane of a launch that is in one lane only.
-pub(super) fn one_lane(operation: &Operation) -> Option<Lane> {
+pub(super) fn one_lane(operation: &Operation) -> Option<LaneId> {
     let Work::Launch(launch) = &operation.work else {
         return None;
     };
     let lane = u8::try_from(launch.lanes.trailing_zeros()).ok()?;
-    (launch.lanes.count_ones() == 1).then_some(Lane(lane))
+    (launch.lanes.count_ones() == 1).then_some(LaneId(lane))
 }
 
 /// Returns the lanes that are set in a mask.
-fn lanes_of(mut mask: u32) -> impl Iterator<Item = Lane> {
+fn lanes_of(mut mask: u32) -> impl Iterator<Item = LaneId> {
     std::iter::from_fn(move || {
         let lane = u8::try_from(mask.trailing_zeros()).ok()?;
         let left = mask.checked_sub(1)?;
         mask &= left;
-        Some(Lane(lane))
+        Some(LaneId(lane))
     })
 }

@@ -4,15 +4,15 @@
 //! launch. What is behind the first of a lane cannot start before the one in front has ended, so its blocks count
 //! against a cap only as far as they are more than those in front ([`Flight::charge`]).
 //!
-//! What a tenant has on the device is summed up from its flights when somebody asks ([`Lanes::backlog`]).
+//! A tenant's work on the device is summed up from its flights when somebody asks ([`Lanes::backlog`]).
 //!
 //! Rules: a flight's generation is never used twice in a lane, so that a report that comes late cannot be taken for
 //! one of another operation. A lane belongs to one client while it holds anything.
 
-use super::message::Slot;
-use super::operation::OperationId;
+use super::ids::OperationId;
+use super::ids::Slot;
 use super::transfers::Engine;
-use crate::device::{LANES, Lane, Tag};
+use crate::device::{LANES, LaneId, Tag};
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::{BlockShape, Held};
 use gridmux_policy::units::Nanos;
@@ -31,7 +31,7 @@ pub struct Flight {
     pub operation: OperationId,
     /// The row of a launch.
     pub row: Option<RowId>,
-    /// What one block takes of an SM.
+    /// Resources that one block takes of an SM.
     pub shape: BlockShape,
     /// Linear number of the slice's first block.
     pub first_block: u64,
@@ -41,7 +41,7 @@ pub struct Flight {
     pub blocks: u32,
     /// Blocks that count against cap and limit.
     pub charge: u32,
-    /// Since when all of it counts against them: when it was handed over, or became the first of its lane.
+    /// Time from which on all of it counts against them: when it was handed over, or became the first of its lane.
     pub charged_from: Nanos,
     /// Block-time for which its blocks resided, in nanoseconds.
     pub resided_ns: u64,
@@ -121,33 +121,33 @@ impl Flight {
 /// A flight that left its lane, and the one that is first there now.
 #[derive(Debug, Clone, Copy)]
 pub struct Released {
-    /// What left.
+    /// The flight that left.
     pub flight: Flight,
     /// The new first one, with the blocks by which its charge grew.
     pub next: Option<(Flight, u32)>,
 }
 
-/// What one tenant's launches have on the device, those that have not begun included.
+/// Sums over one tenant's launches on the device, those that have not begun included.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Backlog {
     /// Time that it was predicted to take with the device to itself.
     pub work_ns: u64,
     /// Longest time that one of its blocks was predicted to take.
     pub block_ns: u64,
-    /// What the blocks of rows take of which no block had ended.
+    /// Resources of the blocks of rows of which no block had ended.
     pub unproven: Held,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct HeldFlight {
     generation: u32,
     flight: Option<Flight>,
 }
 
-/// What a lane holds: a ring, so that the first one leaves without moving the others.
+/// The flights of a lane, as a ring, so that the first one leaves without moving the others.
 #[derive(Debug, Clone, Copy, Default)]
 struct LaneQueue {
-    held: [Place; MOST_DEPTH],
+    held: [HeldFlight; MOST_DEPTH],
     head: usize,
     len: usize,
 }
@@ -159,7 +159,7 @@ impl LaneQueue {
     }
 
     /// Returns everything that is held, in order.
-    fn iter(&self) -> impl DoubleEndedIterator<Item = &Place> {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &HeldFlight> {
         (0..self.len).map(|n| &self.held[self.place(n)])
     }
 
@@ -168,7 +168,7 @@ impl LaneQueue {
         (0..self.len).find(|n| self.held[self.place(*n)].generation == generation)
     }
 
-    fn push(&mut self, held: Place) {
+    fn push(&mut self, held: HeldFlight) {
         let place = self.place(self.len);
         self.held[place] = held;
         self.len += 1;
@@ -239,11 +239,11 @@ impl Lanes {
             return None;
         }
         self.busy |= 1 << index;
-        self.append(Lane(index), flight)
+        self.append(LaneId(index), flight)
     }
 
     /// Puts a flight behind what a lane holds; `None` when the lane is full.
-    pub fn append(&mut self, lane: Lane, flight: Flight) -> Option<Tag> {
+    pub fn append(&mut self, lane: LaneId, flight: Flight) -> Option<Tag> {
         let index = usize::from(lane.0);
         let queue = &mut self.lanes[index];
         if queue.len >= self.depth {
@@ -251,7 +251,7 @@ impl Lanes {
         }
         self.generations[index] = self.generations[index].wrapping_add(1);
         let generation = self.generations[index];
-        queue.push(Place {
+        queue.push(HeldFlight {
             generation,
             flight: Some(flight),
         });
@@ -260,19 +260,19 @@ impl Lanes {
 
     /// Returns how many flights a lane holds.
     #[must_use]
-    pub fn len(&self, lane: Lane) -> usize {
+    pub fn len(&self, lane: LaneId) -> usize {
         self.lanes[usize::from(lane.0)].len
     }
 
     /// Returns whether a lane takes another flight behind those that it holds.
     #[must_use]
-    pub fn has_room(&self, lane: Lane) -> bool {
+    pub fn has_room(&self, lane: LaneId) -> bool {
         self.len(lane) < self.depth
     }
 
     /// Returns whether a lane holds a flight of a client's operation.
     #[must_use]
-    pub fn holds(&self, lane: Lane, slot: Slot, operation: OperationId) -> bool {
+    pub fn holds(&self, lane: LaneId, slot: Slot, operation: OperationId) -> bool {
         let queue = &self.lanes[usize::from(lane.0)];
         let mut flights = queue.iter().filter_map(|held| held.flight.as_ref());
         flights.any(|flight| (flight.slot, flight.operation) == (slot, operation))
@@ -280,7 +280,7 @@ impl Lanes {
 
     /// Returns the newest flight of a lane.
     #[must_use]
-    pub fn last(&self, lane: Lane) -> Option<&Flight> {
+    pub fn last(&self, lane: LaneId) -> Option<&Flight> {
         self.lanes[usize::from(lane.0)]
             .iter()
             .next_back()?
@@ -345,7 +345,7 @@ impl Lanes {
     pub fn send_kills(&mut self, mut kill: impl FnMut(Tag) -> bool) {
         while self.kills_due != 0 {
             let index = self.kills_due.trailing_zeros();
-            let lane = Lane(u8::try_from(index).unwrap_or(u8::MAX));
+            let lane = LaneId(u8::try_from(index).unwrap_or(u8::MAX));
             let queue = &mut self.lanes[index as usize];
             for n in 0..queue.len {
                 let place = queue.place(n);
@@ -395,7 +395,7 @@ impl Lanes {
 mod tests {
     use super::{Flight, Lanes, Slot};
     use crate::device::LANES;
-    use crate::dispatch::operation::OperationId;
+    use crate::dispatch::ids::OperationId;
     use gridmux_policy::ids::TenantId;
     use gridmux_policy::units::Nanos;
 

@@ -1,19 +1,16 @@
-//! What the control thread and the dispatcher say to each other.
+//! The messages between the control thread and the dispatcher.
 //!
 //! Rules: messages go through bounded lock-free queues; whatever a message carries was allocated by the control
 //! thread and comes back to it ([`Notice::Gone`]) to be freed, because the dispatcher frees nothing.
 
 use super::accounts::Account;
 use super::client::{ClientKernel, ClientSlot, Mapping};
+use super::ids::Slot;
 use crate::device::{BufferId, Tag};
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{BadEntry, CompletionStatus};
 use gridmux_launch::boxes::ShapeError;
 use gridmux_policy::ids::TenantId;
-
-/// Place of a client in the dispatcher's table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot(pub u16);
 
 /// From the control thread to the dispatcher.
 pub enum Message<P> {
@@ -119,9 +116,9 @@ pub enum Refusal {
     /// Too few or too many parameter bytes.
     #[error("the kernel takes {wants} bytes of parameters, the launch has {has}")]
     Params {
-        /// What the kernel takes.
+        /// Number that the kernel takes.
         wants: u32,
-        /// What the launch has.
+        /// Number that the launch has.
         has: u32,
     },
     /// Parameters outside the argument area.
@@ -135,9 +132,9 @@ pub enum Refusal {
     /// More shared memory than an SM has.
     #[error("a block wants {wants} bytes of shared memory, it may have {has}")]
     SharedMemory {
-        /// What the block wants.
+        /// Number that the block asks for.
         wants: u64,
-        /// What there is.
+        /// Number that there is.
         has: u64,
     },
     /// A block that no SM can hold.

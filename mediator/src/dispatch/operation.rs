@@ -4,6 +4,7 @@
 //! can hold at most its own table, and admitting allocates nothing. Parameters of launches are kept apart
 //! ([`super::params`]), so that an operation is small.
 
+use super::ids::{OPERATIONS_PER_CLIENT, OperationId};
 use super::params::ParamSlot;
 use super::transfers::Engine;
 use crate::device::{BufferId, DeviceKernelId, Direction};
@@ -11,13 +12,6 @@ use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::ids::RowId;
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
-
-/// Operations that one client may have admitted and unfinished; further submissions stay in its ring.
-pub const OPERATIONS_PER_CLIENT: usize = if cfg!(loom) { 4 } else { 128 };
-
-/// Index into an [`OperationTable`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OperationId(pub u16);
 
 /// A kernel launch as the client asked for it.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +32,7 @@ pub struct LaunchWork {
     pub blocks: u64,
     /// Blocks handed to the device so far.
     pub issued: u64,
-    /// What one block takes of an SM, judged once so that what is placed and retired cancels.
+    /// Resources that one block takes of an SM, judged once so that placed and retired blocks cancel.
     pub shape: BlockShape,
     /// Where the control struct goes in the parameters; `None`: the kernel is launched whole.
     pub control_offset: Option<u32>,
@@ -56,11 +50,11 @@ pub struct LaunchWork {
     pub after: Option<(OperationId, u64)>,
     /// Lanes that hold slices of it, as bits.
     pub lanes: u32,
-    /// What has happened to its blocks and was not reported to the policy yet.
+    /// Changes of its blocks that were not reported to the policy yet.
     pub unreported: UnreportedBlocks,
 }
 
-/// What has happened to a launch's blocks since the policy was last told of them.
+/// Changes of a launch's blocks since the policy was last told of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnreportedBlocks {
     /// Blocks that started.
@@ -118,7 +112,7 @@ pub struct MemsetWork {
     pub issued: u64,
 }
 
-/// What an operation does.
+/// The work of an operation.
 #[derive(Debug, Clone, Copy)]
 #[allow(
     clippy::large_enum_variant,
@@ -187,7 +181,7 @@ pub struct Operation {
     pub status: CompletionStatus,
     /// It is over, and waits for the virtual time at which it may complete.
     pub deferred: bool,
-    /// What it does.
+    /// Its work.
     pub work: Work,
 }
 

@@ -12,7 +12,7 @@ use gridmux_ptx::control::CONTROL_BYTES;
 /// Bytes of a small slot.
 const SMALL_BYTES: usize = 256;
 /// Small slots: one for each operation that a client may have.
-const SMALL_SLOTS: usize = super::operation::OPERATIONS_PER_CLIENT;
+const SMALL_SLOTS: usize = super::ids::OPERATIONS_PER_CLIENT;
 /// Large slots.
 const LARGE_SLOTS: usize = if cfg!(loom) { 1 } else { 8 };
 

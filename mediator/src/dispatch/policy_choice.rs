@@ -5,12 +5,11 @@
 //! ([`gridmux_policy::guard`]), so that no launch waits for the change. The locks are of the policy thread and the
 //! control thread: the dispatcher takes none of them.
 
-use super::dispatcher::wall_ns;
 use crate::lock::CountedMutex;
+use crate::wall_clock::wall_ns;
 use gridmux_policy::Policy;
 use gridmux_policy::guard::PolicyFailure;
-use gridmux_sync::shim::AtomicU32;
-use std::sync::atomic::Ordering;
+use gridmux_sync::shim::{AtomicU32, Ordering};
 use std::thread::Thread;
 
 /// The policy that decides.
@@ -20,7 +19,7 @@ pub struct InForce {
     pub chosen: String,
     /// Name of what took its place, if it failed.
     pub substitute: Option<&'static str>,
-    /// Since when the one that decides does, in nanoseconds of the machine's monotonic clock.
+    /// Time from which on the policy that decides has done so, in nanoseconds of the machine's monotonic clock.
     pub since_ns: u64,
     /// How the chosen policy, or what took its place, failed last.
     pub failure: Option<PolicyFailure>,
@@ -40,7 +39,7 @@ pub(super) struct Choice {
     pub(super) policy: Box<dyn Policy>,
 }
 
-/// What the policy thread and the threads that choose share.
+/// State that the policy thread shares with the threads that choose a policy.
 pub(super) struct Choices {
     /// 1 while `next` holds a choice that the policy thread has not taken, otherwise 0.
     waits: AtomicU32,
@@ -89,6 +88,7 @@ impl Choices {
         if self.waits.load(Ordering::Relaxed) == 0 {
             return None;
         }
+        // relaxed: as above.
         self.waits.store(0, Ordering::Relaxed);
         self.next.lock().take()
     }

@@ -5,14 +5,15 @@
 //!   [`Event::Lost`] before anything newer; then the dispatcher sends the counters of every live row, as far as they
 //!   leave half of the ring to other events, so that making a loss good leads to no other one, and at the end
 //!   [`Event::Resynced`]. Another loss begins this anew: the plan in force stays for as long as the policy thread
-//!   cannot keep up with events, even though it makes no plans then. What says that tenants and rows exist is never
-//!   lost: it waits for room. On a virtual clock, which waits for the policy, nothing is lost, so that what the policy
-//!   hears does not depend on the host's speed.
+//!   cannot keep up with events, even though it makes no plans then. Events that say which tenants and rows exist are
+//!   never lost: they wait for room. On a virtual clock, which waits for the policy, nothing is lost, so that the
+//!   events that the policy sees do not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - A policy that panics is replaced ([`gridmux_policy::guard`]), and so is one in whose place another was chosen
-//!   ([`super::policy_choice`]). [`PolicyRunner`] counts replacements, and the dispatcher then tells what lives, as
-//!   after a loss; until the replacement has seen all of it, [`Event::Resynced`] included, the plan in force stays.
+//!   ([`super::policy_choice`]). [`PolicyRunner`] counts replacements, and the dispatcher then names all tenants
+//!   and rows, as after a loss; until the replacement has seen all of it, [`Event::Resynced`] included, the plan in
+//!   force stays.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it
 //!   by. On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
 //!
@@ -30,10 +31,9 @@ use gridmux_policy::policy::{Policy, Watch};
 use gridmux_policy::profiles::Profiles;
 use gridmux_policy::shape::{BlockShape, DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
-use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
+use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64, Ordering};
 use gridmux_sync::spsc::{self, Consumer, Producer};
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
 /// Events that may be under way; few under loom, which explores every one.
@@ -47,7 +47,7 @@ const LEAST_EVENTS: usize = 8;
 pub struct RowView {
     /// Blocks that may reside on the whole device.
     pub cap_total: u32,
-    /// What the tenant may hold on the whole device.
+    /// Largest share that the tenant may hold on the whole device.
     pub limit: SmUnits,
     /// Number up to which blocks of the row may start.
     pub budget: Option<u64>,
@@ -76,11 +76,11 @@ pub struct PolicyLink {
     waiting: VecDeque<Event>,
     /// Events that find no room may be lost; they may not where time waits for the policy.
     loses: bool,
-    /// Counters are due.
+    /// Events were lost, so that the counters of every row are to be sent.
     resync: bool,
-    /// Replacements of policies after which what lives was told, or is about to be.
+    /// Number of replacements of the policy after which the existing tenants and rows were told, or are about to be.
     replacements: u32,
-    /// What took another one's place is to be told what lives.
+    /// A policy has replaced another one and still has to be told which tenants and rows exist.
     tells_anew: bool,
     shared: Arc<Shared>,
     /// The policy thread, to be woken after events were sent.
@@ -94,7 +94,7 @@ pub struct PolicyLink {
     reached: u64,
 }
 
-/// What the two ends share beside the queue and the plan.
+/// State that the two ends share beside the queue and the plan.
 struct Shared {
     /// Events that the policy has seen, written after the plan that they led to was published.
     observed: AtomicU64,
@@ -102,14 +102,14 @@ struct Shared {
     wake_ns: AtomicU64,
     /// The row that the policy watches and its count, as [`packed`]; it moves without a new plan.
     watch: AtomicU64,
-    /// What the policy thread does: [`AWAKE`], [`ASLEEP`] or [`RESTING`].
+    /// Activity of the policy thread: [`AWAKE`], [`ASLEEP`] or [`RESTING`].
     activity: AtomicU32,
     /// How often a policy was replaced.
     replacements: AtomicU32,
     choices: Choices,
 }
 
-/// What other threads learn of the policy while its thread runs, and ask of it.
+/// Access of other threads to the policy while its thread runs.
 #[derive(Clone)]
 pub struct PolicyHandle(Arc<Shared>);
 
@@ -171,7 +171,7 @@ pub struct PolicyRunner {
     least_period: Nanos,
     /// When the policy was last woken. Plans in between, at arrivals and ends, do not put the next wake-up off.
     woken: Nanos,
-    /// What plans cost, on a real clock.
+    /// Cost of plans, on a real clock.
     #[cfg(not(loom))]
     cost: super::policy_thread::PlanCost,
 }
@@ -186,11 +186,18 @@ pub fn link(
     policy: Box<dyn Policy>,
     device: DeviceId,
     shape: &DeviceShape,
-    is_timed: bool,
+    has_virtual_clock: bool,
     least_period: Nanos,
 ) -> Result<(PolicyLink, PolicyRunner), PlanError> {
-    let (mut link, runner) = link_with_room(policy, device, shape, is_timed, least_period, EVENTS)?;
-    link.loses = !is_timed;
+    let (mut link, runner) = link_with_room(
+        policy,
+        device,
+        shape,
+        has_virtual_clock,
+        least_period,
+        EVENTS,
+    )?;
+    link.loses = !has_virtual_clock;
     Ok((link, runner))
 }
 
@@ -203,7 +210,7 @@ pub fn link_with_room(
     policy: Box<dyn Policy>,
     device: DeviceId,
     shape: &DeviceShape,
-    is_timed: bool,
+    has_virtual_clock: bool,
     least_period: Nanos,
     events: usize,
 ) -> Result<(PolicyLink, PolicyRunner), PlanError> {
@@ -254,7 +261,7 @@ pub fn link_with_room(
         seen: 0,
         shared,
         now: Nanos(0),
-        by_instant: is_timed,
+        by_instant: has_virtual_clock,
         due: false,
         least_period,
         woken: Nanos(0),
@@ -581,11 +588,10 @@ impl PolicyRunner {
             in_force.substitute = self.policy.substitute();
             in_force.failure = self.policy.failure().cloned();
         });
-        // Relaxed: after a failure the Release in `acknowledge` publishes it, after a choice the fence of the wake-up
+        let published = &self.shared.replacements;
+        // relaxed: after a failure the Release in `acknowledge` publishes it, after a choice the fence of the wake-up
         // of the dispatcher; without those it may be seen late.
-        self.shared
-            .replacements
-            .store(replacements, Ordering::Relaxed);
+        published.store(replacements, Ordering::Relaxed);
     }
 
     /// Says what was observed. Release: pairs with the Acquire in `PolicyLink::observed`.
@@ -659,7 +665,7 @@ impl PolicyRunner {
 
     /// Returns whether the device's clock is virtual.
     #[cfg(not(loom))]
-    pub(super) fn is_timed(&self) -> bool {
+    pub(super) fn has_virtual_clock(&self) -> bool {
         self.by_instant
     }
 

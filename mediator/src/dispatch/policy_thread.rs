@@ -12,11 +12,13 @@
 //!   it has credit again. Only a queue that is half full ends a rest early, because losing events costs more; the
 //!   thread then takes note of them and makes no plan.
 
-use super::dispatcher::{clock_ns, wall_ns};
 use super::policy_link::{ASLEEP, AWAKE, PolicyRunner, RESTING};
 use crate::backoff::Backoff;
+use crate::wall_clock::{clock_ns, wall_ns};
 use gridmux_policy::units::Nanos;
-use std::sync::atomic::{AtomicBool, Ordering};
+use nix::time::ClockId;
+// Not the shim's: the loom test turns the policy's end itself and runs no such thread.
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 /// The thread takes at most one in this many of a core's time.
@@ -30,7 +32,7 @@ const PERIOD_COSTS: u64 = 50;
 /// Weight of the newest cost in the running mean: one in this many.
 const MEAN_OF: u64 = 8;
 
-/// What plans cost lately.
+/// Running mean of the cost of a plan.
 #[derive(Debug, Default)]
 pub(super) struct PlanCost {
     mean_ns: u64,
@@ -96,7 +98,7 @@ impl PolicyRunner {
             if self.take_choice() {
                 wake();
             }
-            if self.is_timed() {
+            if self.has_virtual_clock() {
                 if self.run() > 0 || (backoff.is_exhausted() && self.sleep(Self::run)) {
                     wake();
                     backoff.reset();
@@ -124,7 +126,7 @@ impl PolicyRunner {
         // SeqCst: pairs with the fence of a dispatcher that is about to sleep (`Waker::announce`) and turns once more
         // after it. Either that turn sees the flag, or this look sees its events. While it is awake the dispatcher
         // looks at the flag in every turn, until the events are observed.
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let found = look(self) > 0;
         if !found {
             std::thread::park();
@@ -136,13 +138,14 @@ impl PolicyRunner {
 
 /// Returns the processor time that this thread has used.
 fn cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Budget, MOST_CREDIT_NS, PART, PlanCost};
     use gridmux_policy::units::Nanos;
+    use nix::time::ClockId;
 
     #[test]
     fn a_thread_that_does_all_it_may_takes_its_part_of_a_core() {

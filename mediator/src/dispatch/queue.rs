@@ -6,8 +6,8 @@
 //! comes; so a turn looks at what can go, not at what is there. An entry whose operation is gone is recognised by its
 //! sequence number.
 
-use super::message::Slot;
-use super::operation::OperationId;
+use super::ids::OperationId;
+use super::ids::Slot;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
 use std::cmp::Reverse;

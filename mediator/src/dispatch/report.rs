@@ -1,13 +1,15 @@
 //! Reports of the device: what they mean for pieces, operations, accounting, the policy and the client.
 
 use super::dispatcher::Dispatcher;
+use super::ids::OperationId;
+use super::ids::Slot;
 use super::lanes::{Flight, Released};
-use super::message::{Notice, Slot};
-use super::operation::{Operation, OperationId, Work};
+use super::message::Notice;
+use super::operation::{Operation, Work};
 use super::port::TenantPort;
 use super::samples::LaunchSample;
 use super::window::WINDOW_NS;
-use crate::device::{Command, Device, Outcome, Report, Tag};
+use crate::device::{Command, Device, DeviceReport, Outcome, Tag};
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
@@ -26,20 +28,20 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         while let Some(report) = self.device.poll() {
             worked = true;
             match report {
-                Report::Placed { tag, blocks, at } => self.placed(tag, blocks, at),
-                Report::Retired {
+                DeviceReport::Placed { tag, blocks, at } => self.placed(tag, blocks, at),
+                DeviceReport::Retired {
                     tag,
                     blocks,
                     ran,
                     at,
                 } => self.retired(tag, blocks, ran, at),
-                Report::Ended {
+                DeviceReport::Ended {
                     tag,
                     start,
                     end,
                     outcome,
                 } => self.ended(tag, start, end, outcome),
-                Report::Paused { at } => {
+                DeviceReport::Paused { at } => {
                     self.now = self.now.max(at);
                     self.permit_out = false;
                     if self.policy.wake_at().is_some_and(|wake| wake <= at) {

@@ -1,7 +1,7 @@
 //! Sharing the thread that submits launches: each submission takes it a fixed time.
 //!
-//! What waits at that thread goes in the order in which it came, so nothing waits there: launches wait in the issue
-//! queue, where a better one may still overtake them, until the thread is idle. While it has work, tenants submit in
+//! Launches that waited at that thread would go in the order in which they came. So they wait in the issue queue until
+//! the thread is idle, where a better one may still overtake them. While it has work, tenants submit in
 //! rounds: each is given a turn in every round, which is one piece, and saves up to [`MOST_TURNS`] of them. So a flood
 //! of short launches of one tenant, which a plan may well prefer, goes ahead of another tenant's launches with one
 //! piece a round, and with eight when the thread has rested. Of a tenant's own rows, one that has had all of the

@@ -10,8 +10,9 @@
 //! given meanwhile, its tenant's share is not measured for it, and the row's counters follow.
 
 use super::dispatcher::{Arrival, Dispatcher};
-use super::message::Slot;
-use super::operation::{Operation, OperationId, UnreportedBlocks, Work};
+use super::ids::OperationId;
+use super::ids::Slot;
+use super::operation::{Operation, UnreportedBlocks, Work};
 use super::port::TenantPort;
 use super::report::mean;
 use super::rows::Row;
@@ -110,7 +111,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             sequence,
             event,
         };
-        if self.device.is_timed() {
+        if self.device.has_virtual_clock() {
             self.arrivals.push(arrival);
         } else {
             self.flush_blocks();
@@ -294,7 +295,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         // On a virtual clock the instant gets one timer, when nothing more happens in it: were there two, how often the
         // policy replans would depend on whether it was quick enough to see them apart.
-        match self.device.is_timed() {
+        match self.device.has_virtual_clock() {
             true => self.policy.open_instant(),
             false => _ = self.policy.tell(Event::Timer { at }),
         }

@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 
 /// Longest piece: a whole number of elements of every width.
 pub const PIECE_BYTES: u64 = 8 << 20;
-/// What a piece counts at least.
+/// Bytes that a piece counts at least.
 const LEAST_BYTES: u64 = 4096;
 /// Virtual time of a byte at weight 1.
 const SCALE: u64 = 1024;
@@ -156,8 +156,8 @@ impl Transfers {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{Engine, PIECE_BYTES, Transfers};
-    use crate::dispatch::message::Slot;
-    use crate::dispatch::operation::OperationId;
+    use crate::dispatch::ids::OperationId;
+    use crate::dispatch::ids::Slot;
     use crate::dispatch::queue::Active;
     use gridmux_policy::ids::TenantId;
     use gridmux_policy::units::Nanos;

@@ -39,7 +39,7 @@ use super::lanes::Backlog;
 use super::operation::LaunchWork;
 use super::policy_link::RowView;
 use super::rows::Row;
-use crate::device::Lane;
+use crate::device::LaneId;
 use gridmux_policy::shape::{DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
 
@@ -51,7 +51,7 @@ const LONG_BLOCK_NS: u64 = 2 * WINDOW_NS;
 const WINDOWS: u16 = 2;
 /// Most pieces that a wave of long blocks is cut into.
 const MOST_PIECES_PER_WAVE: u32 = 16;
-/// What the unproven rows of a tenant may hold together, as a part of the device in percent.
+/// Most that the unproven rows of a tenant hold together, as a part of the device in percent.
 const MOST_UNPROVEN: u64 = 25;
 /// Slices that a full row is cut into at most: a slice ends as a whole, and its row holds that much less meanwhile.
 const SLICES_PER_ROW: u32 = 6;
@@ -60,38 +60,38 @@ const SLICES_PER_ROW: u32 = 6;
 const SHORT_SLICE_NS: u64 = 50_000;
 /// Slices in a lane at once.
 const SLICES_PER_LANE: usize = 2;
-/// What may be handed over beyond cap and limit while launches take long against slices, as a part of these, in
+/// Most that is handed over beyond cap and limit while launches take long against slices, as a part of these in
 /// percent.
 pub const MOST_AHEAD: u64 = 800;
 /// Latencies of a launch that a slice costs beside its own time: the launch's, and the wait until it is noticed that
 /// there is room again.
 const LATENCIES: u64 = 2;
 
-/// What a piece may be queued behind.
+/// A flight that a piece may be queued behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behind {
     /// The lane.
-    pub lane: Lane,
+    pub lane: LaneId,
     /// Flights in the lane.
     pub depth: usize,
     /// Blocks of the newest one that are of the same row.
     pub blocks: u32,
 }
 
-/// What is known when a piece is cut.
+/// The facts by which a piece is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     /// The launch.
     pub launch: &'a LaunchWork,
     /// Its row.
     pub row: &'a Row,
-    /// What the plan says of it.
+    /// The row in the plan.
     pub view: RowView,
     /// Blocks that its tenant's limit still permits, stretched by [`ahead_percent`].
     pub limit_room: u32,
     /// Whether its tenant has more on the device than its limit, stretched likewise, permits.
     pub over_limit: bool,
-    /// What may be handed over beyond cap and limit ([`ahead_percent`], [`between_turns_percent`]).
+    /// Part that may be handed over beyond cap and limit, in percent ([`ahead_percent`], [`between_turns_percent`]).
     pub ahead: u64,
     /// Pieces of it on the device.
     pub in_flight: u16,
@@ -100,7 +100,7 @@ pub struct Situation<'a> {
     /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant that has a
     /// launch to submit whose blocks are known to end.
     pub round: Nanos,
-    /// What its tenant's launches have on the device.
+    /// Work of its tenant's launches on the device.
     pub backlog: Backlog,
     /// The device.
     pub device: &'a DeviceShape,
@@ -118,7 +118,7 @@ pub struct Piece {
     /// Blocks that count against cap and limit.
     pub charge: u32,
     /// The lane to go behind; `None` for an empty one.
-    pub behind: Option<Lane>,
+    pub behind: Option<LaneId>,
 }
 
 /// Returns the first window of a row of which no block has ended: a quarter of a block per SM, at least one.

@@ -19,12 +19,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the configuration says of a tenant now.
+/// The configuration of a tenant as it is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Weight of its share.
     pub(super) weight: u32,
-    /// What kind of service it asks for.
+    /// Kind of service that it asks for.
     pub(super) class: Class,
     /// Device memory that its clients may hold together, in bytes.
     pub(super) memory_limit_bytes: u64,
@@ -43,13 +43,13 @@ impl From<&TenantFacts> for Terms {
     }
 }
 
-/// What all tenants share, and the limits that are the same for each of them.
+/// The descriptors that all tenants share, and the limits that are the same for each of them.
 #[derive(Debug, Default)]
 struct Common {
     descriptors: Descriptors,
     /// Largest PTX module, in bytes.
     module_bytes: Cell<u64>,
-    /// What loaded modules of one tenant may take of the host's memory, in bytes.
+    /// Most bytes of the host's memory that the loaded modules of one tenant take.
     module_memory_bytes: Cell<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Common {
 
 /// One tenant's account.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct TenantAccount {
     /// Number, under which the dispatcher and the policy know the tenant.
     pub(super) number: u32,
     /// Name.
@@ -70,18 +70,18 @@ pub(super) struct Account {
     terms: Cell<Terms>,
     /// The tenant is configured no more.
     is_removed: Cell<bool>,
-    /// What is counted, over all clients.
+    /// Counters over all of its clients.
     pub(super) counters: Arc<TenantCounters>,
     /// The memory of each of its clients.
     domains: RefCell<Vec<DomainId>>,
-    /// What the modules of its clients take of the host's memory, in bytes.
+    /// Bytes of the host's memory that the modules of its clients take.
     modules: Cell<u64>,
     /// Descriptors that its clients hold.
     descriptors: Cell<u64>,
     common: Rc<Common>,
 }
 
-impl Account {
+impl TenantAccount {
     /// Returns the tenant's number as the dispatcher and the policy know it.
     pub(super) fn id(&self) -> TenantId {
         TenantId(self.number)
@@ -152,7 +152,7 @@ impl Account {
     /// Takes a module into the account, if it fits.
     ///
     /// # Errors
-    /// As [`Account::check_modules`].
+    /// As [`TenantAccount::check_modules`].
     pub(super) fn take_modules(&self, bytes: u64) -> Result<(), String> {
         self.check_modules(bytes)?;
         self.modules.set(self.modules.get() + bytes);
@@ -208,10 +208,10 @@ impl Account {
 
 /// All accounts.
 #[derive(Debug)]
-pub(super) struct Accounts {
+pub(super) struct TenantAccounts {
     /// By number; none of a tenant that is configured no more and has no clients.
-    accounts: Vec<Option<Rc<Account>>>,
-    /// What was counted of tenants without an account.
+    accounts: Vec<Option<Rc<TenantAccount>>>,
+    /// Counters of tenants without an account.
     former: Vec<TenantSnapshot>,
     common: Rc<Common>,
 }
@@ -220,14 +220,14 @@ pub(super) struct Accounts {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// New accounts, and those whose weight or class changed.
-    pub(super) introduced: Vec<Rc<Account>>,
+    pub(super) introduced: Vec<Rc<TenantAccount>>,
     /// Accounts whose memory limit changed.
-    pub(super) limited: Vec<Rc<Account>>,
+    pub(super) limited: Vec<Rc<TenantAccount>>,
     /// Accounts of tenants that are no longer configured.
-    pub(super) removed: Vec<Rc<Account>>,
+    pub(super) removed: Vec<Rc<TenantAccount>>,
 }
 
-impl Accounts {
+impl TenantAccounts {
     /// Opens an account for each configured tenant, which goes on from what was counted before.
     pub(super) fn new(settings: &Settings, before: &Snapshot) -> Self {
         let mut accounts = Self {
@@ -280,7 +280,7 @@ impl Accounts {
             .iter()
             .position(|former| former.name == facts.name);
         let counted = known.map(|place| self.former.swap_remove(place).counters());
-        let account = Rc::new(Account {
+        let account = Rc::new(TenantAccount {
             number: facts.number,
             name: facts.name.clone(),
             terms: Cell::new(terms),
@@ -300,7 +300,7 @@ impl Accounts {
 
     /// Closes the account of a tenant that is configured no more and has no clients; returns whether it did. What was
     /// counted is kept.
-    pub(super) fn close(&mut self, account: &Account) -> bool {
+    pub(super) fn close(&mut self, account: &TenantAccount) -> bool {
         let is_over = account.is_removed() && account.clients() == 0;
         let Some(place) = self.accounts.get_mut(account.number as usize) else {
             return false;
@@ -318,7 +318,7 @@ impl Accounts {
     }
 
     /// Returns every account.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<Account>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<TenantAccount>> {
         self.accounts.iter().flatten()
     }
 
@@ -330,7 +330,7 @@ impl Accounts {
         &self,
         allowed: &[u16],
         named: Option<&str>,
-    ) -> Result<&Rc<Account>, String> {
+    ) -> Result<&Rc<TenantAccount>, String> {
         let find = |number: &u16| self.accounts.get(usize::from(*number))?.as_ref();
         let found = allowed.iter().filter_map(find);
         let mut allowed = found.filter(|account| !account.is_removed());
@@ -356,15 +356,15 @@ impl Accounts {
     pub(super) fn statistics(
         &self,
         device: &dyn DeviceControl,
-        clients: impl Fn(&Account) -> Vec<ClientFacts>,
+        clients: impl Fn(&TenantAccount) -> Vec<ClientFacts>,
     ) -> Vec<TenantSnapshot> {
-        let weight_of = |account: &Rc<Account>| u64::from(account.terms().weight);
+        let weight_of = |account: &Rc<TenantAccount>| u64::from(account.terms().weight);
         let present: u64 = self
             .iter()
             .filter(|account| account.clients() > 0)
             .map(weight_of)
             .sum();
-        let read = |account: &Rc<Account>| {
+        let read = |account: &Rc<TenantAccount>| {
             let own = weight_of(account);
             let all = if account.clients() > 0 {
                 present
@@ -382,7 +382,7 @@ impl Accounts {
 }
 
 fn snapshot_of(
-    account: &Account,
+    account: &TenantAccount,
     clients: Vec<ClientFacts>,
     memory_used_bytes: u64,
     share_asked: f64,
@@ -423,7 +423,7 @@ fn ratio(part: u64, all: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Account, Accounts, Snapshot, TenantSnapshot};
+    use super::{Snapshot, TenantAccount, TenantAccounts, TenantSnapshot};
     use crate::config::Limits;
     use crate::device::DomainId;
     use crate::dispatch::accounting::TenantUsage;
@@ -449,11 +449,11 @@ mod tests {
         }
     }
 
-    fn accounts(count: u32) -> Accounts {
-        Accounts::new(&settings(0..count), &Snapshot::default())
+    fn accounts(count: u32) -> TenantAccounts {
+        TenantAccounts::new(&settings(0..count), &Snapshot::default())
     }
 
-    fn names(accounts: &[Rc<Account>]) -> Vec<&str> {
+    fn names(accounts: &[Rc<TenantAccount>]) -> Vec<&str> {
         accounts.iter().map(|account| &*account.name).collect()
     }
 
@@ -494,7 +494,7 @@ mod tests {
             tenants: vec![counted],
             ..Snapshot::default()
         };
-        let mut accounts = Accounts::new(&settings([0, 1]), &before);
+        let mut accounts = TenantAccounts::new(&settings([0, 1]), &before);
         let account = Rc::clone(accounts.choose(&[1], Some("t1")).unwrap());
         account.join(DomainId(0));
         accounts.set(&settings([0]));

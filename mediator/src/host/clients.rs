@@ -9,21 +9,21 @@
 //! Rules: a client's slot and memory are given back only when the dispatcher says that nothing of it is in flight and
 //! the compiler holds nothing of it. A client that says no Hello in time is disconnected.
 
-use super::accounts::Account;
-use super::control::Outbound;
+use super::accounts::TenantAccount;
+use super::outbound::Outbound;
 use super::session::{Session, SessionParts};
 use crate::device::DeviceControl;
 use crate::dispatch::clients::CLIENTS;
-use crate::dispatch::message::Slot;
+use crate::dispatch::ids::Slot;
 use crate::link::{ClientFacts, ClientIdentity, turn_away};
 use gridmux_channel::memory::HostPages;
-use gridmux_channel::ring::HostState;
-use gridmux_channel::ring::RingLayout;
 use gridmux_channel::ring::host::HostRings;
-use gridmux_channel::server::{Connection, Status};
+use gridmux_channel::ring::{HostState, RingError, RingLayout};
+use gridmux_channel::server::{Connection, SessionError, Status};
 use gridmux_channel::session::TOO_MANY;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -51,37 +51,68 @@ pub(super) struct Client {
     pub(super) drained: bool,
     /// The host's end of its rings, until the dispatcher takes it.
     pub(super) rings: Option<HostRings>,
-    /// What it reads in its rings when it is gone.
+    /// State that it reads in its rings when it is gone.
     pub(super) farewell: HostState,
+}
+
+/// Why a client leaves.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Departure {
+    /// Its socket failed, or it broke the protocol.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// It closed its connection.
+    #[error("it closed its connection")]
+    Closed,
+    /// Its process ended.
+    #[error("its process ended")]
+    ProcessEnded,
+    /// It was refused and has read why.
+    #[error("it was refused and knows why")]
+    Refused,
+}
+
+/// Why a process that connected is not taken in.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// Not even a place is left in which it could be told why.
+    #[error("too many processes are being refused at once")]
+    Full,
+    /// The supervisor sent no descriptors with it, or its place is gone.
+    #[error("{0}")]
+    Incomplete(&'static str),
+    /// Its rings cannot be made.
+    #[error(transparent)]
+    Rings(#[from] RingError),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] io::Error),
 }
 
 impl Client {
     /// Serves what its socket holds.
-    pub(super) fn serve(&mut self) -> Result<(), String> {
-        let status = self
-            .connection
-            .on_readable(&mut self.session)
-            .map_err(|error| error.to_string())?;
-        if status == Status::Closed {
-            return Err("it closed its connection".into());
+    ///
+    /// # Errors
+    /// [`Departure`], where the client has to leave.
+    pub(super) fn serve(&mut self) -> Result<(), Departure> {
+        if self.connection.on_readable(&mut self.session)? == Status::Closed {
+            return Err(Departure::Closed);
         }
-        self.connection
-            .on_writable()
-            .map_err(|error| error.to_string())?;
+        self.connection.on_writable()?;
         // The descriptor of a process becomes readable when the process ends; a child that inherited the connection
         // does not keep the client alive.
         let mut fds = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
         if poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
-            return Err("its process ended".into());
+            return Err(Departure::ProcessEnded);
         }
         if self.session.is_dismissed() && !self.connection.wants_write() {
-            return Err("it was refused and knows why".into());
+            return Err(Departure::Refused);
         }
         Ok(())
     }
 }
 
-/// What every client is made with.
+/// Parts that every client is made with.
 pub(super) struct Making<'a> {
     pub(super) device: &'a Arc<dyn DeviceControl>,
     pub(super) outbound: &'a Outbound,
@@ -118,7 +149,7 @@ impl Clients {
     }
 
     /// Returns the slots of a tenant's clients.
-    pub(super) fn slots_of(&self, account: &Account) -> Vec<Slot> {
+    pub(super) fn slots_of(&self, account: &TenantAccount) -> Vec<Slot> {
         let is_its = |client: &Client| {
             let member = client.session.membership();
             member.is_some_and(|member| member.account.number == account.number)
@@ -138,28 +169,24 @@ impl Clients {
         connection: UnixStream,
         process: OwnedFd,
         making: &Making<'_>,
-    ) -> Result<Slot, String> {
+    ) -> Result<Slot, ConnectError> {
         let free = self.free_place(!identity.allowed.is_empty());
         let index = free.inspect_err(|_| turn_away(&connection, TOO_MANY))?;
-        let slot = Slot(u16::try_from(index).map_err(|error| error.to_string())?);
-        let layout =
-            RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(|error| error.to_string())?;
-        let rings = HostRings::create(layout).map_err(|error| error.to_string())?;
-        let duplicate = |fd: std::os::fd::BorrowedFd<'_>| {
-            fd.try_clone_to_owned().map_err(|error| error.to_string())
-        };
+        let slot = Slot(u16::try_from(index).map_err(|_| ConnectError::Full)?);
+        let layout = RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(RingError::from)?;
+        let rings = HostRings::create(layout)?;
         let id = identity.id;
         let parts = SessionParts {
             slot,
             device: Arc::clone(making.device),
             outbound: making.outbound.clone(),
-            rings_memfd: duplicate(rings.memfd())?,
-            doorbell: duplicate(rings.doorbell())?,
+            rings_memfd: rings.memfd().try_clone_to_owned()?,
+            doorbell: rings.doorbell().try_clone_to_owned()?,
             rings_bytes: layout.total_bytes() as u64,
             pages: Arc::clone(self.pages.entry(identity.credentials.uid).or_default()),
             identity,
         };
-        let connection = Connection::new(connection).map_err(|error| error.to_string())?;
+        let connection = Connection::new(connection)?;
         self.places[index] = Some(Client {
             connection,
             process,
@@ -176,7 +203,7 @@ impl Clients {
     }
 
     /// Returns the lowest free place: one with a slot for a client that may be some tenant, as long as there is one.
-    fn free_place(&self, may_be_somebody: bool) -> Result<usize, String> {
+    fn free_place(&self, may_be_somebody: bool) -> Result<usize, ConnectError> {
         let free = |from: usize, to: usize| (from..to).find(|index| self.places[*index].is_none());
         let member = if may_be_somebody {
             free(0, self.most)
@@ -185,7 +212,7 @@ impl Clients {
         };
         member
             .or_else(|| free(CLIENTS, CLIENTS + REFUSED))
-            .ok_or_else(|| "too many processes are being refused at once".to_owned())
+            .ok_or(ConnectError::Full)
     }
 
     /// Returns whether a place is one of those in which a client only reads why it is refused.
@@ -228,7 +255,7 @@ impl Clients {
         &mut self,
         slot: Slot,
         device: &Arc<dyn DeviceControl>,
-    ) -> Option<(u32, Option<Rc<Account>>)> {
+    ) -> Option<(u32, Option<Rc<TenantAccount>>)> {
         let place = self.places.get_mut(usize::from(slot.0))?;
         place
             .take_if(|client| client.drained && !client.session.compiling)
@@ -244,7 +271,11 @@ impl Clients {
     }
 
     /// Returns the clients of a tenant: those connected, and those that left and still hold something.
-    pub(super) fn of(&self, account: &Account, device: &dyn DeviceControl) -> Vec<ClientFacts> {
+    pub(super) fn of(
+        &self,
+        account: &TenantAccount,
+        device: &dyn DeviceControl,
+    ) -> Vec<ClientFacts> {
         let facts = |client: &Client| {
             let member = client.session.membership()?;
             let identity = client.session.identity();

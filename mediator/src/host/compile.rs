@@ -13,7 +13,7 @@ use crate::compiler::{
 };
 use crate::config::Config;
 use crate::device::{DeviceControl, DomainId};
-use crate::dispatch::message::Slot;
+use crate::dispatch::ids::Slot;
 use crate::lock::CountedMutex;
 use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use gridmux_channel::memory::TenantBuffer;
@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+// Not the shim's: no loom test runs the host's threads.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,7 @@ pub(super) struct CompileResult {
     pub(super) loaded: Result<ModuleForSession, LoadFailure>,
 }
 
-/// What the control thread and the threads of the seats share.
+/// State that the control thread and the threads of the seats share.
 struct Jobs {
     queue: CountedMutex<FairQueue<CompileJob>>,
     /// A job was pushed, or a seat became free.
@@ -118,7 +119,7 @@ impl CompileQueue {
     }
 }
 
-/// What comes of starting the threads.
+/// Result of starting the threads.
 pub(super) struct Compilers {
     pub(super) queue: CompileQueue,
     pub(super) results: Receiver<CompileResult>,

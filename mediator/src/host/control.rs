@@ -6,30 +6,31 @@
 //!
 //! Length: what the supervisor, clients, compilers and the dispatcher say comes together here.
 
-use super::accounts::{self, Accounts};
-use super::clients::{Clients, Making};
-use super::compile::{CompileJob, CompileQueue, CompileResult, Compilers};
+use super::accounts::{self, TenantAccounts};
+use super::clients::{Clients, ConnectError, Making};
+use super::compile::{CompileResult, Compilers};
 use super::learnt::Learnt;
+use super::outbound::Outbound;
 use super::session::{Hello, Member};
 use super::statistics::Statistics;
 use super::threads;
-use super::watch::Watch;
+use super::watch::ReadySet;
 use crate::config::{Clock, Config};
 use crate::device::{Device, DeviceControl};
 use crate::dispatch::accounts::Account;
 use crate::dispatch::client::ClientSlot;
-use crate::dispatch::message::{Message, Notice, Slot};
+use crate::dispatch::ids::Slot;
+use crate::dispatch::message::{Message, Notice};
 use crate::dispatch::policy_link::{self, PolicyHandle, PolicyRunner};
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
-use crate::link::{ClientIdentity, Link, ToHost, ToSupervisor};
+use crate::link::{ClientIdentity, HostLink, ToHost, ToSupervisor};
 use crate::page::{PolicySnapshot, Snapshot, monotonic_ns};
 use crate::settings::Settings;
 use crate::waker::Waker;
 use gridmux_bpf::Recorder;
 use gridmux_channel::control::{ControlCode, ControlError};
 use gridmux_channel::ring::HostState;
-use gridmux_channel::ring::host::HostRings;
 use gridmux_policy::ids::DeviceId;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Profiles, by_name};
@@ -38,6 +39,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+// Not the shim's: no loom test runs the host's threads.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -56,37 +58,6 @@ const CUT_PATIENCE: Duration = Duration::from_millis(200);
 /// Time between two looks at whether it has.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
-/// Where a session's requests go.
-#[derive(Clone)]
-pub(super) struct Outbound {
-    link: Arc<ControlLink<HostRings>>,
-    waker: Arc<Waker>,
-    compilers: CompileQueue,
-}
-
-impl Outbound {
-    /// Sends a message to the dispatcher; waits for room, which the dispatcher makes without waiting for us.
-    pub(super) fn tell(&self, message: Message<HostRings>) {
-        let mut message = message;
-        while let Err(back) = self.link.messages.push(message) {
-            message = back;
-            self.waker.wake();
-            std::thread::yield_now();
-        }
-        self.waker.wake();
-    }
-
-    /// Hands a module to the compilers.
-    pub(super) fn compile(&self, job: CompileJob) {
-        self.compilers.push(job);
-    }
-
-    /// Wakes the dispatcher.
-    pub(super) fn wake(&self) {
-        self.waker.wake();
-    }
-}
-
 /// The control thread and what it owns.
 pub(super) struct ControlThread {
     config: Config,
@@ -94,7 +65,7 @@ pub(super) struct ControlThread {
     outbound: Outbound,
     compilers: Compilers,
     bell: Arc<EventFd>,
-    accounts: Accounts,
+    accounts: TenantAccounts,
     clients: Clients,
     /// Generation of the rules that say who may be which tenant.
     rules: u64,
@@ -129,7 +100,7 @@ impl ControlThread {
             policy,
             DEVICE,
             &facts.shape,
-            device.is_timed(),
+            device.has_virtual_clock(),
             LEAST_PERIOD,
         )
         .map_err(|e| e.to_string())?;
@@ -176,7 +147,7 @@ impl ControlThread {
             },
             compilers,
             bell,
-            accounts: Accounts::new(settings, statistics.before()),
+            accounts: TenantAccounts::new(settings, statistics.before()),
             clients: Clients::new(config.limits.clients),
             rules: settings.rules,
             learnt: Learnt::new(profiles),
@@ -190,11 +161,11 @@ impl ControlThread {
     }
 
     /// Serves until the supervisor says stop or is gone.
-    pub(super) fn run(mut self, mut link: Link) -> io::Result<()> {
+    pub(super) fn run(mut self, mut link: HostLink) -> io::Result<()> {
         for account in self.accounts.iter() {
             self.introduce(account);
         }
-        let watch = Watch::new(link.fd(), &*self.bell)?;
+        let watch = ReadySet::new(link.fd(), &*self.bell)?;
         link.send(&ToSupervisor::Ready(self.device.facts()), &[])?;
         loop {
             let now = Instant::now();
@@ -237,7 +208,7 @@ impl ControlThread {
 
     /// Ends in good order: what is in flight may still complete for a while, and what does not is lost with the
     /// client's connection, which is how its client learns of it.
-    fn stop(mut self, link: &Link) -> io::Result<()> {
+    fn stop(mut self, link: &HostLink) -> io::Result<()> {
         // What has not completed by then is cut off; its clients are told so.
         for patience in [FLIGHT_PATIENCE, CUT_PATIENCE] {
             self.outbound.tell(Message::Stop);
@@ -269,7 +240,7 @@ impl ControlThread {
     }
 
     /// Obeys one message of the supervisor; `false` when the host is to end.
-    fn obey_supervisor(&mut self, link: &mut Link, watch: &Watch) -> io::Result<bool> {
+    fn obey_supervisor(&mut self, link: &mut HostLink, watch: &ReadySet) -> io::Result<bool> {
         match link.receive::<ToHost>()? {
             None | Some((ToHost::Stop, _)) => return Ok(false),
             Some((ToHost::WriteStatistics { number }, _)) => {
@@ -297,7 +268,12 @@ impl ControlThread {
 
     /// Obeys settings from now on. Clients of tenants that are configured no more are closed; whoever else is welcome
     /// stays, also where a new process of its user could no longer be its tenant.
-    fn obey_settings(&mut self, settings: &Settings, watch: &Watch, link: &Link) -> io::Result<()> {
+    fn obey_settings(
+        &mut self,
+        settings: &Settings,
+        watch: &ReadySet,
+        link: &HostLink,
+    ) -> io::Result<()> {
         self.config.limits = settings.limits.clone();
         self.choose_policy(&settings.policy);
         self.clients.set_most(settings.limits.clients);
@@ -323,14 +299,14 @@ impl ControlThread {
     }
 
     /// Tells the dispatcher of a tenant, or of its weight and class.
-    fn introduce(&self, account: &accounts::Account) {
+    fn introduce(&self, account: &accounts::TenantAccount) {
         let (terms, counters) = (account.terms(), Arc::clone(&account.counters));
         let account = Account::new(account.id(), terms.weight, terms.class, counters);
         self.outbound.tell(Message::Tenant(Box::new(account)));
     }
 
     /// Closes the account of a tenant that is configured no more, if its last client is gone.
-    fn close_account(&mut self, account: &accounts::Account) {
+    fn close_account(&mut self, account: &accounts::TenantAccount) {
         if self.accounts.close(account) {
             self.outbound.tell(Message::TenantGone(account.id()));
         }
@@ -348,10 +324,10 @@ impl ControlThread {
         &mut self,
         identity: ClientIdentity,
         descriptors: Vec<OwnedFd>,
-        watch: &Watch,
-    ) -> Result<(), String> {
-        let [connection, process] =
-            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| "descriptors are missing")?;
+        watch: &ReadySet,
+    ) -> Result<(), ConnectError> {
+        let [connection, process] = <[OwnedFd; 2]>::try_from(descriptors)
+            .map_err(|_| ConnectError::Incomplete("descriptors are missing"))?;
         let making = Making {
             device: &self.device,
             outbound: &self.outbound,
@@ -361,18 +337,18 @@ impl ControlThread {
             .clients
             .connect(identity, connection, process, &making)?;
         let Some(client) = self.clients.get_mut(slot) else {
-            return Err("its place is gone".into());
+            return Err(ConnectError::Incomplete("its place is gone"));
         };
         if let Err(error) = watch.add(slot, &client.connection, &client.process) {
             client.drained = true;
             self.clients.take_gone(slot, &self.device);
-            return Err(error.to_string());
+            return Err(error.into());
         }
         Ok(())
     }
 
     /// Serves one client's socket; a client that closed it, died, or broke the protocol leaves.
-    fn serve(&mut self, slot: Slot, watch: &Watch, link: &Link) -> io::Result<()> {
+    fn serve(&mut self, slot: Slot, watch: &ReadySet, link: &HostLink) -> io::Result<()> {
         let Some(client) = self.clients.get_mut(slot).filter(|client| !client.leaving) else {
             return Ok(());
         };
@@ -393,7 +369,7 @@ impl ControlThread {
         }
         match served {
             Ok(()) => Ok(()),
-            Err(reason) => self.leave(slot, &reason, watch, link),
+            Err(reason) => self.leave(slot, &reason.to_string(), watch, link),
         }
     }
 
@@ -473,7 +449,13 @@ impl ControlThread {
     }
 
     /// Serves a client no more; what it holds goes when nothing of it is in flight.
-    fn leave(&mut self, slot: Slot, reason: &str, watch: &Watch, link: &Link) -> io::Result<()> {
+    fn leave(
+        &mut self,
+        slot: Slot,
+        reason: &str,
+        watch: &ReadySet,
+        link: &HostLink,
+    ) -> io::Result<()> {
         let Some(client) = self.clients.get_mut(slot) else {
             return Ok(());
         };
@@ -495,7 +477,7 @@ impl ControlThread {
     }
 
     /// Frees what a client held, if nothing of it is in flight any more.
-    fn part_with(&mut self, slot: Slot, link: &Link) -> io::Result<()> {
+    fn part_with(&mut self, slot: Slot, link: &HostLink) -> io::Result<()> {
         match self.clients.take_gone(slot, &self.device) {
             Some((id, account)) => {
                 if let Some(account) = account {
@@ -507,7 +489,7 @@ impl ControlThread {
         }
     }
 
-    fn take_compiled(&mut self, link: &Link) -> io::Result<()> {
+    fn take_compiled(&mut self, link: &HostLink) -> io::Result<()> {
         if self.compilers.queue.takes_server() {
             link.send(&ToSupervisor::NoCompilers, &[])?;
         }
@@ -520,7 +502,7 @@ impl ControlThread {
         Ok(())
     }
 
-    fn take_notices(&mut self, watch: &Watch, link: &Link) -> io::Result<()> {
+    fn take_notices(&mut self, watch: &ReadySet, link: &HostLink) -> io::Result<()> {
         while let Some(notice) = self.outbound.link.notices.pop() {
             match notice {
                 Notice::Known(account) => drop(account),

@@ -6,9 +6,9 @@
 use nix::sys::resource::{Resource, getrlimit};
 use std::cell::Cell;
 
-/// What the host itself needs.
+/// Descriptors that the host itself needs.
 const OWN: u64 = 64;
-/// What a client takes besides its buffers: connection, process, rings and doorbell, some of them twice.
+/// Descriptors that a client takes besides its buffers: connection, process, rings and doorbell, some of them twice.
 pub(super) const OF_A_CLIENT: u64 = 8;
 /// Least part of a tenant, with which it can have a client with some buffers.
 const LEAST: u64 = 32;

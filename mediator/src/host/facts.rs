@@ -1,4 +1,4 @@
-//! What a tenant learns of the device when it says hello, and of a module when it was loaded.
+//! The facts that a tenant is told: of the device when it says hello, of a module when it was loaded.
 
 use crate::device::LoadedGlobal;
 use gridmux_channel::control::{DeviceFacts, GlobalInfo, SmFacts};

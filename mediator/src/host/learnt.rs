@@ -1,4 +1,4 @@
-//! What this host has learnt of kernels, and when the supervisor hears of it next.
+//! The profiles of kernels that this host has learnt, and when it sends them to the supervisor.
 
 use gridmux_policy::{Profile, ProfileKey, Profiles};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Learnt {
     profiles: Profiles,
-    /// What the supervisor knows.
+    /// Profiles that the supervisor knows.
     told: Vec<(ProfileKey, Profile)>,
     due: Instant,
 }

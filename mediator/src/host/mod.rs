@@ -14,6 +14,7 @@ mod control;
 mod descriptors;
 mod facts;
 mod learnt;
+mod outbound;
 mod session;
 mod statistics;
 mod threads;
@@ -21,7 +22,7 @@ mod watch;
 
 use crate::config::Config;
 use crate::device::{self, DeviceControl};
-use crate::link::{Link, ToHost, ToSupervisor};
+use crate::link::{HostLink, ToHost, ToSupervisor};
 use crate::page::MappedPage;
 use crate::sandbox::{self, Role};
 use crate::settings::Settings;
@@ -43,7 +44,7 @@ pub fn run() -> io::Result<()> {
     // SAFETY: the supervisor opened this descriptor for us before it started this program, and nothing else in this
     // process has taken it.
     let link_fd = unsafe { OwnedFd::from_raw_fd(crate::link::LINK_FD) };
-    let mut link = Link::from_fd(link_fd);
+    let mut link = HostLink::from_fd(link_fd);
     let Some((ToHost::Start { config, settings }, descriptors)) = link.receive::<ToHost>()? else {
         return Err(io::Error::other("the supervisor did not say what to be"));
     };

@@ -14,7 +14,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 #[derive(Debug)]
 pub(super) struct Statistics {
     page: MappedPage,
-    /// What was counted before this host, or written last.
+    /// Counters from before this host, or those that were written last.
     last: Snapshot,
     due: Instant,
     has_warned: bool,

@@ -1,9 +1,10 @@
-//! What the control thread waits for: the supervisor's link, its own bell, and the sockets and processes of clients.
+//! The descriptors on which the control thread waits: the supervisor's link, its own bell, clients' sockets and
+//! processes.
 //!
 //! Rules: one epoll set, so that a wait costs what became ready and not what exists; readiness is level-triggered, so
 //! whatever is left over is reported again.
 
-use crate::dispatch::message::Slot;
+use crate::dispatch::ids::Slot;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io;
 use std::os::fd::AsFd;
@@ -16,13 +17,13 @@ const BELL: u64 = u64::MAX - 1;
 /// Events taken at once.
 const EVENTS: usize = 64;
 
-/// The set.
+/// The set of descriptors.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ReadySet {
     epoll: Epoll,
 }
 
-/// What became ready.
+/// The descriptors that became ready.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     /// The supervisor spoke, or is gone.
@@ -31,7 +32,7 @@ pub(super) struct Ready {
     pub(super) clients: Vec<Slot>,
 }
 
-impl Watch {
+impl ReadySet {
     /// Makes a set with the link and the bell.
     ///
     /// # Errors

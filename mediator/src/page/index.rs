@@ -61,7 +61,7 @@ pub enum Unread<E> {
     Source(E),
 }
 
-/// What precedes the bytes of a copy.
+/// The head of a copy, which precedes its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// Number of the publication, from 1 on.
@@ -96,16 +96,17 @@ pub const fn words_of(bytes: usize) -> usize {
 pub fn publish(page: &[AtomicU64], capacity: usize, head: &Head, words: &[u64]) {
     assert!(words.len() <= capacity, "a copy holds {capacity} words");
     let copy = &page[copy_of(head.sequence, capacity)..][..COPY_WORDS + capacity];
+    // relaxed: ordered by the fence.
     copy[0].store(0, Ordering::Relaxed);
-    // Pairs with the Acquire fence in `read`: a reader that has seen one of the words below sees that the copy's
-    // sequence is not what it was.
+    // Release: pairs with the Acquire fence in `read`. A reader that has seen one of the words below sees that the
+    // copy's sequence is not what it was.
     fence(Ordering::Release);
-    copy[1].store(head.length, Ordering::Relaxed);
-    copy[2].store(head.checksum, Ordering::Relaxed);
-    for (place, word) in copy[COPY_WORDS..].iter().zip(words) {
+    let head_and_words = [head.length, head.checksum, 0];
+    for (place, word) in copy[1..].iter().zip(head_and_words.iter().chain(words)) {
+        // relaxed: ordered by the fence above and by the stores below.
         place.store(*word, Ordering::Relaxed);
     }
-    // Both pair with the Acquire loads of sequences in `read`: a reader that sees the sequence sees the words.
+    // Release: pairs with the Acquire loads of sequences in `read`. A reader that sees the sequence sees the words.
     copy[0].store(head.sequence, Ordering::Release);
     page[SEQUENCE].store(head.sequence, Ordering::Release);
 }

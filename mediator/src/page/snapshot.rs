@@ -1,4 +1,4 @@
-//! What a page holds: what was counted of each tenant, by name.
+//! The contents of a page: the counters of each tenant, by name.
 //!
 //! Rules: a snapshot that was read says only what a device host says, so that [`Snapshot::settle`] takes out of it what
 //! no host can mean before anybody uses it. Tenants are known by name, because their numbers change with the
@@ -34,7 +34,7 @@ pub struct Snapshot {
 pub struct PolicySnapshot {
     /// Its name; empty before a host has said it.
     pub name: String,
-    /// Since when it decides, in nanoseconds of the machine's monotonic clock.
+    /// Time from which on it decides, in nanoseconds of the machine's monotonic clock.
     pub since_ns: u64,
     /// How the one that was chosen failed, if it did and this one took its place.
     pub failure: Option<String>,

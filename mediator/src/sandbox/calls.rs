@@ -14,7 +14,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// What a confined process is.
+/// The kind of a confined process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A device host on the SM model.
@@ -100,7 +100,7 @@ const POLL_OLD: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLL_OLD: &[i64] = &[];
 
-/// What NVIDIA's driver needs besides: files that landlock permits, its devices, memory on chosen nodes.
+/// Calls that NVIDIA's driver needs besides: for files that landlock permits, its devices, memory on chosen nodes.
 const CUDA: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_faccessat,
@@ -146,13 +146,13 @@ const CUDA_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const CUDA_OLD: &[i64] = &[];
 
-/// What removes a file.
+/// Calls that remove a file.
 #[cfg(target_arch = "x86_64")]
 const UNLINK: &[i64] = &[libc::SYS_unlink, libc::SYS_unlinkat];
 #[cfg(not(target_arch = "x86_64"))]
 const UNLINK: &[i64] = &[libc::SYS_unlinkat];
 
-/// What the fork server does to its children and for them: it makes, limits, awaits and confines them.
+/// Calls by which the fork server makes, limits, awaits and confines its children.
 const FORK_SERVER: &[i64] = &[
     libc::SYS_wait4,
     libc::SYS_pidfd_open,
@@ -174,7 +174,7 @@ const NAMESPACE_FLAGS: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
-/// What `fork` of glibc and musl sets beside the signal of the child's end.
+/// Flags that `fork` of glibc and musl sets beside the signal of the child's end.
 const FORK_FLAGS: i32 = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
 
 /// Rules by call: of each, one must match; a call without a rule is always allowed.

@@ -47,7 +47,7 @@ pub enum SandboxError {
     /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
         /// Why not.
         error: String,

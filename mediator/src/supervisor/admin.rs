@@ -22,7 +22,7 @@ const REPLY_BYTES: usize = 16 << 20;
 pub(super) const NOT_PERMITTED: &str =
     "only root and the service's own user may do that; operator_group may read statistics";
 
-/// What an operator asks.
+/// A request of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "ask")]
 pub enum AdminRequest {
@@ -44,7 +44,7 @@ impl AdminRequest {
     }
 }
 
-/// What the service answers.
+/// The service's answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdminReply {

@@ -20,7 +20,7 @@ use super::ServeError;
 use crate::compiler::ForkServer;
 use crate::config::{Config, Limits};
 use crate::device::DeviceFacts;
-use crate::link::{LINK_FD, Link, ToHost, ToSupervisor};
+use crate::link::{HostLink, LINK_FD, ToHost, ToSupervisor};
 use crate::page::{PageFile, plain};
 use crate::settings::Settings;
 use std::ffi::OsStr;
@@ -73,9 +73,9 @@ enum State {
 /// A running device host.
 #[derive(Debug)]
 struct Host {
-    link: Link,
+    link: HostLink,
     child: Child,
-    /// What compiles modules for it; it ends with the host.
+    /// The fork server of its compilers, which ends with the host.
     compilers: Option<ForkServer>,
     started_at: Instant,
     facts: Option<DeviceFacts>,
@@ -87,7 +87,7 @@ struct Host {
     asked_at: Instant,
 }
 
-/// What was heard of the host.
+/// News of the host.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// It says something.
@@ -434,7 +434,7 @@ impl Host {
         samples: Option<BorrowedFd<'_>>,
         now: Instant,
     ) -> Result<Self, ServeError> {
-        let (link, theirs) = Link::pair().map_err(super::system("socketpair"))?;
+        let (link, theirs) = HostLink::pair().map_err(super::system("socketpair"))?;
         let fd = theirs.fd().as_raw_fd();
         let mut command = Command::new("/proc/self/exe");
         command.arg0("gridmux").arg("device-host").current_dir("/");
@@ -530,7 +530,7 @@ mod tests {
     use super::{Heard, Host, HostState, Hosts, PAUSES, State, may_see};
     use crate::config::Config;
     use crate::device::{DeviceFacts, HardwareFacts};
-    use crate::link::{Link, ToHost, ToSupervisor};
+    use crate::link::{HostLink, ToHost, ToSupervisor};
     use nix::sys::socket::MsgFlags;
     use std::io::ErrorKind;
     use std::os::fd::AsRawFd;
@@ -587,8 +587,8 @@ mod tests {
     }
 
     /// Puts a process that says nothing in the place of a host that is up; returns the host's end of its link.
-    fn pretend(hosts: &mut Hosts, now: Instant) -> Link {
-        let (link, theirs) = Link::pair().unwrap();
+    fn pretend(hosts: &mut Hosts, now: Instant) -> HostLink {
+        let (link, theirs) = HostLink::pair().unwrap();
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
         hosts.state = State::Running(Box::new(Host {
             link,

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection: the kernel's word, not the peer's.
+//! The identity of the process at the other end of a connection, as the kernel tells it and not the peer.
 //!
 //! `SO_PEERCRED` gives process, user and group as they were when the peer connected, `SO_PEERGROUPS` its supplementary
 //! groups at that time; `SO_PEERPIDFD` gives a descriptor of that very process, so that a reused process number cannot

@@ -92,7 +92,7 @@ pub enum ServeError {
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The call that failed.
         what: &'static str,
         /// Why not.
         source: io::Error,
@@ -104,7 +104,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 }
 
 struct Supervisor {
-    /// What is in force.
+    /// The configuration in force.
     config: Config,
     claim: Claim,
     hosts: Hosts,
@@ -126,7 +126,7 @@ struct Supervisor {
     /// A connection for which the link has no room yet.
     handing: Option<Handing>,
     readings: Readings,
-    /// What the device is; none before the first device host says so.
+    /// Facts of the device; none before the first device host says so.
     device: Option<DeviceFacts>,
     warned_at: Option<Instant>,
     stopping: bool,
@@ -139,7 +139,7 @@ struct Handing {
     peer: Peer,
 }
 
-/// What the service is doing, for whoever started it.
+/// State of the service, for whoever started it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State<'a> {
     /// Clients can connect to the device of this name.

@@ -45,7 +45,7 @@ enum Unusable {
     /// It is to be set aside.
     Content(ProfileFileError),
     /// It is to be left alone.
-    Place(String),
+    File(String),
 }
 
 impl Kept {
@@ -71,7 +71,7 @@ impl Kept {
         let device = kept.held.device.clone();
         let mut found = read(path, &device);
         // What is not to be written needs no lock, nor a file for it.
-        if !matches!(found, Err(Unusable::Place(_))) {
+        if !matches!(found, Err(Unusable::File(_))) {
             match kept.take_lock() {
                 // Whoever held it may have written meanwhile.
                 Ok(()) => found = read(path, &device),
@@ -102,7 +102,7 @@ impl Kept {
                     kept.file = None;
                 }
             },
-            Err(Unusable::Place(error)) => {
+            Err(Unusable::File(error)) => {
                 tracing::error!(%error, "no profiles are known, and none will be written");
                 kept.file = None;
             }
@@ -211,7 +211,7 @@ fn make_folder(file: &Path) -> Result<(), String> {
 
 /// Opens and reads the file; nothing if there is none.
 fn read(path: &Path, device: &ProfiledDevice) -> Result<Option<ProfileFile>, Unusable> {
-    let place = |what: String| Unusable::Place(format!("{}: {what}", path.display()));
+    let place = |what: String| Unusable::File(format!("{}: {what}", path.display()));
     let opened = OpenOptions::new()
         .read(true)
         // Not blocking: a pipe of that name would hold the service up.
@@ -237,7 +237,7 @@ fn read(path: &Path, device: &ProfiledDevice) -> Result<Option<ProfileFile>, Unu
     match read {
         Ok(read) => Ok(Some(read)),
         Err(error @ (ProfileFileError::Read { .. } | ProfileFileError::Other { .. })) => {
-            Err(Unusable::Place(error.to_string()))
+            Err(Unusable::File(error.to_string()))
         }
         Err(error) => Err(Unusable::Content(error)),
     }

@@ -1,4 +1,4 @@
-//! What the service says of itself: the page of statistics, read for operators.
+//! Statistics for operators, read from the page.
 //!
 //! The device host is asked to write its page, and the answer comes when it has, or after a moment from what the page
 //! holds, with its age: a host that is busy, stopped or gone holds nobody up. What is known of a host that has ended is

@@ -51,7 +51,7 @@ pub(super) struct Reloads {
     is_wanted: bool,
     /// When a reading last began or was refused.
     began: Option<Instant>,
-    /// What operators changed since the reading in progress began, by tenant.
+    /// Changes that operators made since the reading in progress began, by tenant.
     changes: BTreeMap<String, TenantChange>,
     /// The policy that they chose since then.
     policy: Option<String>,
@@ -63,16 +63,16 @@ pub(super) struct Reloads {
 #[derive(Debug)]
 struct Reading {
     /// Brings the outcome when the thread has ended.
-    outcome: Receiver<Outcome>,
+    outcome: Receiver<ReadingOutcome>,
     /// When it began.
     since: Instant,
     /// It has taken longer than [`PATIENCE`], and the log says so.
     is_late: bool,
 }
 
-type Outcome = Result<(Config, Rules), String>;
+type ReadingOutcome = Result<(Config, Rules), String>;
 
-/// What became of a request for a reading.
+/// Result of a request for a reading.
 #[derive(Debug, PartialEq, Eq)]
 enum Begun {
     /// None was made, or it waits until a reading may begin.
@@ -189,7 +189,7 @@ impl Reloads {
     }
 
     /// Returns the outcome of the reading in progress when it has ended.
-    fn take(&mut self, now: Instant) -> Option<Outcome> {
+    fn take(&mut self, now: Instant) -> Option<ReadingOutcome> {
         let reading = self.reading.as_mut()?;
         let outcome = match reading.outcome.try_recv() {
             Ok(outcome) => outcome,
@@ -220,7 +220,7 @@ impl fmt::Debug for Reloads {
     }
 }
 
-fn read(source: &Source) -> Outcome {
+fn read(source: &Source) -> ReadingOutcome {
     let config = (source.read)()?;
     let rules = Rules::resolve(&config);
     let rules = rules.map_err(|error| format!("{}: {error}", source.file.display()))?;
@@ -433,6 +433,7 @@ mod tests {
         let count = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&count);
         let mut reloads = Reloads::new(Some(source(move || {
+            // SeqCst: pairs with the load at the end of the test.
             counter.fetch_add(1, Ordering::SeqCst);
             may_go_on.recv().unwrap();
             Config::parse("schema_version = 1").map_err(|error| error.to_string())
@@ -461,6 +462,7 @@ mod tests {
         go_on.send(()).unwrap();
         take(&mut reloads);
         assert_eq!(reloads.begin(now + 9 * PAUSE), Begun::Nothing);
+        // SeqCst: pairs with the addition in the source.
         assert_eq!(count.load(Ordering::SeqCst), 2);
     }
 

@@ -80,7 +80,7 @@ pub enum SocketError {
     ForeignParent {
         /// The run directory.
         path: PathBuf,
-        /// What is above it.
+        /// The directory above it.
         above: PathBuf,
         /// The owner of that, as a number.
         owner: u32,
@@ -137,7 +137,7 @@ pub(super) struct Claim {
     bound: Bound,
 }
 
-/// What is taken of the folder; it is given back when dropped.
+/// The lock and sockets taken in the folder, which are given back when this is dropped.
 #[derive(Debug)]
 struct Bound {
     folder: Folder,

@@ -10,7 +10,7 @@ use crate::config::{Config, ConfigError, MAX_TENANTS};
 use crate::link::TenantFacts;
 use std::collections::HashMap;
 
-/// Who is a tenant.
+/// The tenants.
 #[derive(Debug)]
 pub(super) struct Tenants {
     /// Every name that was configured since the service started.

@@ -2,7 +2,7 @@
 
 use crate::scripted::{Rig, Wire, launch, submit};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
-use gridmux_mediator::dispatch::operation::OPERATIONS_PER_CLIENT;
+use gridmux_mediator::dispatch::ids::OPERATIONS_PER_CLIENT;
 use gridmux_mediator::dispatch::{Message, Notice, Slot};
 use std::cell::RefCell;
 

@@ -83,9 +83,9 @@ pub(crate) struct StreamLoop {
 struct Wire {
     submissions: VecDeque<(SubmissionEntry, [u8; 12])>,
     args: [u8; 12],
-    /// What has completed and was not delivered yet.
+    /// Completions that were not delivered yet.
     sent: VecDeque<CompletionEntry>,
-    /// What was delivered.
+    /// Completions that were delivered.
     completions: VecDeque<CompletionEntry>,
     answering: bool,
 }
@@ -145,7 +145,7 @@ impl TenantPort for Port {
 /// The slot of the client whose barriers tell the time.
 const TIMER: Slot = Slot(1000);
 
-/// What the submissions of a program ask for.
+/// The operations that a program submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submits {
     /// Launches of the module's first kernel.
@@ -262,10 +262,6 @@ impl ModelRig {
             timer: None,
             done: Vec::new(),
         }
-    }
-
-    pub(crate) fn sms(&self) -> u16 {
-        self.device.facts().sms
     }
 
     pub(crate) fn tenant(&mut self, weight: u32) -> TenantId {
@@ -479,12 +475,6 @@ impl ModelRig {
     /// Returns the counters of a tenant.
     pub(crate) fn usage(&self, tenant: TenantId) -> TenantUsage {
         self.counters[tenant.index()].read()
-    }
-
-    /// Returns what a tenant held and was entitled to so far, in SM · ns.
-    pub(crate) fn held(&self, tenant: TenantId) -> (f64, f64) {
-        let usage = self.counters[tenant.index()].read();
-        (usage.held_sm_ns, usage.entitled_sm_ns)
     }
 
     fn tell(&self, message: Message<Port>) {

@@ -5,7 +5,7 @@
 use crate::modelled::{ModelRig, SMS, SPIN, Shape, StreamLoop};
 use gridmux_policy::ids::TenantId;
 
-/// What a newcomer waits at most, besides one block of the tenant that was alone.
+/// Longest wait of a newcomer, besides one block of the tenant that was alone.
 const MOST_WAIT_NS: u64 = 400_000;
 
 const fn shape(blocks: u32, threads: u16, rounds: u32) -> Shape {

@@ -129,7 +129,7 @@ fn every_policy_takes_over_from_every_other_and_each_launch_ends_once() {
     }
 }
 
-/// What a policy was called for.
+/// A call of a policy.
 #[derive(Debug)]
 enum Call {
     Observe(Event),

@@ -24,6 +24,7 @@ struct Costly {
 impl Policy for Costly {
     fn observe(&mut self, event: &Event) {
         self.now = event.at().unwrap_or(self.now);
+        // relaxed: read once everything that was sent is known to be seen.
         self.seen.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -32,6 +33,7 @@ impl Policy for Costly {
         while cpu_time() - start < COST {
             std::hint::spin_loop();
         }
+        // relaxed: a count that orders nothing.
         self.plans.fetch_add(1, Ordering::Relaxed);
         false
     }
@@ -54,7 +56,7 @@ type Linked = (
     Arc<AtomicU64>,
 );
 
-fn linked(is_timed: bool) -> Linked {
+fn linked(has_virtual_clock: bool) -> Linked {
     let (plans, seen) = (Arc::default(), Arc::default());
     let policy = Costly {
         now: Nanos(0),
@@ -65,7 +67,7 @@ fn linked(is_timed: bool) -> Linked {
         Box::new(policy),
         DeviceId(0),
         &SHAPE,
-        is_timed,
+        has_virtual_clock,
         Nanos(20_000),
     )
     .unwrap();
@@ -73,8 +75,8 @@ fn linked(is_timed: bool) -> Linked {
 }
 
 /// Returns the time from one wake-up to the next, after some.
-fn period(is_timed: bool) -> Nanos {
-    let (mut end, mut runner, _, _) = linked(is_timed);
+fn period(has_virtual_clock: bool) -> Nanos {
+    let (mut end, mut runner, _, _) = linked(has_virtual_clock);
     let mut at = Nanos(0);
     for _ in 0..40 {
         at = end.wake_at().expect("the policy wants to be woken");
@@ -115,6 +117,7 @@ fn a_flood_of_arrivals_does_not_take_more_than_a_part_of_a_core() {
         end.flush();
         std::thread::sleep(Duration::from_micros(50));
     }
+    // relaxed: a count that orders nothing.
     let made = u32::try_from(plans.load(Ordering::Relaxed)).unwrap();
     let most = start.elapsed() / 25 + Duration::from_millis(4) + COST;
     assert!(COST * made <= most, "{made} plans in {:?}", start.elapsed());
@@ -124,6 +127,7 @@ fn a_flood_of_arrivals_does_not_take_more_than_a_part_of_a_core() {
         end.flush();
         std::thread::yield_now();
     }
+    // relaxed: the policy is caught up, so that its count stands still.
     assert_eq!(seen.load(Ordering::Relaxed), sent);
     // Release: pairs with the Acquire in `PolicyRunner::serve`.
     stop.store(true, Ordering::Release);

@@ -9,8 +9,8 @@ use gridmux_channel::ring::{
     CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
 use gridmux_mediator::device::{
-    AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LaunchCommand,
-    MemsetCommand, Outcome, Report, Submission, Tag,
+    AllocationUnits, Busy, Command, Device, DeviceKernelId, DeviceReport, DomainId, KernelLimits,
+    LaunchCommand, MemsetCommand, Outcome, Submission, Tag,
 };
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::accounts::Account;
@@ -44,7 +44,7 @@ pub(crate) const SHAPE: DeviceShape = DeviceShape {
     submission_ns: 0,
 };
 
-/// What a test and its port share.
+/// State that a test and its port share.
 #[derive(Default)]
 pub(crate) struct Wire {
     pub(crate) submissions: VecDeque<SubmissionEntry>,
@@ -124,7 +124,7 @@ impl TenantPort for Port {
 
 pub(crate) use gridmux_mediator::dispatch::port::TenantPort;
 
-/// What a test and its device share.
+/// State that a test and its device share.
 #[derive(Default)]
 pub(crate) struct Bench {
     pub(crate) launched: Vec<LaunchCommand>,
@@ -134,7 +134,7 @@ pub(crate) struct Bench {
     pub(crate) keeps_params: bool,
     pub(crate) killed: Vec<Tag>,
     pub(crate) in_flight: VecDeque<(Tag, u32)>,
-    pub(crate) reports: VecDeque<Report>,
+    pub(crate) reports: VecDeque<DeviceReport>,
     pub(crate) now: u64,
     pub(crate) permits: usize,
     /// End of the newest permit.
@@ -181,7 +181,7 @@ impl Device for MockDevice {
                 }
                 bench.in_flight.push_back((launch.tag, blocks));
                 bench.submission.add(now);
-                bench.reports.push_back(Report::Placed {
+                bench.reports.push_back(DeviceReport::Placed {
                     tag: launch.tag,
                     blocks,
                     at: now,
@@ -209,14 +209,14 @@ impl Device for MockDevice {
                 bench.killed.push(*tag);
                 bench.in_flight.retain(|(other, _)| other != tag);
                 let outcome = Outcome::Killed;
-                bench.reports.push_back(Report::Ended {
+                bench.reports.push_back(DeviceReport::Ended {
                     tag: *tag,
                     start: now,
                     end: now,
                     outcome,
                 });
             }
-            Command::Permit { until } => {
+            Command::PassTime { until } => {
                 bench.permits += 1;
                 bench.until = until.0;
                 let placed = bench.placed;
@@ -230,16 +230,16 @@ impl Device for MockDevice {
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<DeviceReport> {
         let mut bench = self.0.borrow_mut();
         let report = bench.reports.pop_front();
-        if let Some(Report::Placed { blocks, .. }) = report {
+        if let Some(DeviceReport::Placed { blocks, .. }) = report {
             bench.placed += blocks;
         }
         report
     }
 
-    fn is_timed(&self) -> bool {
+    fn has_virtual_clock(&self) -> bool {
         !self.0.borrow().has_real_clock
     }
 
@@ -268,7 +268,7 @@ impl Bench {
             let at = Nanos(self.now);
             if blocks > 0 {
                 let ran = Nanos(BLOCK_NS * u64::from(blocks));
-                self.reports.push_back(Report::Retired {
+                self.reports.push_back(DeviceReport::Retired {
                     tag,
                     blocks,
                     ran,
@@ -276,14 +276,14 @@ impl Bench {
                 });
             }
             let outcome = self.outcome.unwrap_or(Outcome::Done);
-            self.reports.push_back(Report::Ended {
+            self.reports.push_back(DeviceReport::Ended {
                 tag,
                 start,
                 end: at,
                 outcome,
             });
         }
-        self.reports.push_back(Report::Paused {
+        self.reports.push_back(DeviceReport::Paused {
             at: Nanos(self.now),
         });
     }

@@ -1,4 +1,4 @@
-//! What the writer and one reader share: one slot towards the reader, two back, and one for the end.
+//! The slots that the writer and one reader share: one towards the reader, two back, and one for the end.
 //!
 //! Rule: every value in a slot is one count from `Arc::into_raw`, put there by one swap or store and taken out by one
 //! swap, so each count is given up exactly once.
@@ -10,9 +10,9 @@ use std::ptr;
 pub(super) struct Mailbox<T> {
     /// The newest value that the reader has not taken yet, or null.
     newest: CachePadded<AtomicPtr<T>>,
-    /// What the reader gave back.
+    /// Values that the reader gave back.
     returned: CachePadded<[AtomicPtr<T>; 2]>,
-    /// What the reader held when it was dropped.
+    /// The value that the reader held when it was dropped.
     last: AtomicPtr<T>,
     /// The reader is gone and touches the mailbox no more.
     closed: AtomicBool,
@@ -52,9 +52,9 @@ impl<T> Mailbox<T> {
                 .for_each(&mut *take);
         }
         if !open {
-            // Whoever drops the mailbox last finds no value in it (P4). AcqRel: as above; the
-            // Acquire on `closed` already orders both.
+            // Whoever drops the mailbox last finds no value in it (P4).
             for slot in [&*self.newest, &self.last] {
+                // AcqRel: pairs with the reader's swap and store, which the Acquire on `closed` orders already.
                 handle(slot.swap(ptr::null_mut(), Ordering::AcqRel))
                     .into_iter()
                     .for_each(&mut *take);
@@ -82,7 +82,7 @@ impl<T> Mailbox<T> {
 
     /// Reader: leaves `held` to the writer and touches the mailbox no more.
     pub(super) fn close(&self, held: *const T) {
-        // Release: the last use of the value precedes its free by whoever drops the mailbox.
+        // Release: pairs with the Acquire in `drop`; the last use of the value precedes its free there.
         self.last.store(held.cast_mut(), Ordering::Release);
         // Release: pairs with the Acquire in `empty`; the mailbox is the writer's alone after it.
         self.closed.store(true, Ordering::Release);
@@ -97,9 +97,9 @@ impl<T> Mailbox<T> {
         } else {
             second
         };
-        // AcqRel: Release, so that the reader's last use of the value precedes the writer's free or
-        // reuse of it; Acquire as above. A swap and not a store, because then every write of the
-        // slot is one and they stand in one order, which loom can follow.
+        // A swap and not a store, because then every write of the slot is one and they stand in one order, which loom
+        // can follow. AcqRel: pairs with the writer's swap in `empty`; the reader's last use of the value precedes the
+        // writer's free or reuse of it.
         let full = slot.swap(value.cast_mut(), Ordering::AcqRel);
         debug_assert!(full.is_null(), "P5: two returned slots suffice");
         #[cfg(loom)]
@@ -109,10 +109,10 @@ impl<T> Mailbox<T> {
 
 impl<T> Drop for Mailbox<T> {
     fn drop(&mut self) {
-        // The last owner of the mailbox frees what is left. Acquire: pairs with the stores and
-        // swaps above; the mailbox's own counted pointer orders the two ends' last uses as well.
+        // The last owner of the mailbox frees what is left; its counted pointer orders the two ends' last uses as well.
         let [first, second] = &*self.returned;
         for slot in [&*self.newest, &self.last, first, second] {
+            // Acquire: pairs with the stores and swaps above.
             drop(handle(slot.load(Ordering::Acquire)));
         }
     }

@@ -43,7 +43,7 @@ use std::ops::{Deref, DerefMut};
 /// its mailbox is the newest value.
 const BUFFERS_PER_READER: usize = 3;
 
-/// What is published: something that carries the number of its publication.
+/// A value that can be published, and carries the number of its publication.
 pub trait Stamped: Send + Sync {
     /// Takes the number that the publisher gives it: 1 for the first value, then one more each time.
     fn stamp(&mut self, epoch: u64);

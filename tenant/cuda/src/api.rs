@@ -20,9 +20,9 @@ pub struct Entry {
     pub symbol: &'static str,
     /// The version of CUDA that brought it: 1000 * major + 10 * minor.
     pub since: u32,
-    /// Which stream 0 is.
+    /// The stream that is meant by 0.
     pub default_stream: DefaultStream,
-    /// Where it is.
+    /// Its address.
     pub address: Address,
     /// It does what it should; otherwise it returns "not supported".
     pub is_covered: bool,

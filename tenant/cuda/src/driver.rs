@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Where the service listens unless `GRIDMUX_SOCKET` says otherwise.
+/// The socket of the service unless `GRIDMUX_SOCKET` names another.
 const DEFAULT_SOCKET: &str = "/run/gridmux/gridmux.sock";
 
 /// Everything of this process.
@@ -52,7 +52,7 @@ pub struct Driver {
     pub(crate) kernels: Registry<Kernel>,
     pub(crate) links: Registry<Link>,
     pub(crate) pools: Registry<Pool>,
-    /// What kernels print.
+    /// The text that kernels print.
     pub(crate) printing: Printing,
     /// Functions of the program's that streams call.
     pub(crate) host_calls: HostCalls,
@@ -159,13 +159,10 @@ fn origin() -> CudaResult<&'static Origin> {
     if known.is_null() {
         let ours = Origin::here().map_err(|_| Status::OPERATING_SYSTEM)?;
         let ours = Box::into_raw(Box::new(ours));
+        let null = std::ptr::null_mut();
         // Release: pairs with the Acquire loads here and in `Driver::get`.
-        known = match ORIGIN.compare_exchange(
-            std::ptr::null_mut(),
-            ours,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
+        let first = ORIGIN.compare_exchange(null, ours, Ordering::AcqRel, Ordering::Acquire);
+        known = match first {
             Ok(_) => ours,
             Err(first) => {
                 // SAFETY: made above from a box and published nowhere.

@@ -75,7 +75,7 @@ pub fn covered() -> impl Iterator<Item = (&'static str, &'static [Entry])> {
 const PER_THREAD: u64 = 2;
 const KNOWN_FLAGS: u64 = 3;
 
-/// What became of a search (`CUdriverProcAddressQueryResult`).
+/// The outcome of a search (`CUdriverProcAddressQueryResult`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Outcome {

@@ -28,7 +28,7 @@ pub struct Event {
     handle: CUevent,
     context: CUcontext,
     has_time: bool,
-    /// Where it was recorded last.
+    /// The point of a stream at which it was recorded last.
     recorded: Mutex<Option<Recorded>>,
 }
 

@@ -35,7 +35,7 @@ driver_api! {
         | cuStreamAddCallback_ptsz => add_callback;
 }
 
-/// What is to be called.
+/// The function that is to be called, with its argument.
 #[derive(Debug, Clone, Copy)]
 enum Function {
     Host(unsafe extern "C" fn(*mut c_void)),

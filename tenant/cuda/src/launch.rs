@@ -29,7 +29,7 @@ driver_api! {
     ) | cuLaunchKernelEx_ptsz => launch_ex;
 }
 
-/// How a kernel is launched (`CUlaunchConfig`).
+/// The configuration of a launch (`CUlaunchConfig`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUlaunchConfig {
@@ -192,7 +192,7 @@ fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
 }
 
 thread_local! {
-    /// Where a thread packs parameters, kept so that launches do not allocate.
+    /// The buffer in which a thread packs parameters, kept so that launches do not allocate.
     static PACKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

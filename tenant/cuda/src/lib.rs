@@ -26,6 +26,7 @@
 )]
 
 pub mod api;
+mod attribute;
 pub mod border;
 pub mod context;
 pub mod device;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// A link under way, as C holds it.
 pub type CUlinkState = Handle<Link>;
 
-/// What was added so far, and the result.
+/// The parts that were added so far, and the result.
 #[derive(Debug)]
 pub struct Link {
     handle: CUlinkState,

@@ -54,7 +54,7 @@ struct Waiting {
 struct Launch {
     submitted: Event,
     executed: Event,
-    /// What is known of it before it has ended.
+    /// The part of its line that is known before it has ended.
     facts: Value,
 }
 

@@ -68,11 +68,11 @@ impl<T> Handle<T> {
     }
 }
 
-/// What handles may name.
+/// A kind of object that handles may name.
 pub trait Object: Sized + Send + Sync + 'static {
     /// Tells this type's handles from others'; not 0.
     const KIND: u8;
-    /// What a function returns for a handle that names no object.
+    /// The status for a handle that names no object.
     const UNKNOWN: Status;
 
     /// Returns the objects of this type.

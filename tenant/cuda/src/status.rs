@@ -12,7 +12,7 @@ use std::ffi::CStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub u32);
 
-/// What a function of the library returns before it goes out to C.
+/// The result of a function of the library before it goes out to C.
 pub type CudaResult<T = ()> = Result<T, Status>;
 
 /// A code with its name and phrase, both as C strings.

@@ -127,7 +127,7 @@ impl Maker {
         }
     }
 
-    /// Half precision, one value at a time or two.
+    /// Computes in half precision, one value at a time or two.
     fn compute_half(&mut self) {
         self.features.insert("f16");
         let (d, a) = (self.body.int(), self.body.int());

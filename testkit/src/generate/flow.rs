@@ -7,7 +7,7 @@ use super::text::{Kind, emit};
 const DEEPEST: u32 = 3;
 
 impl Maker {
-    /// One statement of any kind that may stand here.
+    /// Writes one statement of any kind that may stand here.
     pub(super) fn statement(&mut self) {
         let deep = self.body.at.depth >= DEEPEST;
         let syncs = self.body.at.uniform && self.body.together && self.body.thread.is_some();
@@ -22,7 +22,7 @@ impl Maker {
         }
     }
 
-    /// Some statements at a deeper place.
+    /// Writes some statements at a deeper place.
     fn nested(&mut self, uniform: bool, most: u32) {
         let outer = self.body.at;
         self.body.at = StatementSite {
@@ -39,7 +39,7 @@ impl Maker {
         self.body.at = outer;
     }
 
-    /// `if`, with or without `else`, on data or on something uniform.
+    /// Writes an `if`, with or without `else`, on data or on something uniform.
     fn branch(&mut self) {
         self.features.insert("if");
         let uniform = self.body.text.chance(35);
@@ -65,7 +65,7 @@ impl Maker {
         self.body.text.place(&end);
     }
 
-    /// A loop with a counter of its own, tested above or below, sometimes left early.
+    /// Writes a loop with a counter of its own, tested above or below, sometimes left early.
     fn counted_loop(&mut self) {
         self.features.insert("loop");
         let uniform = self.body.text.chance(60);
@@ -115,7 +115,7 @@ impl Maker {
         t.set(Kind::B32, "rem.u32", &format!("{u}, 4"))
     }
 
-    /// Several ways by a number: a chain of comparisons, or a table of targets.
+    /// Branches several ways by a number: a chain of comparisons, or a table of targets.
     fn switch(&mut self) {
         let uniform = self.body.text.chance(30);
         let from = if uniform {
@@ -192,7 +192,7 @@ impl Maker {
         }
     }
 
-    /// Some threads leave before the last statements.
+    /// Lets some threads leave before the last statements.
     pub(super) fn tail_exit(&mut self) {
         if !self.body.text.chance(25) {
             return;

@@ -7,7 +7,7 @@ use super::maker::Maker;
 use super::text::{Kind, emit};
 
 impl Maker {
-    /// In some kernels: a chain from block to block through a word of each.
+    /// Writes, in some kernels, a chain from block to block through a word of each.
     pub(super) fn look_back(&mut self) {
         if !self.body.text.chance(6) {
             return;

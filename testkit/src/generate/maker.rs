@@ -47,7 +47,7 @@ pub(super) const FEATURES: &[&str] = &[
     "named barrier",
 ];
 
-/// Where a statement would stand.
+/// The site of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StatementSite {
     /// All threads of the block come by.
@@ -92,7 +92,7 @@ pub(super) struct Maker {
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
     pub(super) threads: u32,
-    /// What stands before the kernel: variables and functions.
+    /// The text before the kernel: variables and functions.
     pub(super) before: String,
     pub(super) dynamic_shared_bytes: u32,
     pub(super) features: BTreeSet<&'static str>,
@@ -161,7 +161,7 @@ impl Maker {
         }
     }
 
-    /// Three buffers and some numbers, in any order, so that the control block stands anywhere.
+    /// Declares three buffers and some numbers, in any order, so that the control block stands anywhere.
     fn draw_params(&mut self) {
         let dice = &mut self.body.text.dice;
         let blocks: u32 = self.grid.iter().product();
@@ -378,7 +378,7 @@ fn one(text: &mut Text, from: &[String]) -> String {
     text.pick(&all).to_owned()
 }
 
-/// `x + width * (y + height * z)`, reading only what is not 1, mostly.
+/// Writes `x + width * (y + height * z)`, reading only what is not 1, mostly.
 fn linear(t: &mut Text, names: [&str; 3], dims: [u32; 3], counts: &str) -> String {
     let mut axes = 1;
     for (n, dim) in dims.iter().enumerate() {

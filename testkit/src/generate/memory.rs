@@ -24,7 +24,7 @@ const TICKET_ZONE: u32 = 10;
 const SUM_ZONE: u32 = 11;
 
 impl Maker {
-    /// A load, store or atomic operation.
+    /// Writes a load, store or atomic operation.
     pub(super) fn touch_memory(&mut self) {
         let in_kernel = self.body.own.is_some();
         match self.body.text.dice.below(10) {
@@ -39,7 +39,7 @@ impl Maker {
         }
     }
 
-    /// Byte address of a word of the input whose number the data choose, aligned to `words`.
+    /// Returns the byte address of a word of the input whose number the data choose, aligned to `words`.
     pub(super) fn input_address(&mut self, words: u32) -> String {
         let (i, input) = (self.body.int(), self.body.input.clone());
         let t = &mut self.body.text;
@@ -103,7 +103,7 @@ impl Maker {
         }
     }
 
-    /// Global, or generic by chance.
+    /// Returns the state space to name: global, or generic by chance.
     fn space(&mut self) -> &'static str {
         if self.body.text.chance(25) {
             self.features.insert("generic");
@@ -112,7 +112,7 @@ impl Maker {
         ".global"
     }
 
-    /// A thread reads and writes its own words of `out`.
+    /// Has a thread read and write its own words of `out`.
     fn own_words(&mut self) {
         let Some(own) = self.body.own.clone() else {
             return;
@@ -144,7 +144,7 @@ impl Maker {
         }
     }
 
-    /// A small array of this thread's, indexed by data.
+    /// Uses a small array of this thread's, indexed by data.
     fn local_array(&mut self) {
         self.features.insert("local array");
         if !self.body.variables.contains("own_array") {
@@ -171,7 +171,7 @@ impl Maker {
         emit!(t, "ld{space}.u32 {d}, [{at}]");
     }
 
-    /// A constant or global table of the module.
+    /// Reads a constant or global table of the module.
     fn table(&mut self) {
         self.features.insert("table");
         let space = self.body.text.pick(&[".const", ".global"]);
@@ -257,7 +257,7 @@ impl Maker {
         emit!(t, "atom{scope}{space}.{op} {unused}, [{at}], {value}");
     }
 
-    /// An addition by compare-and-swap, as programs write where there is no such atomic operation. Of all threads that
+    /// Adds by compare-and-swap, as programs write where there is no such atomic operation. Of all threads that
     /// ask for one word together one succeeds, so that a word takes the square of their number; the thread's own number
     /// spreads them over the words, whatever the value is.
     fn cas_loop(&mut self) {
@@ -282,7 +282,7 @@ impl Maker {
         t.times /= 8;
     }
 
-    /// A number from a counter: who gets which is open, but a sum over something made of all of them is not.
+    /// Takes a number from a counter: who gets which is open, but a sum over something made of all of them is not.
     fn tickets(&mut self) {
         self.features.insert("atomic value");
         let counter = self.accumulator(TICKET_ZONE);

@@ -51,7 +51,7 @@ pub struct Generated {
     pub dynamic_shared_bytes: u32,
     /// Arguments in the order of the parameters.
     pub args: Vec<Arg>,
-    /// What occurs in it.
+    /// The features that occur in it.
     pub features: BTreeSet<&'static str>,
 }
 
@@ -74,7 +74,7 @@ pub fn generate_on(seed: u64, grid: Option<[u32; 3]>) -> Generated {
     maker.finish(seed)
 }
 
-/// Most launches are flat, as most are.
+/// Draws a grid; most are flat, as most launches of real programs are.
 fn draw_grid(dice: &mut Prng) -> [u32; 3] {
     match dice.below(10) {
         0..=4 => [3 + dice.below(22), 1, 1],

@@ -7,7 +7,7 @@ use super::maker::Maker;
 use super::text::{Kind, emit};
 
 impl Maker {
-    /// One of them.
+    /// Writes one of them.
     pub(super) fn synchronise(&mut self) {
         match self.body.text.dice.below(9) {
             0..=2 => self.exchange(),
@@ -96,7 +96,7 @@ impl Maker {
         )
     }
 
-    /// Each thread gives a word and takes another thread's.
+    /// Has each thread give a word and take another thread's.
     fn exchange(&mut self) {
         self.features.insert("shared exchange");
         let array = self.array();
@@ -115,7 +115,7 @@ impl Maker {
         emit!(self.body.text, "ld{space}.u32 {d}, [{theirs}]");
     }
 
-    /// Each thread has a word of the input copied asynchronously, and takes the one that another thread had copied.
+    /// Has each thread copy a word of the input asynchronously, and take the one that another thread had copied.
     fn copy(&mut self) {
         self.features.insert("cp.async");
         let array = self.array();
@@ -204,7 +204,7 @@ impl Maker {
         emit!(t, "ld.shared.u32 {d}, [{at}]");
     }
 
-    /// A sum over the block in halving steps, with a barrier in the loop.
+    /// Sums over the block in halving steps, with a barrier in the loop.
     fn tree(&mut self) {
         self.features.insert("shared tree");
         let array = self.array();
@@ -279,7 +279,7 @@ impl Maker {
         }
     }
 
-    /// A barrier that counts or combines a predicate.
+    /// Writes a barrier that counts or combines a predicate.
     fn barrier_reduction(&mut self) {
         self.features.insert("bar.red");
         let d = self.body.int();

@@ -79,7 +79,7 @@ impl Text {
         self.executed += self.times;
     }
 
-    /// Text that is no instruction.
+    /// Appends text that is no instruction.
     pub(super) fn raw(&mut self, line: &str) {
         let _ = writeln!(self.body, "{line}");
     }
@@ -93,7 +93,7 @@ impl Text {
         let _ = writeln!(self.body, "{label}:");
     }
 
-    /// True in `percent` of a hundred cases.
+    /// Returns true in `percent` of a hundred cases.
     pub(super) fn chance(&mut self, percent: u32) -> bool {
         self.dice.below(100) < percent
     }

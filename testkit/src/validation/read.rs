@@ -16,7 +16,7 @@ pub enum SchemaError {
     Io {
         /// File.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It is no TOML, or has a key, class or unit that does not exist.
@@ -24,7 +24,7 @@ pub enum SchemaError {
     Syntax {
         /// File.
         file: String,
-        /// What the parser said, with the names that exist.
+        /// The parser's error, with the names that exist.
         source: Box<toml::de::Error>,
     },
     /// A figure's run names a kernel, operation or parameter that does not exist.
@@ -34,7 +34,7 @@ pub enum SchemaError {
         file: String,
         /// Figure.
         figure: String,
-        /// What the parser said, with the names that exist.
+        /// The parser's error, with the names that exist.
         source: Box<toml::de::Error>,
     },
     /// A kernel does not measure anything of the figure's unit.
@@ -58,7 +58,7 @@ pub enum SchemaError {
         file: String,
         /// Figure.
         figure: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// The card's description is none.
@@ -68,7 +68,7 @@ pub enum SchemaError {
         file: String,
         /// Card.
         card: String,
-        /// What is wrong with it.
+        /// Its fault.
         source: Box<ConfigError>,
     },
     /// A card calls a value an estimate that it does not set, or does so twice.
@@ -80,7 +80,7 @@ pub enum SchemaError {
         card: String,
         /// Key.
         key: String,
-        /// What is wrong, with the keys that exist.
+        /// The fault, with the keys that exist.
         reason: String,
     },
 }
@@ -168,7 +168,7 @@ fn read(path: &Path) -> Result<Measurements, SchemaError> {
 /// Reads and checks the text of a validation file called `file`.
 ///
 /// # Errors
-/// What is wrong with it, with its place and the names that exist.
+/// The first fault in it, with its position and the names that exist.
 pub fn parse(file: &str, text: &str) -> Result<Measurements, SchemaError> {
     let raw: RawFile = toml::from_str(text).map_err(|source| SchemaError::Syntax {
         file: file.to_owned(),

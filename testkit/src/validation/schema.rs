@@ -42,7 +42,7 @@ macro_rules! named {
 }
 
 named! {
-    /// What a figure is counted under, in the order of the summary.
+    /// The class that a figure is counted under, in the order of the summary.
     Class {
         /// One short block at a time per SM.
         BlockTurnover "block-turnover",
@@ -113,7 +113,7 @@ impl Unit {
     }
 }
 
-/// What the published value says of the card.
+/// The relation of the published value to the card's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -136,7 +136,7 @@ pub enum Space {
     Shared,
 }
 
-/// What a streaming kernel does.
+/// The operation of a streaming kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamOp {
@@ -178,7 +178,7 @@ pub enum SgemmStep {
     Vectors,
 }
 
-/// How launches are handed over.
+/// The way in which launches are handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Submit {
@@ -189,7 +189,7 @@ pub enum Submit {
     Graph,
 }
 
-/// What is run: a kernel and its parameters.
+/// A run: a kernel and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(tag = "kernel", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Run {
@@ -200,7 +200,7 @@ pub enum Run {
     },
     /// One lane follows a pointer in shared memory.
     SharedChase {
-        /// What is loaded is an index, of which one multiply-add makes the next address.
+        /// Whether the loaded word is an index, of which one multiply-add makes the next address.
         #[serde(default)]
         indexed: bool,
     },
@@ -216,7 +216,7 @@ pub enum Run {
     },
     /// A stream over memory much larger than the L2.
     Stream {
-        /// Which one.
+        /// The operation.
         op: StreamOp,
         /// Threads of a block.
         block: u32,
@@ -246,7 +246,7 @@ pub enum Run {
     AtomicChase {},
     /// One warp's atomic additions of which nobody uses the result; `lanes` lanes meet at one address.
     Atomics {
-        /// Where.
+        /// The space of the words.
         space: Space,
         /// Lanes that meet; the others have a word each.
         lanes: u32,
@@ -265,7 +265,7 @@ pub enum Run {
         /// Queues.
         #[serde(default = "one")]
         queues: u8,
-        /// How they are handed over.
+        /// The way in which they are handed over.
         #[serde(default)]
         submit: Submit,
     },
@@ -273,14 +273,14 @@ pub enum Run {
     EmptyLaunch {},
     /// A product of single-precision matrices.
     Sgemm {
-        /// How.
+        /// The algorithm.
         step: SgemmStep,
     },
     /// A read right after the end of a writer to other memory, over the same read alone.
     ReadAfterWrite {
-        /// What is written, in 10⁶ bytes.
+        /// The size of the data that is written, in 10⁶ bytes.
         write_mb: u64,
-        /// What is read, in 10⁶ bytes.
+        /// The size of the data that is read, in 10⁶ bytes.
         read_mb: u64,
     },
 }
@@ -370,7 +370,7 @@ impl Run {
     }
 }
 
-/// Where the figures of a file are published.
+/// The publication that the figures of a file are from.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -378,7 +378,7 @@ pub struct Source {
     pub title: String,
     /// Address under which it can be opened.
     pub url: String,
-    /// What a reader must know of the method.
+    /// A note on the method, which a reader must know.
     #[serde(default)]
     pub note: Option<String>,
 }
@@ -405,13 +405,13 @@ pub struct Figure {
     pub class: Class,
     /// Unit.
     pub unit: Unit,
-    /// What was measured.
+    /// The measured value.
     pub value: f64,
-    /// What the value says.
+    /// The relation of the value to the card's.
     pub bound: Bound,
-    /// Where in the source it stands.
+    /// The position in the source.
     pub at: String,
-    /// What was run.
+    /// The run that it was measured of.
     pub run: Run,
     /// Name of the curve that it is a point of, the parameter that varies, and its value.
     pub point: Option<(String, String, i64)>,

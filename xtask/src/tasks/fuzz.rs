@@ -232,7 +232,7 @@ impl Suite {
             fs::copy(&file, &to)?;
             fs::remove_file(&file)?;
             kept.push(format!(
-                "{} (`cargo test -p {} --test found`)",
+                "{} (`cargo test -p {} found`)",
                 repo::shown(&to),
                 self.package
             ));

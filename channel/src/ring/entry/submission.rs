@@ -15,6 +15,7 @@
 //! | 5 | barrier | – | – | – |
 //! | 6 | copy on the device | – | from, to, bytes | – |
 //! | 7 | wait | – | cookie | – |
+//! | 8 | hold | – | count | – |
 
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -39,7 +40,7 @@ pub struct SubmissionEntry {
 
 const _: () = assert!(size_of::<SubmissionEntry>() == crate::ring::layout::SUBMISSION_BYTES);
 
-/// What a submission asks for.
+/// The operation that a submission asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Run a kernel.
@@ -165,7 +166,7 @@ impl Memset {
     /// value fits it.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The field that does not fit.
     pub fn check(&self) -> Result<(), BadEntry> {
         let Self {
             address,

@@ -2,7 +2,7 @@
 //!
 //! Rule: same workload, inputs, streams and launches as in the phases, and its results are checked alike.
 
-use super::phase::{launches_of, style};
+use super::phase::style;
 use super::roles::Role;
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
@@ -33,7 +33,6 @@ pub(super) fn run(
     role: &Role,
     device: &str,
     sms: Option<u16>,
-    work_percent: u64,
     bars: &MultiProgress,
 ) -> Result<Option<Native>, Failure> {
     let Some(name) = device.strip_prefix("model:") else {
@@ -45,7 +44,6 @@ pub(super) fn run(
     params.elements = role.elements;
     let case = workload.case_with(params)?;
     let mut bare = BareDevice::open(name, sms, MEMORY_BYTES).context("the bare device")?;
-    let launches = launches_of(role, work_percent);
     let mut streams = Vec::new();
     let mut outputs = Vec::new();
     let kernel = bare.load(case.ptx.as_bytes(), case.entry)?;
@@ -60,13 +58,13 @@ pub(super) fn run(
             params: case.pack_params(&buffers),
             restored,
             ahead: 1,
-            most: launches,
+            most: role.launches,
         });
     }
-    let bar = bars.add(ProgressBar::new(launches).with_style(style()?));
+    let bar = bars.add(ProgressBar::new(role.launches).with_style(style()?));
     bar.set_prefix(format!("{} native", role.name));
     bar.set_message(role.name);
-    let done = bare.run(&streams, launches, |ended| bar.set_position(ended))?;
+    let done = bare.run(&streams, role.launches, |ended| bar.set_position(ended))?;
     bar.finish();
     Ok(Some(Native {
         name: role.name,

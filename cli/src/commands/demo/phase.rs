@@ -18,7 +18,7 @@ use std::path::Path;
 /// waiting.
 const CLOCK_HOLD_MS: u64 = 120_000;
 
-/// What a phase runs on.
+/// The device and the policy of a phase.
 pub(super) struct Phase<'a> {
     /// For the progress bars.
     pub(super) title: String,
@@ -28,8 +28,6 @@ pub(super) struct Phase<'a> {
     pub(super) sms: Option<u16>,
     /// Policy.
     pub(super) policy: &'a str,
-    /// Part of each role's launches.
-    pub(super) work_percent: u64,
 }
 
 /// Result of a phase.
@@ -144,10 +142,7 @@ impl Phase<'_> {
             ("--tenant", role.name.to_owned()),
             ("--elements", role.elements.to_string()),
             ("--streams", role.streams.to_string()),
-            (
-                "--launches",
-                launches_of(role, self.work_percent).to_string(),
-            ),
+            ("--launches", role.launches.to_string()),
         ];
         let mut arguments: Vec<String> =
             vec!["workload".into(), "run".into(), role.workload.into()];
@@ -171,8 +166,7 @@ impl Phase<'_> {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for (role, tenant) in roles.iter().zip(tenants) {
-                let launches = launches_of(role, self.work_percent);
-                let bar = bars.add(ProgressBar::new(launches).with_style(style.clone()));
+                let bar = bars.add(ProgressBar::new(role.launches).with_style(style.clone()));
                 bar.set_prefix(self.title.clone());
                 bar.set_message(role.name);
                 threads.push(scope.spawn(move || follow_one(tenant, &bar)));
@@ -229,11 +223,6 @@ impl Phase<'_> {
             tenants,
         })
     }
-}
-
-/// Launches of a role, of which a part is to be done: at least one on each stream.
-pub(super) fn launches_of(role: &Role, work_percent: u64) -> u64 {
-    (role.launches * work_percent / 100).max(u64::from(role.streams))
 }
 
 /// Returns how progress bars look.

@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How folders of phases are called; the process follows.
+/// The beginning of the names of phases' folders, which the process number follows.
 const PREFIX: &str = "gridmux-demo-";
-/// How long processes may take to end when a signal ended the demo.
+/// The longest time that processes may take to end when a signal ended the demo.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What has to go when a signal comes.
+/// The processes and the folder that have to go when a signal comes.
 #[derive(Debug, Default)]
 struct Belongings {
     folder: Option<PathBuf>,
@@ -71,7 +71,7 @@ impl Caretaker {
 
     /// Ends everything, and this process with the exit code of that signal.
     fn end(&self, signal: Signal) -> ! {
-        // Release: a thread that sees it (in `Workplace::drop`) sees a demo that is being ended.
+        // Release: pairs with the Acquire in `Workplace::drop`, whose thread then sees a demo that is being ended.
         self.is_over.store(true, Ordering::Release);
         let deadline = Instant::now() + PATIENCE;
         self.tell(Signal::SIGTERM);

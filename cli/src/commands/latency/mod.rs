@@ -35,14 +35,14 @@ pub(crate) struct Latency {
     service: ServiceArgs,
 }
 
-/// What is measured.
+/// A kind of latency.
 const NOTES: &str = "\
 Launch latency is from a launch's submission to the start of its first block, completion latency to the end of its \
 last block, both on the device's clock, which is virtual on a modelled device. Where eBPF measures there are also, on \
 the wall clock, `submit to hand-over`, until the device was given the first part of the launch, and `submit to \
 completion written`, until the client could see its end: what the service itself costs.";
 
-/// What the positional arguments say.
+/// The meaning of the positional arguments.
 #[derive(Debug, Default, PartialEq)]
 struct Selection {
     tenant: Option<String>,

@@ -28,9 +28,9 @@ pub(super) struct Row {
     pub(super) id: u32,
     device: u16,
     kind: Kind,
-    /// Whose clock: `virtual`, `device`, or `wall`.
+    /// The clock of the times: `virtual`, `device`, or `wall`.
     pub(super) clock: &'static str,
-    /// What was measured.
+    /// The kind of latency.
     pub(super) measured: Measured,
 }
 

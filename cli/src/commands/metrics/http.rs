@@ -23,12 +23,12 @@ const CONNECTIONS: usize = 64;
 const REQUEST_BYTES: usize = 8192;
 /// Most header lines of a request.
 const HEADERS: usize = 64;
-/// How long a request may take to come, and its answer to go.
+/// The longest time for a request to come, and for its answer to go.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the answer is.
+/// The type of the answer's content.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Where to listen.
+/// An address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp(SocketAddr),
@@ -73,7 +73,7 @@ trait Connection: Send + Sync {
     fn close(&self);
 }
 
-/// What reads and writes.
+/// A stream that can be read and written.
 trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
@@ -112,10 +112,10 @@ impl Connection for UnixStream {
 
 /// The connections that are open, in the order in which they came.
 #[derive(Default)]
-struct Open(CountedMutex<Vec<Place>>);
+struct Open(CountedMutex<Vec<OpenConnection>>);
 
 /// One of them.
-struct Place {
+struct OpenConnection {
     connection: Arc<dyn Connection>,
     /// Whether its request has not come whole.
     is_awaited: bool,
@@ -132,7 +132,7 @@ impl Open {
             };
             places.remove(first).connection.close();
         }
-        places.push(Place {
+        places.push(OpenConnection {
             connection: Arc::clone(connection),
             is_awaited: true,
         });
@@ -287,7 +287,7 @@ fn serve(
     Ok(())
 }
 
-/// What goes back.
+/// An answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     status: &'static str,

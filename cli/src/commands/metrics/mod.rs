@@ -18,10 +18,10 @@ use http::{Address, Server};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// How old a reading may be: many who ask at once cost the service one answer.
+/// The greatest age of a reading, so that many who ask at once cost the service one answer.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What it is for, behind the options.
+/// The text behind the options: what the command is for.
 const NOTES: &str = "\
 It answers GET /metrics in the OpenMetrics text format, over TCP or on a Unix socket. Times of a modelled device are \
 virtual. Counters begin anew when the service does. Run it beside the service, as the service's user or in its \

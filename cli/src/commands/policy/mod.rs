@@ -80,14 +80,14 @@ pub(crate) struct Show {
     service: ServiceArgs,
 }
 
-/// What a service obeys, as it is printed.
+/// The policy that a service obeys, as it is printed.
 #[derive(Debug, Serialize)]
 struct Obeyed {
     /// The policy that was chosen, by the configuration or by an operator since.
     policy: String,
     /// The one that decides, and for how long; none while no host has said it.
     in_force: Option<PolicyInForce>,
-    /// How the chosen one failed, if it did and another one took its place.
+    /// The failure of the chosen policy, if it failed and another one took its place.
     failure: Option<String>,
 }
 
@@ -96,11 +96,11 @@ struct Obeyed {
 struct Shown {
     #[serde(flatten)]
     info: PolicyInfo,
-    /// How well each element that the policy uses is held.
+    /// For each element of a plan that the policy uses, how well it is held.
     enforced: Vec<Enforced>,
 }
 
-/// How well one element of a plan is held.
+/// An element of a plan, and how well it is held.
 #[derive(Debug, Serialize)]
 struct Enforced {
     element: Element,
@@ -197,7 +197,7 @@ impl Show {
         let info = found.expect("the parser takes no other name");
         let enforced = |element: &Element| Enforced {
             element: *element,
-            event: gridmux_policy::executor::enforces(*element),
+            event: gridmux_mix::event::enforces(*element),
             model: gridmux_hw_model::plan::enforces(*element),
             device: gridmux_mediator::dispatch::enforces(*element),
         };

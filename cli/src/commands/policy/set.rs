@@ -9,7 +9,7 @@ use gridmux_mediator::settings::Change;
 use gridmux_mediator::supervisor::{AdminReply, AdminRequest};
 use serde_json::json;
 
-/// What it does to launches and how long it holds, behind its options.
+/// The text behind the options: what the change does to launches, and how long it holds.
 const NOTES: &str = "\
 No launch is lost, repeated or stopped: running blocks go on, and the new policy receives all running and waiting \
 launches before it decides. Policies take no parameters.

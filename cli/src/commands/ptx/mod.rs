@@ -52,7 +52,7 @@ pub(crate) struct Rewrite {
     file: PathBuf,
 }
 
-/// What is known of a kernel.
+/// The report on a kernel.
 #[derive(Debug, Serialize)]
 struct Checked {
     #[serde(flatten)]

@@ -17,7 +17,7 @@ pub(super) const FILE: &str = "coverage";
 /// Columns of a line of names.
 const WIDTH: usize = 100;
 
-/// Which functions are listed.
+/// The functions that are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Which {
     /// Those that were called

@@ -19,7 +19,7 @@ const SITECUSTOMIZE: &str = include_str!("sitecustomize.py");
 /// For which GPU Triton compiles on a model of a later one: the model has no `wgmma` and no tensor memory.
 const TRITON_ARCHITECTURE: &str = "sm80";
 
-/// What the variables are made from.
+/// The facts that the variables are made from.
 pub(super) struct Environment<'a> {
     /// The private folder.
     pub(super) folder: &'a Path,
@@ -31,7 +31,7 @@ pub(super) struct Environment<'a> {
     pub(super) device: &'a DeviceFacts,
     /// Whether missing functions are to be listed.
     pub(super) coverage: bool,
-    /// Where launches are to be written.
+    /// The file that launches are written to.
     pub(super) record: Option<&'a Path>,
 }
 

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 /// Longest path of the private folder: a socket's path is at most 107 bytes, its name in the folder included.
 const LONGEST_FOLDER: usize = 90;
 
-/// How it ends, behind its options.
+/// The text behind the options: how the command ends.
 const NOTES: &str = "\
 While COMMAND runs, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 sent to gridmux run are sent on to it; \
 Ctrl-C reaches it from the terminal. Before that, and once it has ended, they end gridmux run. The private service and \

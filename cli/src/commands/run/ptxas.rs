@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub(super) const VARIABLES: [&str; 2] = ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
 /// Name under which this program is the assembler.
 const NAME: &str = "ptxas";
-/// Whose behaviour it stands in for: Triton writes the newest PTX that this release knows.
+/// The release of `ptxas` that it stands in for: Triton writes the newest PTX that this release knows.
 const RELEASE: &str = "13.0";
 /// Options of NVIDIA's ptxas that are followed by a value of their own.
 const WITH_VALUE: [&str; 5] = ["-arch", "--gpu-name", "--opt-level", "-O", "--maxrregcount"];

@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 
 /// Most bytes of the path of a Unix socket (`sun_path` of unix(7), with its end).
 const SOCKET_PATH_BYTES: usize = 107;
-/// Where the unified hierarchy of control groups is mounted (cgroups(7)).
+/// The mount point of the unified hierarchy of control groups (cgroups(7)).
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// What the kernel knows of its own types, which the eBPF program is linked with.
+/// The kernel's description of its own types, which the eBPF program is linked with.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// Where eBPF maps are pinned.
+/// The folder in which eBPF maps are pinned.
 const BPF_FILES: &str = "/sys/fs/bpf";
 
 /// File systems that show what the kernel knows, in which nobody can make a file, and their names (statfs(2)).
@@ -45,7 +45,7 @@ const OF_THE_KERNEL: [(FsType, &str); 8] = [
     (TRACEFS_MAGIC, "tracefs"),
 ];
 
-/// How a look at one thing ended.
+/// The outcome of a look at one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
@@ -156,7 +156,7 @@ impl Report {
     }
 }
 
-/// What a look says: it is right, or it may become a problem, or the service cannot start.
+/// The answer of a look: it is right, or it may become a problem, or the service cannot start.
 type Said = Result<String, (Verdict, String)>;
 
 fn warning(message: impl Into<String>) -> Said {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The configuration that is read when no other is named.
 const DEFAULT_CONFIG: &str = "/etc/gridmux/gridmux.toml";
 
-/// How it runs and stops, behind its options.
+/// The text behind the options: how the service runs and stops.
 const NOTES: &str = "\
 Every key of the configuration is in `gridmux serve --example-config`; `--check` looks at a configuration and at what \
 it needs of this system.
@@ -76,7 +76,7 @@ pub(crate) struct Serve {
     example_config: bool,
 }
 
-/// What one `--tenant` says.
+/// The tenant that one `--tenant` describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TenantOption {
     pub(super) name: String,

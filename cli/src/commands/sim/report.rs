@@ -40,9 +40,9 @@ pub(super) struct Report {
     pub(super) cpu_seconds: f64,
     /// `None` for what a run without timing did not meet, or does not count.
     pub(super) counters: BTreeMap<&'static str, Option<u64>>,
-    /// What follows from counters and kernel cycles; `None` without timing.
+    /// The rates that follow from counters and kernel cycles; `None` without timing.
     pub(super) rates: Option<BTreeMap<&'static str, f64>>,
-    /// What DRAM could move, 10⁹ bytes per second.
+    /// The nominal bandwidth of DRAM, in 10⁹ bytes per second.
     #[serde(skip)]
     pub(super) dram_peak: f64,
     /// Counters of each SM, memory behind L1 apart; empty without timing.
@@ -52,7 +52,7 @@ pub(super) struct Report {
     lines: Option<Vec<Line>>,
 }
 
-/// What the figures of a run as a whole say, by their names in JSON; all but `ipc` are comma-separated values, too.
+/// The legend of the figures of a whole run, by their names in JSON; all but `ipc` are comma-separated values, too.
 pub(super) const FIGURES: [Legend; 9] = [
     figure(
         "kernel_cycles",

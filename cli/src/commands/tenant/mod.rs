@@ -42,7 +42,7 @@ pub(crate) struct Show {
     service: ServiceArgs,
 }
 
-/// What the columns are.
+/// The legend of the columns.
 const COLUMNS: &str = "\
 Columns. What is counted is counted over all clients of a tenant since the
 service started, device hosts that were replaced included. Memory is in bytes
@@ -71,7 +71,7 @@ functional one.
   END P99   99th percentile of completion latency: from submission to the end
             of the last block";
 
-/// What the columns of clients are.
+/// The legend of the columns of clients.
 const CLIENT_COLUMNS: &str = "\
 Columns of the clients:
   CLIENT    its number, unique while the service runs
@@ -121,7 +121,7 @@ struct Row {
     launch_latency_ns: LaunchLatency,
     completion_latency_ns: CompletionLatency,
     connected: Vec<Client>,
-    /// How long ago the device host wrote these figures.
+    /// Milliseconds since the device host wrote these figures.
     age_ms: u64,
     host_state: HostState,
 }
@@ -185,7 +185,7 @@ impl Show {
     }
 }
 
-/// What the service says of its tenants.
+/// The service's answer about its tenants.
 struct Reading {
     rows: Vec<Row>,
     /// How the device host stands and how old the figures are, where they are not those of now.

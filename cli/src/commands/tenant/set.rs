@@ -13,7 +13,7 @@ use gridmux_mediator::supervisor::{AdminReply, AdminRequest};
 use gridmux_policy::Class;
 use serde_json::json;
 
-/// How long it holds, behind its options.
+/// The text behind the options: how long a change holds.
 const NOTES: &str = "\
 It holds at once and for clients that are connected, until the service reads its configuration again (SIGHUP) or \
 ends: change the configuration as well if it is to last. What is not named stays as it is. Clients keep what they hold \

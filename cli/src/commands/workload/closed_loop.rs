@@ -7,12 +7,12 @@ use super::lane::Lane;
 use crate::failure::Failure;
 use gridmux_tenant::{ClientError, Gpu};
 
-/// What the launches took, in nanoseconds of the device's clock.
+/// The times of the launches, in nanoseconds of the device's clock.
 #[derive(Debug, Default)]
 pub(super) struct Timings {
-    /// When the first launch started.
+    /// The start of the first launch.
     pub(super) first_start_ns: Option<u64>,
-    /// When the last launch ended.
+    /// The end of the last launch.
     pub(super) last_end_ns: u64,
     /// From a launch's start to its end.
     pub(super) run_ns: Vec<u64>,

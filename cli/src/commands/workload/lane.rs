@@ -13,7 +13,7 @@ pub(super) struct Lane<'a> {
     kernel: Kernel,
     case: &'a Case,
     is_fresh: bool,
-    /// When the newest launch ended, device time.
+    /// The end of the newest launch, device time.
     pub(super) last_end_ns: Option<u64>,
 }
 

@@ -6,8 +6,6 @@ mod lane;
 mod report;
 mod run;
 
-pub(super) use report::Percentiles;
-
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
@@ -29,10 +27,10 @@ pub(crate) enum Workload {
 struct Listed {
     name: &'static str,
     summary: &'static str,
-    /// What it needs most of.
+    /// The resource that it needs most.
     class: Class,
     entry: &'static str,
-    /// What `--elements` counts.
+    /// The unit that `--elements` counts.
     elements: &'static str,
 }
 

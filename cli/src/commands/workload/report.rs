@@ -2,6 +2,7 @@
 
 use super::closed_loop::Timings;
 use crate::units::counted;
+use gridmux_policy::metrics::Percentiles;
 use serde::Serialize;
 
 /// The result line.
@@ -23,15 +24,15 @@ pub(super) struct Report {
     pub(super) streams: u16,
     /// Whether the outputs of every stream are what the host reference expects.
     pub(super) verified: bool,
-    /// What is wrong with them.
+    /// The first difference, if they are not.
     pub(super) mismatch: Option<String>,
     /// Device it ran on.
     pub(super) device: String,
-    /// Whose clock the times are of: `virtual` for a modelled device, else `device`.
+    /// The clock of the times: `virtual` for a modelled device, else `device`.
     pub(super) clock: &'static str,
-    /// When the first launch started, device nanoseconds.
+    /// The start of the first launch, in device nanoseconds.
     pub(super) first_start_ns: u64,
-    /// When the last launch ended, device nanoseconds.
+    /// The end of the last launch, in device nanoseconds.
     pub(super) last_end_ns: u64,
     /// Launch latency: from a launch's submission to the start of its first block, device nanoseconds; without the
     /// first launch of each stream, whose submission no completion dates.
@@ -43,32 +44,6 @@ pub(super) struct Report {
     pub(super) latency_ns: Percentiles,
     /// From a launch's first block to its end, device nanoseconds.
     pub(super) run_ns: Percentiles,
-}
-
-/// Percentiles; `None` of nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(in crate::commands) struct Percentiles {
-    pub(in crate::commands) p50: Option<u64>,
-    pub(in crate::commands) p90: Option<u64>,
-    pub(in crate::commands) p99: Option<u64>,
-    pub(in crate::commands) max: Option<u64>,
-}
-
-impl Percentiles {
-    /// Works out nearest-rank percentiles.
-    pub(in crate::commands) fn of(mut values: Vec<u64>) -> Self {
-        values.sort_unstable();
-        let rank = |percent: usize| {
-            let index = (values.len() * percent).div_ceil(100).max(1) - 1;
-            values.get(index).copied()
-        };
-        Self {
-            p50: rank(50),
-            p90: rank(90),
-            p99: rank(99),
-            max: values.last().copied(),
-        }
-    }
 }
 
 impl Report {

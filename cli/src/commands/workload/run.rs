@@ -3,22 +3,23 @@
 use super::closed_loop::{self, Timings};
 use super::directions::Directions;
 use super::lane::Lane;
-use super::report::{Percentiles, Report};
+use super::report::Report;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::DEFAULT_RUN_DIR;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
+use gridmux_policy::metrics::Percentiles;
 use gridmux_tenant::{CallError, ClientError, ConnectOptions, ControlCode, Gpu};
 use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What to do about a lost connection.
+/// The hint about a lost connection.
 const LOST_HINT: &str = "the service was stopped (start it with `gridmux serve`), or it replaces a device host that \
                          failed (run this again)";
-/// What to do where the tenant was taken out of the configuration.
+/// The hint where the tenant was taken out of the configuration.
 const REMOVED_HINT: &str =
     "`gridmux tenant list` shows the tenants that there are; root adds one to the configuration";
 

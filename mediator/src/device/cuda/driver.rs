@@ -9,7 +9,7 @@ use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUresult};
 use gridmux_channel::ring::CompletionStatus;
 
-/// What the driver said.
+/// An error of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {code:?}")]
 pub(super) struct CudaError {

@@ -1,4 +1,4 @@
-//! What a GPU says of itself.
+//! The attributes of a GPU, read from the driver.
 
 use super::driver::{attribute, wrapped};
 use crate::device::{AllocationUnits, DeviceError, DeviceFacts, HardwareFacts};

@@ -5,7 +5,7 @@
 //! event times are mapped onto it ([`clock`]).
 //!
 //! What a GPU cannot do: kill a kernel ([`Command::Kill`] is ignored; it ends by itself), hold its clock
-//! ([`Command::Permit`] is ignored), or tell where its blocks are. What it must not be asked while it runs: anything
+//! ([`Command::PassTime`] is ignored), or tell where its blocks are. What it must not be asked while it runs: anything
 //! that makes it wait (design section 4). So memory is cut from a partition per tenant ([`partition`], [`allocator`]),
 //! modules are loaded eagerly, and what tenants give up is freed in quiet moments ([`state`]).
 //!
@@ -30,8 +30,8 @@ mod state;
 mod tables;
 
 use super::{
-    Busy, Command, CopyCommand, Device, DeviceControl, DeviceCopyCommand, DeviceError, Direction,
-    LaunchCommand, MemsetCommand, Report,
+    Busy, Command, CopyCommand, Device, DeviceControl, DeviceCopyCommand, DeviceError,
+    DeviceReport, Direction, LaunchCommand, MemsetCommand,
 };
 use crate::waker::Waker;
 use control::CudaControl;
@@ -45,6 +45,7 @@ use gridmux_sync::publish::Reader;
 use partition::Mapper;
 use queues::StreamQueues;
 use std::sync::Arc;
+// Not the shim's: the loom test's device is a scripted one.
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tables::{Keep, KernelEntry, Tables};
@@ -52,7 +53,7 @@ use tables::{Keep, KernelEntry, Tables};
 /// How often events are asked while something is on the GPU: nobody says when one has happened.
 const POLL_EVERY: Duration = Duration::from_micros(50);
 
-/// What both ends share.
+/// State that both ends share.
 struct Shared {
     context: Context,
     opened: Instant,
@@ -212,7 +213,7 @@ impl Device for CudaDevice {
             Command::Copy(copy) => copy.tag,
             Command::DeviceCopy(copy) => copy.tag,
             Command::Memset(memset) => memset.tag,
-            Command::Kill(_) | Command::Permit { .. } | Command::Pause => return Ok(()),
+            Command::Kill(_) | Command::PassTime { .. } | Command::Pause => return Ok(()),
         };
         // One operation per lane, as the dispatcher keeps it; a second would find the lane's events in use.
         if self.flights.is_taken(tag.lane) {
@@ -223,13 +224,13 @@ impl Device for CudaDevice {
             Command::Copy(copy) => self.copy(copy),
             Command::DeviceCopy(copy) => self.device_copy(copy),
             Command::Memset(memset) => self.fill(memset),
-            Command::Kill(_) | Command::Permit { .. } | Command::Pause => {}
+            Command::Kill(_) | Command::PassTime { .. } | Command::Pause => {}
         }
         self.publish_flying();
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<DeviceReport> {
         // Looking at the newest tables gives the old ones back, so that the control thread can free what they hold.
         self.tables.read();
         let before = self.flights.flying();
@@ -240,7 +241,7 @@ impl Device for CudaDevice {
         report
     }
 
-    fn is_timed(&self) -> bool {
+    fn has_virtual_clock(&self) -> bool {
         false
     }
 
@@ -337,7 +338,7 @@ fn find_device_copy(
             let text = outside("a copy", address, all);
             (CompletionStatus::BadAddress, text)
         });
-        place.map(tables::Place::module)
+        place.map(tables::AddressOwner::module)
     };
     let keep = Keep {
         modules: [module(from)?, module(to)?],

@@ -24,7 +24,7 @@ unsafe impl Send for Module {}
 // SAFETY: as above; the handle itself is never written.
 unsafe impl Sync for Module {}
 
-/// What the driver says of a kernel.
+/// Attributes of a kernel, as the driver gives them.
 pub(super) struct FunctionFacts {
     /// Its handle.
     pub(super) function: Function,
@@ -34,7 +34,7 @@ pub(super) struct FunctionFacts {
     pub(super) static_shared_bytes: u32,
     /// Most threads of a block.
     pub(super) max_threads: u32,
-    /// What its tenant may know besides.
+    /// Attributes that its tenant may know besides.
     pub(super) attributes: KernelAttributes,
 }
 

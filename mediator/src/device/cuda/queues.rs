@@ -6,7 +6,7 @@
 use super::clock::{Anchor, milliseconds};
 use super::driver::{Context, CudaError, check, wrapped};
 use super::flights::{Queues, Work};
-use crate::device::{LANES, Lane};
+use crate::device::{LANES, LaneId};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags};
 use gridmux_channel::ring::Width;
@@ -219,7 +219,7 @@ impl Queues for StreamQueues {
         Nanos(u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    fn enqueue(&mut self, lane: Lane, work: &Work<'_>) -> Result<(), CudaError> {
+    fn enqueue(&mut self, lane: LaneId, work: &Work<'_>) -> Result<(), CudaError> {
         self.bind()?;
         let StreamLane { stream, start, end } = self.lanes[usize::from(lane.0)];
         if self.asked.is_none() {
@@ -244,7 +244,7 @@ impl Queues for StreamQueues {
         self.record(end, stream)
     }
 
-    fn started_at(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError> {
+    fn started_at(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError> {
         self.bind()?;
         let start = self.lanes[usize::from(lane.0)].start;
         if !self.has_happened(start)? {
@@ -255,7 +255,7 @@ impl Queues for StreamQueues {
         Ok(Some(self.anchor.time(elapsed, self.now())))
     }
 
-    fn took(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError> {
+    fn took(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError> {
         let StreamLane { start, end, .. } = self.lanes[usize::from(lane.0)];
         if !self.has_happened(end)? {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What the control thread keeps of the device, behind its lock.
+//! The control thread's state of the device, behind its lock.
 //!
 //! Rules: every change that the dispatcher must see ends in `publish`. What a tenant gives up goes to a list and is
 //! freed by [`State::sweep`]: modules and buffers when the list holds the last handle, and all of it preferably when

@@ -1,4 +1,4 @@
-//! What the dispatcher must find by number when it submits: kernels, buffers, and the tenants' allocations.
+//! The tables in which the dispatcher looks up by number when it submits: kernels, buffers, tenants' allocations.
 //!
 //! The control thread publishes a new [`Tables`] at every change; the dispatcher reads the newest without a lock and
 //! without waiting ([`gridmux_sync::publish`], explored there by loom). The parts that did not change are shared.
@@ -31,15 +31,15 @@ unsafe impl Sync for Function {}
 pub(super) struct KernelEntry {
     /// The memory domain that it belongs to.
     pub(super) domain: DomainId,
-    /// What the driver calls it.
+    /// The driver's handle.
     pub(super) function: Function,
-    /// What a launch must know.
+    /// Limits that a launch must keep.
     pub(super) limits: KernelLimits,
     /// Keeps it loaded.
     pub(super) module: Arc<Module>,
 }
 
-/// What an operation in flight holds, so that it stays loaded and mapped.
+/// References that an operation in flight holds, so that their objects stay loaded and mapped.
 #[derive(Default)]
 #[allow(dead_code, reason = "held, not read")]
 pub(super) struct Keep {
@@ -58,15 +58,15 @@ pub(super) struct Variable {
     pub(super) module: Arc<Module>,
 }
 
-/// What a range of a tenant's device memory lies in.
-pub(super) enum Place {
+/// The object in which a range of a tenant's device memory lies.
+pub(super) enum AddressOwner {
     /// An allocation.
     Allocation,
     /// A variable of this module.
     Variable(Arc<Module>),
 }
 
-impl Place {
+impl AddressOwner {
     /// Returns the module that an operation on it must hold.
     pub(super) fn module(self) -> Option<Arc<Module>> {
         match self {
@@ -95,17 +95,17 @@ impl Stamped for Tables {
 
 impl Tables {
     /// Finds the allocation or the variable of a domain inside which a range of device memory lies.
-    pub(super) fn find(&self, domain: DomainId, address: u64, bytes: u64) -> Option<Place> {
+    pub(super) fn find(&self, domain: DomainId, address: u64, bytes: u64) -> Option<AddressOwner> {
         let none: &[Range] = &[];
         let ranges = self.allocations.get(&domain.0).map_or(none, |all| all);
         if last_at(ranges, address, |range| range).is_some_and(|range| range.holds(address, bytes))
         {
-            return Some(Place::Allocation);
+            return Some(AddressOwner::Allocation);
         }
         let variables = self.variables.get(&domain.0)?;
         let variable = last_at(variables, address, |variable| &variable.range)?;
         let is_inside = variable.range.holds(address, bytes);
-        is_inside.then(|| Place::Variable(Arc::clone(&variable.module)))
+        is_inside.then(|| AddressOwner::Variable(Arc::clone(&variable.module)))
     }
 }
 
@@ -117,7 +117,7 @@ fn last_at<T>(all: &[T], address: u64, range: impl Fn(&T) -> &Range) -> Option<&
 
 #[cfg(test)]
 mod tests {
-    use super::{Module, Place, Range, Tables, Variable};
+    use super::{AddressOwner, Module, Range, Tables, Variable};
     use crate::device::DomainId;
     use std::sync::Arc;
 
@@ -161,7 +161,7 @@ mod tests {
             ..Tables::default()
         };
         let found = tables.find(DomainId(7), 0x2004, 4);
-        assert!(matches!(found, Some(Place::Variable(of)) if Arc::ptr_eq(&of, &module)));
+        assert!(matches!(found, Some(AddressOwner::Variable(of)) if Arc::ptr_eq(&of, &module)));
         for (domain, address, bytes) in [
             (7, 0x2000, 8),
             (7, 0x1fff, 1),

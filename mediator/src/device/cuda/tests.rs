@@ -7,8 +7,8 @@ use crate::device::cuda::allocator::Range;
 use crate::device::cuda::buffer::HostBuffer;
 use crate::device::{
     AllocationUnits, BufferId, Command, CompiledModule, CopyCommand, Device, DeviceControl,
-    DeviceCopyCommand, DeviceError, DeviceKernelId, Direction, DomainId, KernelLimits, Lane,
-    LaunchCommand, MemsetCommand, Outcome, Report, Tag,
+    DeviceCopyCommand, DeviceError, DeviceKernelId, DeviceReport, Direction, DomainId,
+    KernelLimits, LaneId, LaunchCommand, MemsetCommand, Outcome, Tag,
 };
 use crate::waker::Waker;
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
@@ -44,7 +44,7 @@ fn limits() -> KernelLimits {
 
 fn tag(lane: u8) -> Tag {
     Tag {
-        lane: Lane(lane),
+        lane: LaneId(lane),
         generation: 1,
     }
 }
@@ -242,17 +242,17 @@ const PTX: &str = "
 ";
 
 /// Submits a command and collects its reports up to the end.
-fn run(device: &mut super::CudaDevice, command: &Command) -> Vec<Report> {
+fn run(device: &mut super::CudaDevice, command: &Command) -> Vec<DeviceReport> {
     run_with(device, command, &[])
 }
 
 /// As [`run`], with a launch's parameters.
-fn run_with(device: &mut super::CudaDevice, command: &Command, params: &[u8]) -> Vec<Report> {
+fn run_with(device: &mut super::CudaDevice, command: &Command, params: &[u8]) -> Vec<DeviceReport> {
     device.submit(command, params).unwrap();
     let mut reports = Vec::new();
     loop {
         match device.poll() {
-            Some(report @ Report::Ended { .. }) => {
+            Some(report @ DeviceReport::Ended { .. }) => {
                 reports.push(report);
                 return reports;
             }
@@ -262,8 +262,8 @@ fn run_with(device: &mut super::CudaDevice, command: &Command, params: &[u8]) ->
     }
 }
 
-fn is_done(reports: &[Report]) -> bool {
-    matches!(reports.last(), Some(Report::Ended { outcome: Outcome::Done, start, end, .. }) if start <= end)
+fn is_done(reports: &[DeviceReport]) -> bool {
+    matches!(reports.last(), Some(DeviceReport::Ended { outcome: Outcome::Done, start, end, .. }) if start <= end)
 }
 
 /// A real GPU with one tenant's memory on it.
@@ -344,11 +344,11 @@ impl Gpu {
         let reports = run_with(&mut self.device, &Command::Launch(launch), &bytes);
         assert!(is_done(&reports), "{reports:?}");
         assert!(
-            matches!(reports[0], Report::Placed { blocks: 7, .. }),
+            matches!(reports[0], DeviceReport::Placed { blocks: 7, .. }),
             "{reports:?}"
         );
         assert!(
-            matches!(reports[1], Report::Retired { blocks: 7, .. }),
+            matches!(reports[1], DeviceReport::Retired { blocks: 7, .. }),
             "{reports:?}"
         );
         let copy = self.copy_out();
@@ -373,7 +373,7 @@ impl Gpu {
         let ended = run(&mut self.device, &Command::Copy(copy));
         let refused = Outcome::Failed(CompletionStatus::BadAddress);
         assert!(
-            matches!(ended[..], [Report::Ended { outcome, .. }] if outcome == refused),
+            matches!(ended[..], [DeviceReport::Ended { outcome, .. }] if outcome == refused),
             "{ended:?}"
         );
         assert!(self.control.take_fault(copy.tag).is_some());

@@ -32,7 +32,7 @@ pub struct BareDevice {
 /// A stream of a program.
 #[derive(Debug, Clone)]
 pub struct BareStream {
-    /// What it launches.
+    /// Its launches.
     pub kernel: Arc<Kernel>,
     /// Blocks.
     pub grid: [u32; 3],
@@ -51,7 +51,7 @@ pub struct BareStream {
     pub most: u64,
 }
 
-/// What a run took.
+/// Times of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BareRun {
     /// When the first launches were submitted, device nanoseconds.
@@ -70,7 +70,7 @@ impl BareRun {
     }
 }
 
-/// What is under way of a stream.
+/// State of a stream under way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     submitted: u64,
@@ -79,7 +79,7 @@ struct Progress {
     copies: u32,
 }
 
-/// What a tag stands for: a stream's launch, or the copy of one of its restored buffers.
+/// The operation behind a tag: a stream's launch, or the copy of one of its restored buffers.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Launch(usize),

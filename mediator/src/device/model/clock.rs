@@ -5,8 +5,9 @@
 //!
 //! Rule: one thread writes; a reader sees the time that was set last, or a later one while the clock passes.
 
-use crate::dispatch::dispatcher::wall_ns;
+use crate::wall_clock::wall_ns;
 use gridmux_policy::units::Nanos;
+// Not the shim's: the loom test's device is a scripted one.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bit of the word that says that the rest is a difference to wall time.

@@ -1,4 +1,4 @@
-//! What each launch costs in processor time of the host: one that is expensive to model is ended at its budget.
+//! The cost of each launch in processor time of the host: one that is expensive to model is ended at its budget.
 //!
 //! A launch runs in pieces. The timed device shares out its thread's processor time among the pieces on the device, in
 //! proportion to the warp instructions that each has issued since the last time

@@ -1,4 +1,4 @@
-//! What a modelled GPU says of itself to programs that ask, besides what the mediator uses.
+//! The attributes of a modelled GPU that programs ask for and the mediator does not use.
 //!
 //! Rules: what its description has is taken from there; the rest follows from its compute capability (CUDA C++
 //! Programming Guide, table "Technical Specifications per Compute Capability") or from the chip's data sheet.
@@ -7,7 +7,7 @@ use crate::device::HardwareFacts;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_launch::boxes::{MAX_BLOCK, MAX_GRID};
 
-/// What a block gets without asking for more, on every compute capability since 2.0.
+/// Shared memory that a block gets without asking for more, on every compute capability since 2.0.
 const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
 /// Constant memory of a module, on every compute capability.
 const CONSTANT_BYTES: u32 = 64 << 10;

@@ -23,8 +23,8 @@ mod transfer;
 mod wires;
 
 use super::{
-    Busy, Command, Device, DeviceError, DeviceFacts, DeviceKernelId, DomainId, HardwareFacts,
-    Report, Submission, Timing,
+    Busy, Command, Device, DeviceError, DeviceFacts, DeviceKernelId, DeviceReport, DomainId,
+    HardwareFacts, Submission, Timing,
 };
 use clock::SharedClock;
 use control::ModelControl;
@@ -40,6 +40,7 @@ use printed::PrintedTexts;
 use reaper::Reaper;
 use std::collections::HashMap;
 use std::sync::Arc;
+// Not the shim's: the loom test's device is a scripted one.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use steps::Steps as _;
@@ -63,7 +64,7 @@ const REPORTS: usize = 4096;
 /// Texts of failures that are kept until somebody asks.
 const FAULTS: usize = 256;
 
-/// What the device thread and the control thread share.
+/// State that the device thread and the control thread share.
 pub(crate) struct Shared {
     state: CountedMutex<State>,
     clock: SharedClock,
@@ -118,7 +119,7 @@ pub struct ModelDevice {
     commands: Producer<Command>,
     /// Parameters of the launches in `commands`, in their order, in whole chunks.
     params: Producer<Chunk>,
-    reports: Consumer<Report>,
+    reports: Consumer<DeviceReport>,
     submission: Submission,
     shared: Arc<Shared>,
     thread: std::thread::Thread,
@@ -286,11 +287,11 @@ impl Device for ModelDevice {
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<DeviceReport> {
         self.reports.try_pop()
     }
 
-    fn is_timed(&self) -> bool {
+    fn has_virtual_clock(&self) -> bool {
         self.shared.facts.timing == Some(Timing::Timed)
     }
 

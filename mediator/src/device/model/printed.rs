@@ -1,4 +1,4 @@
-//! What kernels print, kept for the clients whose kernels they are.
+//! The output of kernels' `printf`, kept until the clients ask for it.
 //!
 //! Rule: each client has room for [`MOST_BYTES`]; what finds none is counted.
 
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// Text of a client that is kept until it asks, the size of CUDA's own buffer (`cudaLimitPrintfFifoSize`).
 const MOST_BYTES: usize = 1 << 20;
 
-/// What kernels printed and nobody has asked for.
+/// Output that nobody has asked for yet.
 #[derive(Debug, Default)]
 pub(super) struct PrintedTexts(HashMap<u32, (Vec<u8>, u64)>);
 

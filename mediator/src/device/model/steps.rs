@@ -19,7 +19,7 @@ pub(super) trait Steps: Sized {
     fn wires(&mut self) -> &mut Wires;
 
     /// Does what a command says.
-    fn obey(&mut self, state: &mut State, command: &Command);
+    fn execute(&mut self, state: &mut State, command: &Command);
 
     /// Lets the device work for one step; returns whether there was anything to do.
     fn work(&mut self, state: &mut State) -> bool;
@@ -43,7 +43,7 @@ pub(super) trait Steps: Sized {
         let mut state = shared.state.lock();
         while let Some(command) = self.wires().commands.try_pop() {
             worked = true;
-            self.obey(&mut state, &command);
+            self.execute(&mut state, &command);
         }
         worked |= self.work(&mut state);
         // Fair: a control operation that waits gets its turn before the next step.

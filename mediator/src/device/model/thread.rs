@@ -4,7 +4,7 @@ use super::cpu_budget::{CpuBudget, processor_time};
 use super::steps::Steps;
 use super::transfer::Transfer;
 use super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
-use crate::device::{Command, Direction, LaunchCommand, Outcome, PARAM_BYTES, Report, Tag};
+use crate::device::{Command, DeviceReport, Direction, LaunchCommand, Outcome, PARAM_BYTES, Tag};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, QueueId};
 use gridmux_hw_model::memory::DomainId;
@@ -43,7 +43,7 @@ impl Steps for DeviceThread {
         &mut self.wires
     }
 
-    fn obey(&mut self, state: &mut State, command: &Command) {
+    fn execute(&mut self, state: &mut State, command: &Command) {
         match command {
             Command::Launch(launch) => self.launch(state, launch),
             Command::Copy(copy) => {
@@ -70,7 +70,7 @@ impl Steps for DeviceThread {
                 self.transfers.remove(&tag.to_bits());
                 if known {
                     let now = state.gpu.now_ns();
-                    self.report(Report::Ended {
+                    self.report(DeviceReport::Ended {
                         tag: *tag,
                         start: now,
                         end: now,
@@ -78,7 +78,7 @@ impl Steps for DeviceThread {
                     });
                 }
             }
-            Command::Permit { until } => self.permit = Some(*until),
+            Command::PassTime { until } => self.permit = Some(*until),
             Command::Pause => self.pause = self.permit.is_some(),
         }
     }
@@ -160,7 +160,7 @@ impl DeviceThread {
     fn fail(&mut self, state: &mut State, tag: Tag, status: CompletionStatus, text: String) {
         state.faults.keep(tag.to_bits(), text);
         let now = state.gpu.now_ns();
-        self.report(Report::Ended {
+        self.report(DeviceReport::Ended {
             tag,
             start: now,
             end: now,
@@ -187,7 +187,7 @@ impl DeviceThread {
             self.pause = false;
             self.permit = None;
             let at = state.gpu.now_ns();
-            self.report(Report::Paused { at });
+            self.report(DeviceReport::Paused { at });
         }
     }
 
@@ -217,7 +217,7 @@ impl DeviceThread {
         match report {
             ModelReport::Placed { tag, blocks, at } => {
                 let at = ns(at, state);
-                self.report(Report::Placed {
+                self.report(DeviceReport::Placed {
                     tag: Tag::from_bits(tag),
                     blocks,
                     at,
@@ -231,7 +231,7 @@ impl DeviceThread {
                 at,
             } => {
                 let (ran, at) = (ns(ran, state), ns(at, state));
-                self.report(Report::Retired {
+                self.report(DeviceReport::Retired {
                     tag: Tag::from_bits(tag),
                     blocks,
                     ran,
@@ -247,7 +247,7 @@ impl DeviceThread {
             } => {
                 self.budget.end(tag, counters.warp_instructions, true);
                 let (start, end) = (ns(first_start, state), ns(end, state));
-                self.report(Report::Ended {
+                self.report(DeviceReport::Ended {
                     tag: Tag::from_bits(tag),
                     start,
                     end,
@@ -266,7 +266,7 @@ impl DeviceThread {
                 state.faults.keep(tag, fault.to_string());
                 let at = ns(at, state);
                 let outcome = Outcome::Failed(status);
-                self.report(Report::Ended {
+                self.report(DeviceReport::Ended {
                     tag: Tag::from_bits(tag),
                     start: at,
                     end: at,
@@ -294,7 +294,7 @@ impl DeviceThread {
             }
         };
         let start = Nanos(state.gpu.config().cycles_to_ns(start));
-        self.report(Report::Ended {
+        self.report(DeviceReport::Ended {
             tag: Tag::from_bits(bits),
             start,
             end,
@@ -302,7 +302,7 @@ impl DeviceThread {
         });
     }
 
-    fn report(&mut self, report: Report) {
+    fn report(&mut self, report: DeviceReport) {
         self.wires.report(&self.shared, report);
     }
 }

@@ -2,16 +2,16 @@
 
 use super::{CHUNK_BYTES, Chunk, Shared};
 use crate::backoff::Backoff;
-use crate::device::{Command, Report};
+use crate::device::{Command, DeviceReport};
 use crate::waker::Waker;
 use gridmux_sync::spsc::{Consumer, Producer};
 use std::sync::Arc;
 
-/// What the device thread hears and says.
+/// The device thread's ends of the rings, and how it wakes the dispatcher.
 pub(super) struct Wires {
     pub(super) commands: Consumer<Command>,
     params: Consumer<Chunk>,
-    reports: Producer<Report>,
+    reports: Producer<DeviceReport>,
     pub(super) waker: Arc<Waker>,
 }
 
@@ -19,7 +19,7 @@ impl Wires {
     /// Joins the ends: of commands with the parameters of their launches, and of reports.
     pub(super) fn new(
         (commands, params): (Consumer<Command>, Consumer<Chunk>),
-        reports: Producer<Report>,
+        reports: Producer<DeviceReport>,
         waker: Arc<Waker>,
     ) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Wires {
     }
 
     /// Hands a report over; waits while the dispatcher has no room, which it makes without waiting for us.
-    pub(super) fn report(&mut self, shared: &Shared, report: Report) {
+    pub(super) fn report(&mut self, shared: &Shared, report: DeviceReport) {
         let mut report = report;
         let mut backoff = Backoff::default();
         while let Err(back) = self.reports.try_push(report) {

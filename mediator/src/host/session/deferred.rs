@@ -1,4 +1,4 @@
-//! What a client gave back and operations of it may still use: memory, modules, buffers.
+//! Memory, modules and buffers that a client gave back and that its operations may still use.
 //!
 //! Rules: a release waits until a fence says that every operation admitted before it has ended; a client has one fence
 //! under way at a time, and what is given back meanwhile waits for the next one. So a client costs the dispatcher one
@@ -13,14 +13,14 @@ pub(super) enum Release {
     Memory {
         /// Its address.
         address: u64,
-        /// What it takes, in bytes.
+        /// Its size in bytes.
         bytes: u64,
     },
     /// An unloaded module.
     Module {
         /// Its handle.
         id: DeviceModuleId,
-        /// What it takes of the host's memory, in bytes.
+        /// Bytes of the host's memory that it takes.
         host_bytes: u64,
     },
     /// A buffer of the client's own memory.
@@ -29,7 +29,7 @@ pub(super) enum Release {
 
 /// Releases in the order in which they were asked for.
 #[derive(Debug, Default)]
-pub(super) struct Deferred {
+pub(super) struct DeferredReleases {
     /// Number of the newest fence.
     number: u64,
     /// Released when the fence under way is answered.
@@ -38,7 +38,7 @@ pub(super) struct Deferred {
     waiting: Vec<Release>,
 }
 
-impl Deferred {
+impl DeferredReleases {
     /// Returns how many releases wait.
     pub(super) fn len(&self) -> usize {
         self.fenced.len() + self.waiting.len()
@@ -90,7 +90,7 @@ impl Deferred {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deferred, Release};
+    use super::{DeferredReleases, Release};
 
     fn memory(address: u64) -> Release {
         Release::Memory { address, bytes: 10 }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_comes_while_a_fence_is_under_way_waits_for_the_next_one() {
-        let mut deferred = Deferred::default();
+        let mut deferred = DeferredReleases::default();
         assert_eq!(deferred.add(memory(1)), Some(1));
         assert_eq!(deferred.add(memory(2)), None);
         assert_eq!(deferred.add(memory(3)), None);

@@ -12,17 +12,18 @@ mod modules;
 use modules::ClientModule;
 pub(super) use modules::{LoadFailure, LoadedModuleKernel, ModuleForSession};
 
-use super::accounts::Account;
-use super::control::Outbound;
+use super::accounts::TenantAccount;
 use super::descriptors::OF_A_CLIENT;
 use super::facts::facts_for_tenant;
+use super::outbound::Outbound;
 use crate::device::{BufferId, DeviceControl, DeviceError, DomainId};
 use crate::dispatch::client::{Mapping, STREAMS_PER_CLIENT};
 use crate::dispatch::clients::CLIENTS;
-use crate::dispatch::message::{Message, Refusal, Slot};
+use crate::dispatch::ids::Slot;
+use crate::dispatch::message::{Message, Refusal};
 use crate::link::ClientIdentity;
 use crate::texts::Texts;
-use deferred::{Deferred, Release};
+use deferred::{DeferredReleases, Release};
 use gridmux_channel::control::{
     CONTROL_VERSION, ControlCode, ControlError, ControlReply, ControlRequest, MAX_NAME_BYTES,
     MAX_TENANT_NAME_BYTES, Mailbox, Usage, Welcome,
@@ -40,7 +41,7 @@ const ERRORS_KEPT: usize = 64;
 const MODULES: usize = 4096;
 /// Allocations per client.
 const ALLOCATIONS: usize = 1 << 20;
-/// What every allocation is rounded up to, in bytes.
+/// Every allocation is rounded up to a multiple of this many bytes.
 const ALLOCATION_BYTES: u64 = 256;
 
 /// A mapping of the client's own memory. One without a descriptor (ROM, device memory of a guest) maps nothing.
@@ -63,7 +64,7 @@ impl DmaMapping {
     }
 }
 
-/// What a session is made of.
+/// The parts of a session.
 pub(super) struct SessionParts {
     pub(super) identity: ClientIdentity,
     pub(super) slot: Slot,
@@ -72,7 +73,7 @@ pub(super) struct SessionParts {
     pub(super) rings_memfd: OwnedFd,
     pub(super) doorbell: OwnedFd,
     pub(super) rings_bytes: u64,
-    /// What copies into holes of the buffers of its user took.
+    /// Memory that copies into holes of its user's buffers have taken.
     pub(super) pages: Arc<HostPages>,
 }
 
@@ -83,17 +84,17 @@ impl SessionParts {
     }
 }
 
-/// What a client is once it is welcome.
+/// Tenant, memory and name of a client that is welcome.
 pub(super) struct Member {
     /// The tenant that it is accounted to.
-    pub(super) account: Rc<Account>,
+    pub(super) account: Rc<TenantAccount>,
     /// Its memory.
     pub(super) domain: DomainId,
     /// The name that it gave itself.
     pub(super) name: String,
 }
 
-/// What a client said of itself; the control thread judges it.
+/// A client's request to be welcome; the control thread judges it.
 pub(super) struct Hello {
     /// The name that it gives itself.
     pub(super) name: String,
@@ -115,7 +116,7 @@ pub(super) struct Session {
     mappings: BTreeMap<u64, DmaMapping>,
     /// Device memory that the client holds: its size in bytes, by its address.
     allocations: BTreeMap<u64, u64>,
-    deferred: Deferred,
+    deferred: DeferredReleases,
     modules: BTreeMap<u32, ClientModule>,
     /// Why a kernel cannot run, by its handle.
     unusable: BTreeMap<u32, String>,
@@ -146,7 +147,7 @@ impl Session {
             was_told: false,
             mappings: BTreeMap::new(),
             allocations: BTreeMap::new(),
-            deferred: Deferred::default(),
+            deferred: DeferredReleases::default(),
             modules: BTreeMap::new(),
             unusable: BTreeMap::new(),
             next_module: 1,

@@ -22,19 +22,19 @@ use std::sync::Arc;
 /// A module that a client has loaded.
 pub(super) struct ClientModule {
     id: DeviceModuleId,
-    /// What it takes of the host's memory, in bytes.
+    /// Bytes of the host's memory that it takes.
     host_bytes: u64,
     /// The handle of each kernel.
     kernels: Vec<u32>,
 }
 
-/// What a kernel takes of this process's memory beside the device's, in bytes: its entries in tables, its names.
+/// Bytes of this process's memory that a kernel takes beside the device's: its entries in tables, its names.
 const KERNEL_HOST_BYTES: u64 = 1024;
 
 /// A module that was compiled and loaded for a client.
 pub(in crate::host) struct ModuleForSession {
     pub(in crate::host) id: DeviceModuleId,
-    /// What it takes of the host's memory, in bytes, as the device says.
+    /// Bytes of the host's memory that it takes, as the device says.
     pub(in crate::host) host_bytes: u64,
     pub(in crate::host) kernels: Vec<LoadedModuleKernel>,
     pub(in crate::host) globals: Vec<LoadedGlobal>,
@@ -67,7 +67,7 @@ pub(in crate::host) enum LoadFailure {
     /// It was not compiled.
     #[error(transparent)]
     Compile(#[from] JobError),
-    /// What the compiler made of it is wrong.
+    /// The compiler's answer is wrong.
     #[error(transparent)]
     Answer(#[from] AnswerError),
     /// The device refused it.

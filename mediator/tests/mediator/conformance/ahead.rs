@@ -17,10 +17,10 @@ const CAP: u16 = 6;
 /// Runs launches of one kernel one after another under a cap of [`CAP`] blocks an SM. Each launch is given by its
 /// number of blocks and by how many nanoseconds a block stays.
 fn run(launches: &[(u32, u64)]) -> Trace {
-    let launches = launches.iter().map(|(blocks, stay_ns)| LoadLaunch {
+    let launches = launches.iter().map(|(blocks, block_ns)| LoadLaunch {
         at: Nanos(0),
         blocks: *blocks,
-        block_ns: Nanos(*stay_ns),
+        block_ns: Nanos(*block_ns),
     });
     let load = Load {
         tenant: TenantId(0),

@@ -6,8 +6,8 @@
 
 use super::rig::Machine;
 use gridmux_mediator::device::{
-    AllocationUnits, Busy, Command, Device, DeviceKernelId, DomainId, KernelLimits, LANES,
-    LaunchCommand, Outcome, Report, Tag,
+    AllocationUnits, Busy, Command, Device, DeviceKernelId, DeviceReport, DomainId, KernelLimits,
+    LANES, LaunchCommand, Outcome, Tag,
 };
 use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_policy::ids::KernelKey;
@@ -51,7 +51,7 @@ struct Work {
     /// How many launches were handed over before it.
     order: usize,
     shape: BlockShape,
-    stay_ns: u64,
+    block_ns: u64,
     /// Blocks that have not started, and those that have not ended.
     left: u32,
     live: u32,
@@ -70,7 +70,7 @@ pub(crate) struct Hardware {
     sms: Vec<Held>,
     /// Blocks by the time of their end: their launch and SM.
     running: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    reports: VecDeque<Report>,
+    reports: VecDeque<DeviceReport>,
 }
 
 impl Hardware {
@@ -88,14 +88,14 @@ impl Hardware {
     }
 
     fn launch(&mut self, launch: &LaunchCommand, params: &[u8]) {
-        let stay_ns = u64::from_le_bytes(params[..8].try_into().expect("eight bytes"));
+        let block_ns = u64::from_le_bytes(params[..8].try_into().expect("eight bytes"));
         let limits = limits(launch.kernel.0);
         let bits = launch.tag.to_bits();
         let work = Work {
             tag: launch.tag,
             order: self.launches,
             shape: limits.block_shape(launch.block.iter().product(), launch.dynamic_shared_bytes),
-            stay_ns,
+            block_ns,
             left: launch.grid.iter().product(),
             live: 0,
             start: None,
@@ -135,7 +135,7 @@ impl Hardware {
             }
         }
         let at = Nanos(self.now);
-        self.reports.push_back(Report::Paused { at });
+        self.reports.push_back(DeviceReport::Paused { at });
     }
 
     /// Puts the first of each lane among those that may start, once.
@@ -165,7 +165,7 @@ impl Hardware {
                     break;
                 };
                 self.sms[sm].add(&work.shape, 1);
-                let end = self.now + work.stay_ns;
+                let end = self.now + work.block_ns;
                 self.running.push(Reverse((end, *bits, sm)));
                 work.left -= 1;
                 placed += 1;
@@ -173,7 +173,7 @@ impl Hardware {
             if placed > 0 {
                 work.live += placed;
                 work.start.get_or_insert(self.now);
-                self.reports.push_back(Report::Placed {
+                self.reports.push_back(DeviceReport::Placed {
                     tag: work.tag,
                     blocks: placed,
                     at: Nanos(self.now),
@@ -202,17 +202,17 @@ impl Hardware {
         for (bits, blocks) in ended {
             let work = self.work.get_mut(&bits).expect("its blocks ran");
             work.live -= blocks;
-            self.reports.push_back(Report::Retired {
+            self.reports.push_back(DeviceReport::Retired {
                 tag: work.tag,
                 blocks,
-                ran: Nanos(work.stay_ns * u64::from(blocks)),
+                ran: Nanos(work.block_ns * u64::from(blocks)),
                 at,
             });
             if work.live > 0 || work.left > 0 {
                 continue;
             }
             over = true;
-            self.reports.push_back(Report::Ended {
+            self.reports.push_back(DeviceReport::Ended {
                 tag: work.tag,
                 start: Nanos(work.start.expect("it ran")),
                 end: at,
@@ -231,18 +231,18 @@ impl Device for Hardware {
     fn submit(&mut self, command: &Command, params: &[u8]) -> Result<(), Busy> {
         match command {
             Command::Launch(launch) => self.launch(launch, params),
-            Command::Permit { until } => self.pass_time(until.0),
+            Command::PassTime { until } => self.pass_time(until.0),
             Command::Pause => {}
             other => unreachable!("the loads only launch: {other:?}"),
         }
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<DeviceReport> {
         self.reports.pop_front()
     }
 
-    fn is_timed(&self) -> bool {
+    fn has_virtual_clock(&self) -> bool {
         true
     }
 

@@ -7,7 +7,7 @@
 //! How far the dispatcher may be off follows from what it says of itself (`gridmux_mediator::dispatch::enforces`) and
 //! from the length of a block against a launch's latency; the figures are at [`Dispatched::slack`].
 
-use super::tap::{Place, Port, Request, Stage, Tap};
+use super::tap::{LaunchIndex, Port, Request, Stage, Tap};
 use gridmux_mediator::device::{Device, DomainId};
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::accounts::Account;
@@ -47,7 +47,7 @@ pub(crate) trait Machine {
     /// Returns a kernel whose blocks stay for as long as its parameter, eight bytes, says.
     fn kernel(&mut self, domain: DomainId, load: u32) -> ClientKernel;
     /// Returns what a launch asks for, where its load does not say it all.
-    fn request(&self, _place: Place) -> Option<Request> {
+    fn request(&self, _place: LaunchIndex) -> Option<Request> {
         None
     }
     /// Checks what the launches left in the device's memory.
@@ -338,7 +338,7 @@ impl Rig {
                 Name::Row(tenant, threads, row) => drop(rows.insert((tenant, threads), row)),
             }
         }
-        let launch = |(number, place): (u64, &Place)| {
+        let launch = |(number, place): (u64, &LaunchIndex)| {
             let load = &loads[place.0];
             let row = rows.get(&(load.tenant, load.block.threads));
             Some(LaunchSeen {

@@ -11,7 +11,7 @@ use gridmux_channel::ring::{
     TenantState,
 };
 use gridmux_mediator::device::{
-    Busy, Command, Device, DeviceKernelId, LaunchCommand, Report, Submission,
+    Busy, Command, Device, DeviceKernelId, DeviceReport, LaunchCommand, Submission,
 };
 use gridmux_mediator::dispatch::port::TenantPort;
 use gridmux_policy::conformance::{BlockSeen, Change, Load};
@@ -21,9 +21,9 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// A launch by its places: of the load, and in the load.
-pub(crate) type Place = (usize, usize);
+pub(crate) type LaunchIndex = (usize, usize);
 
-/// What a launch asks for, where that is more than its load says.
+/// Request of a launch, where that is more than its load says.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) grid: [u32; 3],
@@ -35,7 +35,7 @@ pub(crate) struct Request {
 /// A piece of a launch on the device.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    place: Place,
+    place: LaunchIndex,
     first: u64,
     started: u64,
     ended: u64,
@@ -46,22 +46,22 @@ struct Piece {
 struct Pending {
     at: Nanos,
     client: usize,
-    place: Place,
+    place: LaunchIndex,
 }
 
 /// One client's rings.
 #[derive(Default)]
 struct Wire {
-    submissions: VecDeque<(Place, SubmissionEntry)>,
+    submissions: VecDeque<(LaunchIndex, SubmissionEntry)>,
     /// The argument area, as the launch that was popped last left it.
     args: Vec<u8>,
 }
 
-/// What the tap, the clients' ports and the test share.
+/// State that the tap, the clients' ports and the test share.
 pub(crate) struct Stage {
     pub(crate) device: Box<dyn Device>,
     loads: Vec<Load>,
-    requests: HashMap<Place, Request>,
+    requests: HashMap<LaunchIndex, Request>,
     /// By device kernel: its load.
     kernels: HashMap<u32, usize>,
     /// By load: blocks handed to the device.
@@ -75,8 +75,8 @@ pub(crate) struct Stage {
     wires: Vec<Wire>,
     pub(crate) blocks: Vec<BlockSeen>,
     /// In order of admission, which numbers them from 1.
-    pub(crate) admitted: Vec<Place>,
-    pub(crate) ends: HashMap<Place, Nanos>,
+    pub(crate) admitted: Vec<LaunchIndex>,
+    pub(crate) ends: HashMap<LaunchIndex, Nanos>,
 }
 
 impl Stage {
@@ -123,12 +123,12 @@ impl Stage {
     }
 
     /// Has a launch ask for this.
-    pub(crate) fn set_request(&mut self, place: Place, request: Request) {
+    pub(crate) fn set_request(&mut self, place: LaunchIndex, request: Request) {
         self.requests.insert(place, request);
     }
 
     /// Returns what a launch asks for: as its load says, with how long its blocks stay as its argument.
-    fn request(&self, place: Place) -> Request {
+    fn request(&self, place: LaunchIndex) -> Request {
         let of = &self.loads[place.0];
         let launch = &of.launches[place.1];
         let made = || Request {
@@ -173,7 +173,7 @@ impl Stage {
         let Some(next) = self.pending.last().filter(|next| next.at <= self.until) else {
             return false;
         };
-        let permit = Command::Permit { until: next.at };
+        let permit = Command::PassTime { until: next.at };
         self.passes_idle_time = self.device.submit(&permit, &[]).is_ok();
         self.passes_idle_time
     }
@@ -231,7 +231,7 @@ impl Device for Tap {
         let mut stage = self.0.borrow_mut();
         let stop = stage.pending.last().map_or(stage.until, |next| next.at);
         let command = match *command {
-            Command::Permit { until } => Command::Permit {
+            Command::PassTime { until } => Command::PassTime {
                 until: until.min(stop).min(stage.until),
             },
             other => other,
@@ -243,18 +243,18 @@ impl Device for Tap {
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<DeviceReport> {
         let mut stage = self.0.borrow_mut();
         let report = stage.device.poll()?;
         match report {
-            Report::Placed { tag, blocks, at } => {
+            DeviceReport::Placed { tag, blocks, at } => {
                 stage.note_blocks(tag.to_bits(), blocks, at, Change::Started);
             }
-            Report::Retired {
+            DeviceReport::Retired {
                 tag, blocks, at, ..
             } => stage.note_blocks(tag.to_bits(), blocks, at, Change::Ended),
-            Report::Ended { .. } => {}
-            Report::Paused { at } => {
+            DeviceReport::Ended { .. } => {}
+            DeviceReport::Paused { at } => {
                 stage.passes_idle_time = false;
                 stage.submit_due(at);
             }
@@ -262,7 +262,7 @@ impl Device for Tap {
         Some(report)
     }
 
-    fn is_timed(&self) -> bool {
+    fn has_virtual_clock(&self) -> bool {
         true
     }
 

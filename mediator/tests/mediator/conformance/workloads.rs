@@ -3,13 +3,13 @@
 
 use super::model::CPU_BUDGET;
 use super::rig::Machine;
-use super::tap::{Place, Request};
+use super::tap::{LaunchIndex, Request};
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
-    BufferId, Command, CopyCommand, Device, DeviceControl, Direction, DomainId, Lane, Outcome,
-    Report, Tag, Timing,
+    BufferId, Command, CopyCommand, Device, DeviceControl, DeviceReport, Direction, DomainId,
+    LaneId, Outcome, Tag, Timing,
 };
 use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_mediator::waker::Waker;
@@ -38,7 +38,7 @@ const MIX: &[Part] = &[
 const BEGIN: u64 = 2_000_000;
 
 /// Returns the case of a launch.
-fn case(place: Place) -> Case {
+fn case(place: LaunchIndex) -> Case {
     let workload = by_name(MIX[place.0].2).expect("a workload");
     workload.case(Size::Small, place.1 as u64 + 1)
 }
@@ -69,7 +69,7 @@ pub(crate) fn loads() -> Vec<Load> {
 
 /// A launch's data in device memory.
 struct Prepared {
-    place: Place,
+    place: LaunchIndex,
     domain: DomainId,
     request: Request,
     outputs: Vec<(u64, usize)>,
@@ -113,7 +113,7 @@ pub(crate) fn open() -> Box<dyn Machine> {
 
 impl Workloads {
     /// Puts the data of a launch on the device.
-    fn prepare(&mut self, device: &mut dyn Device, domain: DomainId, place: Place) {
+    fn prepare(&mut self, device: &mut dyn Device, domain: DomainId, place: LaunchIndex) {
         let case = case(place);
         let (mut addresses, mut outputs) = (Vec::new(), Vec::new());
         for arg in &case.args {
@@ -158,7 +158,7 @@ impl Workloads {
         let (buffer, file) = self.buffer(bytes);
         self.copies += 1;
         let tag = Tag {
-            lane: Lane(31),
+            lane: LaneId(31),
             // No number that a dispatcher comes to.
             generation: u32::MAX - self.copies,
         };
@@ -177,11 +177,11 @@ impl Workloads {
         let mut permitted = false;
         loop {
             if !permitted {
-                permitted = device.submit(&Command::Permit { until }, &[]).is_ok();
+                permitted = device.submit(&Command::PassTime { until }, &[]).is_ok();
             }
             match device.poll() {
-                Some(Report::Paused { .. }) => permitted = false,
-                Some(Report::Ended {
+                Some(DeviceReport::Paused { .. }) => permitted = false,
+                Some(DeviceReport::Ended {
                     tag: ended,
                     outcome,
                     ..
@@ -194,7 +194,7 @@ impl Workloads {
         }
         // The clock stands still before anybody else gives a permit.
         assert!(device.submit(&Command::Pause, &[]).is_ok(), "room");
-        while !matches!(device.poll(), Some(Report::Paused { .. })) {
+        while !matches!(device.poll(), Some(DeviceReport::Paused { .. })) {
             std::thread::yield_now();
         }
         if matches!(direction, Direction::FromDevice) {
@@ -250,7 +250,7 @@ impl Machine for Workloads {
         }
     }
 
-    fn request(&self, place: Place) -> Option<Request> {
+    fn request(&self, place: LaunchIndex) -> Option<Request> {
         let own = self.prepared.iter().find(|own| own.place == place);
         own.map(|own| own.request.clone())
     }

@@ -5,8 +5,8 @@ use gridmux_launch::Control;
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
-    BufferId, Command, CopyCommand, Device, DeviceControl, DeviceModuleId, Direction, DomainId,
-    Lane, LaunchCommand, LoadedKernel, Outcome, Report, Tag, Timing,
+    BufferId, Command, CopyCommand, Device, DeviceControl, DeviceModuleId, DeviceReport, Direction,
+    DomainId, LaneId, LaunchCommand, LoadedKernel, Outcome, Tag, Timing,
 };
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::units::Nanos;
@@ -30,7 +30,7 @@ pub(crate) struct Kernel {
     control: Option<u32>,
 }
 
-/// What happened to an operation so far.
+/// Progress of an operation so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) placed: u32,
@@ -127,7 +127,7 @@ impl Rig {
         let generation = &mut self.generations[usize::from(lane)];
         *generation += 1;
         Tag {
-            lane: Lane(lane),
+            lane: LaneId(lane),
             generation: *generation,
         }
     }
@@ -213,15 +213,15 @@ impl Rig {
 
     /// Takes the reports that are there.
     pub(crate) fn poll(&mut self) {
-        if self.device.is_timed() && !self.permitted {
+        if self.device.has_virtual_clock() && !self.permitted {
             let until = Nanos(u64::MAX);
-            self.submit(&Command::Permit { until }, &[]);
+            self.submit(&Command::PassTime { until }, &[]);
             self.permitted = true;
         }
         while let Some(report) = self.device.poll() {
             match report {
-                Report::Placed { tag, blocks, .. } => self.entry(tag).placed += blocks,
-                Report::Retired {
+                DeviceReport::Placed { tag, blocks, .. } => self.entry(tag).placed += blocks,
+                DeviceReport::Retired {
                     tag, blocks, ran, ..
                 } => {
                     let seen = self.entry(tag);
@@ -229,7 +229,7 @@ impl Rig {
                     seen.ran_ns += ran.0;
                     assert!(seen.retired <= seen.placed, "{seen:?}");
                 }
-                Report::Ended {
+                DeviceReport::Ended {
                     tag,
                     start,
                     end,
@@ -240,7 +240,7 @@ impl Rig {
                     (seen.start_ns, seen.end_ns) = (start.0, end.0);
                     seen.ended = Some(outcome);
                 }
-                Report::Paused { .. } => self.permitted = false,
+                DeviceReport::Paused { .. } => self.permitted = false,
             }
         }
     }

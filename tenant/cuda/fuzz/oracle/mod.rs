@@ -1,7 +1,7 @@
 //! What must hold for anything that a program hands to the library; a violation panics.
 //!
 //! One function for each fuzz target. The crate's tests run the same functions over every case that fuzzing has found,
-//! so that a mended fault stays mended (`tenant/cuda/tests/found.rs`).
+//! so that a mended fault stays mended (`tenant/cuda/tests/cuda/found.rs`).
 
 mod arguments;
 mod image;

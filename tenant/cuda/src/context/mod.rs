@@ -51,7 +51,7 @@ pub struct Context {
     is_primary: bool,
     flags: AtomicU32,
     is_destroyed: AtomicBool,
-    /// How often `cuCtxDetach` must be called until it is destroyed.
+    /// The number of calls of `cuCtxDetach` until it is destroyed.
     attached: AtomicU32,
     /// Held shared by who adds something to the context, and by its end alone.
     growing: RwLock<()>,
@@ -64,7 +64,7 @@ pub struct Context {
     pub(crate) lanes: Lanes,
     pub(crate) limits: limits::Limits,
     legacy: OnceLock<Arc<Stream>>,
-    /// What its streams wait for.
+    /// The marks that its streams wait for.
     pub(crate) order: Arc<Order>,
 }
 

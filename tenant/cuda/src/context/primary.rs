@@ -25,7 +25,7 @@ driver_api! {
 #[derive(Debug, Default)]
 pub struct Primary {
     context: Option<Arc<Context>>,
-    /// How often it was retained and not released.
+    /// The number of times that it was retained and not released.
     retained: u64,
     flags: u32,
 }

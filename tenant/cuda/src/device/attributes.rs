@@ -3,67 +3,64 @@
 //! What the device does not have (textures, graphics, fabrics, managed memory, zero-copy access to host memory) is 0,
 //! so that programs do not ask for it.
 
+use crate::attribute::device;
 use gridmux_tenant::DeviceFacts;
 use std::ffi::c_int;
 
-/// Numbers up to this one are attributes (CUDA 13.5).
-const LAST: c_int = 161;
 /// The greatest pitch of a copy in bytes, as on all NVIDIA devices.
 const MOST_PITCH: u64 = 0x7fff_ffff;
 
 /// Returns the value of an attribute, or nothing if there is no such attribute.
 #[must_use]
 pub fn value(facts: &DeviceFacts, attribute: c_int) -> Option<c_int> {
-    if !(1..=LAST).contains(&attribute) {
+    if !(1..=device::LAST).contains(&attribute) {
         return None;
     }
     let figure: u64 = match attribute {
-        1 => facts.max_threads_per_block.into(),
-        2 => facts.max_block[0].into(),
-        3 => facts.max_block[1].into(),
-        4 => facts.max_block[2].into(),
-        5 => facts.max_grid[0].into(),
-        6 => facts.max_grid[1].into(),
-        7 => facts.max_grid[2].into(),
-        8 => facts.default_shared_bytes_per_block.into(),
-        9 => facts.constant_bytes.into(),
-        10 => facts.warp_size.into(),
-        11 => MOST_PITCH,
-        12 => facts.registers_per_block.into(),
-        13 => facts.clock_khz,
-        // Alignment of textures, surfaces and pitched memory.
-        14 | 30 => 512,
-        51 => 32,
+        device::MAX_THREADS_PER_BLOCK => facts.max_threads_per_block.into(),
+        device::MAX_BLOCK_DIM_X => facts.max_block[0].into(),
+        device::MAX_BLOCK_DIM_Y => facts.max_block[1].into(),
+        device::MAX_BLOCK_DIM_Z => facts.max_block[2].into(),
+        device::MAX_GRID_DIM_X => facts.max_grid[0].into(),
+        device::MAX_GRID_DIM_Y => facts.max_grid[1].into(),
+        device::MAX_GRID_DIM_Z => facts.max_grid[2].into(),
+        device::MAX_SHARED_MEMORY_PER_BLOCK => facts.default_shared_bytes_per_block.into(),
+        device::TOTAL_CONSTANT_MEMORY => facts.constant_bytes.into(),
+        device::WARP_SIZE => facts.warp_size.into(),
+        device::MAX_PITCH => MOST_PITCH,
+        device::MAX_REGISTERS_PER_BLOCK => facts.registers_per_block.into(),
+        device::CLOCK_RATE => facts.clock_khz,
+        // Bytes.
+        device::TEXTURE_ALIGNMENT | device::SURFACE_ALIGNMENT => 512,
+        device::TEXTURE_PITCH_ALIGNMENT => 32,
         // Copies overlap with kernels.
-        15 => u64::from(facts.copy_engines > 0),
-        16 => facts.sms.into(),
-        31 => u64::from(facts.concurrent_kernels > 1),
-        36 => facts.memory_clock_khz,
-        37 => facts.memory_bus_bits.into(),
-        38 => facts.l2_bytes,
-        39 => facts.sm.threads.into(),
-        40 => facts.copy_engines.into(),
-        // One address space of host and device.
-        41 => 1,
-        75 => facts.compute_capability.0.into(),
-        76 => facts.compute_capability.1.into(),
-        // Stream priorities, caching of global and local memory in L1.
-        78..=80 => 1,
-        81 => facts.sm.shared_bytes.into(),
-        82 => facts.sm.registers.into(),
-        // Single-precision throughput over double-precision.
-        87 => 2,
+        device::GPU_OVERLAP => u64::from(facts.copy_engines > 0),
+        device::MULTIPROCESSOR_COUNT => facts.sms.into(),
+        device::CONCURRENT_KERNELS => u64::from(facts.concurrent_kernels > 1),
+        device::MEMORY_CLOCK_RATE => facts.memory_clock_khz,
+        device::GLOBAL_MEMORY_BUS_WIDTH => facts.memory_bus_bits.into(),
+        device::L2_CACHE_SIZE => facts.l2_bytes,
+        device::MAX_THREADS_PER_MULTIPROCESSOR => facts.sm.threads.into(),
+        device::ASYNC_ENGINE_COUNT => facts.copy_engines.into(),
+        device::UNIFIED_ADDRESSING => 1,
+        device::COMPUTE_CAPABILITY_MAJOR => facts.compute_capability.0.into(),
+        device::COMPUTE_CAPABILITY_MINOR => facts.compute_capability.1.into(),
+        device::STREAM_PRIORITIES_SUPPORTED
+        | device::GLOBAL_L1_CACHE_SUPPORTED
+        | device::LOCAL_L1_CACHE_SUPPORTED => 1,
+        device::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => facts.sm.shared_bytes.into(),
+        device::MAX_REGISTERS_PER_MULTIPROCESSOR => facts.sm.registers.into(),
+        device::SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO => 2,
         // Kernels give way to others.
-        90 => 1,
-        97 => facts.shared_bytes_per_block.into(),
-        // Host memory can be registered; stream-ordered allocation.
-        99 | 115 => 1,
-        106 => facts.sm.blocks.into(),
-        111 => facts.reserved_shared_bytes_per_block.into(),
+        device::COMPUTE_PREEMPTION_SUPPORTED => 1,
+        device::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => facts.shared_bytes_per_block.into(),
+        device::HOST_REGISTER_SUPPORTED | device::MEMORY_POOLS_SUPPORTED => 1,
+        device::MAX_BLOCKS_PER_MULTIPROCESSOR => facts.sm.blocks.into(),
+        device::RESERVED_SHARED_MEMORY_PER_BLOCK => facts.reserved_shared_bytes_per_block.into(),
         // Streams belong to one memory synchronisation domain.
-        126 => 1,
-        // The host's NUMA node: none in particular.
-        131 | 134 => return Some(-1),
+        device::MEM_SYNC_DOMAIN_COUNT => 1,
+        // None in particular.
+        device::NUMA_ID | device::HOST_NUMA_ID => return Some(-1),
         _ => 0,
     };
     Some(c_int::try_from(figure).unwrap_or(c_int::MAX))
@@ -71,7 +68,8 @@ pub fn value(facts: &DeviceFacts, attribute: c_int) -> Option<c_int> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LAST, value};
+    use super::value;
+    use crate::attribute::device;
     use gridmux_tenant::DeviceFacts;
 
     #[test]
@@ -81,13 +79,13 @@ mod tests {
             l2_bytes: 1 << 40,
             ..DeviceFacts::default()
         };
-        assert!((1..=LAST).all(|attribute| value(&facts, attribute).is_some()));
-        for none in [0, -1, LAST + 1, i32::MAX, i32::MIN] {
+        assert!((1..=device::LAST).all(|attribute| value(&facts, attribute).is_some()));
+        for none in [0, -1, device::LAST + 1, i32::MAX, i32::MIN] {
             assert_eq!(value(&facts, none), None);
         }
-        assert_eq!(value(&facts, 10), Some(32));
+        assert_eq!(value(&facts, device::WARP_SIZE), Some(32));
         assert_eq!(
-            value(&facts, 38),
+            value(&facts, device::L2_CACHE_SIZE),
             Some(i32::MAX),
             "what does not fit is cut"
         );

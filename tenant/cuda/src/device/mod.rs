@@ -17,12 +17,12 @@ pub type CUdevice = c_int;
 /// A device's identity as programs compare it (`CUuuid`).
 pub type CUuuid = [u8; 16];
 
-/// What the program may know of the device.
+/// The description of the device for the program.
 #[derive(Debug)]
 pub struct Description {
     /// The mediator's figures.
     pub facts: DeviceFacts,
-    /// What the tenant may hold, at most what the device has, in bytes.
+    /// The memory that the tenant may hold, in bytes, at most that of the device.
     pub memory_bytes: u64,
     uuid: CUuuid,
 }
@@ -44,7 +44,7 @@ driver_api! {
     4000 cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice) => can_access_peer;
 }
 
-/// What early versions of the API told of a device, in one structure (`CUdevprop`).
+/// The properties of a device that early versions of the API gave in one structure (`CUdevprop`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs, reason = "the names are those of the C structure")]

@@ -3,7 +3,7 @@
 use super::{ImageError, MAX_UNPACKED_BYTES};
 use std::io::Read;
 
-/// How a payload is packed.
+/// The way in which a payload is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     None,

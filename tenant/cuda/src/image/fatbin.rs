@@ -82,7 +82,7 @@ struct Entry {
     within: Option<(u64, u64)>,
 }
 
-/// Where an entry's bytes are.
+/// The range of an entry's bytes.
 #[derive(Debug, Clone, Copy)]
 struct Payload {
     offset: u64,

@@ -74,7 +74,7 @@ pub enum ImageError {
         `nvcc -gencode arch=compute_{number},code=compute_{number}`", targets(.found), number = .device.0
     )]
     OtherTargets {
-        /// What its PTX is for.
+        /// The architectures that its PTX is for.
         found: Vec<String>,
         /// The device.
         device: Capability,

@@ -23,7 +23,7 @@ const SECTIONS: [&str; 2] = [".nv_fatbin", "__nv_relfatbin"];
 /// Bytes of a container's header.
 const HEADER_BYTES: usize = 16;
 
-/// What was found so far.
+/// The finds so far.
 #[derive(Debug, Default)]
 struct Found {
     texts: Vec<Vec<u8>>,

@@ -5,6 +5,7 @@
 use super::CUdeviceptr;
 use super::copy::{self, OnDevice, Pattern, Repeat, Transfer};
 use crate::api::driver_api;
+use crate::attribute::memory_type::{ARRAY, DEVICE, HOST, UNIFIED};
 use crate::border::In;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
@@ -20,12 +21,6 @@ driver_api! {
     3020 cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D, stream: CUstream)
         | cuMemcpy3DAsync_v2_ptsz => spatial_async;
 }
-
-/// Kinds of memory (`CUmemorytype`): the host's, the device's, an array, whichever the address says.
-const HOST: c_uint = 1;
-const DEVICE: c_uint = 2;
-const ARRAY: c_uint = 3;
-const UNIFIED: c_uint = 4;
 
 /// One end of a copy of two dimensions.
 #[repr(C)]
@@ -127,9 +122,9 @@ pub struct Layout {
     pub to: u64,
     /// The address of the first byte that is read.
     pub from: u64,
-    /// Which bytes from there on.
+    /// The pattern of bytes from there on.
     pub pattern: Pattern,
-    /// Which ends must be the device's.
+    /// The ends that must be the device's.
     ends: OnDevice,
 }
 

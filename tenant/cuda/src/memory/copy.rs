@@ -44,9 +44,9 @@ driver_api! {
         | cuMemcpyDtoDAsync_v2_ptsz => in_order::<true, true>;
 }
 
-/// Where one end of a copy stands.
+/// The location of one end of a copy.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// In device memory, which is held until the copy is submitted, should another thread give it back.
     Device(
         u64,
@@ -58,7 +58,7 @@ pub(super) enum Place {
     Pageable(u64),
 }
 
-impl Place {
+impl Location {
     /// Finds out where `len` bytes at an address stand. What is in no range that is known is the program's own memory.
     ///
     /// # Errors
@@ -115,10 +115,10 @@ impl Place {
     }
 }
 
-/// How often something is copied, and how far apart.
+/// A number of repetitions, and the distance between two of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Repeat {
-    /// How often.
+    /// The number of repetitions.
     pub count: usize,
     /// Bytes from one to the next at the target.
     pub to_step: u64,
@@ -200,8 +200,8 @@ impl Pattern {
 /// A copy that was checked.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    to: Place,
-    from: Place,
+    to: Location,
+    from: Location,
     pattern: Pattern,
 }
 
@@ -219,8 +219,8 @@ impl Transfer {
         pattern: Pattern,
     ) -> CudaResult<Self> {
         Ok(Self {
-            to: Place::of(driver, to, pattern.span(|repeat| repeat.to_step)?)?.writable()?,
-            from: Place::of(driver, from, pattern.span(|repeat| repeat.from_step)?)?,
+            to: Location::of(driver, to, pattern.span(|repeat| repeat.to_step)?)?.writable()?,
+            from: Location::of(driver, from, pattern.span(|repeat| repeat.from_step)?)?,
             pattern: pattern.joined(),
         })
     }
@@ -270,29 +270,29 @@ impl Transfer {
     ) -> Result<Option<Mark>, ClientError> {
         let len = self.pattern.len as u64;
         let mark = match (&self.to, &self.from) {
-            (Place::Device(to, _), Place::Device(from, _)) => {
+            (Location::Device(to, _), Location::Device(from, _)) => {
                 lane.copy_between(from + from_offset, to + to_offset, len)?
             }
-            (Place::Device(to, _), Place::Pinned(range, offset)) => {
+            (Location::Device(to, _), Location::Pinned(range, offset)) => {
                 let Memory::Pinned(pinned, _) = &range.memory else {
                     return Ok(None);
                 };
                 lane.copy_from_pinned(pinned, offset + from_offset, to + to_offset, len)?
             }
-            (Place::Pinned(range, offset), Place::Device(from, _)) => {
+            (Location::Pinned(range, offset), Location::Device(from, _)) => {
                 let Memory::Pinned(pinned, _) = &range.memory else {
                     return Ok(None);
                 };
                 lane.copy_to_pinned(from + from_offset, pinned, offset + to_offset, len)?
             }
-            (Place::Device(to, _), Place::Pageable(from)) => {
+            (Location::Device(to, _), Location::Pageable(from)) => {
                 let from = border::pointer(from + from_offset).cast_const();
-                // SAFETY: `Place::of` found the address not null and the bytes no more than a slice has. The program
+                // SAFETY: `Location::of` found the address not null and the bytes no more than a slice has. The program
                 // passes memory that it may read and lets alone until the function returns, as the C declaration asks.
                 let data = unsafe { std::slice::from_raw_parts(from, self.pattern.len) };
                 lane.copy_to_address(to + to_offset, data)?
             }
-            (Place::Pageable(to), Place::Device(from, _)) => {
+            (Location::Pageable(to), Location::Device(from, _)) => {
                 let to = border::pointer(to + to_offset);
                 // SAFETY: as above; the memory is to be written, and used by no other thread until the function
                 // returns.
@@ -301,7 +301,10 @@ impl Transfer {
                 return Ok(None);
             }
             // Copies on the host are not submitted.
-            (Place::Pinned(..) | Place::Pageable(_), Place::Pinned(..) | Place::Pageable(_)) => {
+            (
+                Location::Pinned(..) | Location::Pageable(_),
+                Location::Pinned(..) | Location::Pageable(_),
+            ) => {
                 return Ok(None);
             }
         };
@@ -311,7 +314,7 @@ impl Transfer {
 
 fn copy_on_host(to: u64, from: u64, len: usize) {
     let (to, from) = (border::pointer(to), border::pointer(from).cast_const());
-    // SAFETY: `Place::of` found both in this process. The program passes memory that it may read and write and lets
+    // SAFETY: `Location::of` found both in this process. The program passes memory that it may read and write and lets
     // alone until the function returns, as the C declaration asks; `copy` allows overlap.
     unsafe { std::ptr::copy(from, to, len) };
 }

@@ -23,11 +23,11 @@ pub struct Range {
     pub context: CUcontext,
     /// A number that no other range of the process has (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
     pub id: u64,
-    /// What it is.
+    /// Its kind of memory.
     pub memory: Memory,
 }
 
-/// What a range is.
+/// The kind of memory of a range.
 #[derive(Debug)]
 pub enum Memory {
     /// Device memory that the program allocated; dropping it gives it back.

@@ -3,6 +3,7 @@
 use super::CUdeviceptr;
 use super::map::{Memory, Range};
 use crate::api::driver_api;
+use crate::attribute::{memory_type, pointer};
 use crate::border::{AnyOut, FromC, Out};
 use crate::context::CUcontext;
 use crate::context::current::usable;
@@ -10,9 +11,8 @@ use crate::driver::Driver;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_int, c_uint, c_void};
 
-/// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`.
-const HOST: c_uint = 1;
-const DEVICE: c_uint = 2;
+/// `CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE`.
+const READ_WRITE: c_uint = 3;
 
 driver_api! {
     needs Init;
@@ -56,41 +56,39 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
     let known = range.ok_or(Status::INVALID_VALUE);
     let is_device = known.map(|range| range.memory.is_device());
     let bits = |handle: CUcontext| Value::Wide(handle.bits());
-    match attribute {
-        1 => (known.map(|range| bits(range.context)), Some(Value::Wide(0))),
-        2 => (
-            is_device.map(|device| Value::Word(if device { DEVICE } else { HOST })),
-            Some(Value::Word(0)),
-        ),
-        3 => (device_pointer(range, address), Some(Value::Wide(0))),
-        4 => (host_pointer(range, address), Some(Value::Wide(0))),
+    let (found, unknown) = match attribute {
+        pointer::CONTEXT => (known.map(|range| bits(range.context)), Value::Wide(0)),
+        pointer::MEMORY_TYPE => (is_device.map(memory_type_of), Value::Word(0)),
+        pointer::DEVICE_POINTER => (device_pointer(range, address), Value::Wide(0)),
+        pointer::HOST_POINTER => (host_pointer(range, address), Value::Wide(0)),
         // Memory operations wait or not as they do without the attribute.
-        6 => (known.map(|_| Value::Bool(false)), Some(Value::Bool(false))),
-        7 => (
-            known.map(|range| Value::Wide(range.id)),
-            Some(Value::Wide(0)),
-        ),
-        // Managed memory.
-        8 => (Ok(Value::Bool(false)), Some(Value::Bool(false))),
-        9 => (known.map(|_| Value::Number(0)), Some(Value::Number(-2))),
-        // Legacy handles between processes, and handle types of allocations.
-        10 => (Ok(Value::Bool(false)), Some(Value::Bool(false))),
-        14 => (Ok(Value::Wide(0)), Some(Value::Wide(0))),
-        11 => (
-            known.map(|range| Value::Wide(range.start)),
-            Some(Value::Wide(0)),
-        ),
-        12 => (
-            known.map(|range| Value::Wide(range.bytes)),
-            Some(Value::Wide(0)),
-        ),
-        13 => (Ok(Value::Bool(range.is_some())), Some(Value::Bool(false))),
-        // Read and write.
-        16 => (known.map(|_| Value::Word(3)), Some(Value::Word(0))),
-        17 => (known.map(pool), Some(Value::Wide(0))),
-        5 | 15 | 18..=20 => (Err(Status::NOT_SUPPORTED), None),
-        _ => (Err(Status::INVALID_VALUE), None),
-    }
+        pointer::SYNC_MEMOPS => (known.map(|_| Value::Bool(false)), Value::Bool(false)),
+        pointer::BUFFER_ID => (known.map(|range| Value::Wide(range.id)), Value::Wide(0)),
+        pointer::DEVICE_ORDINAL => (known.map(|_| Value::Number(0)), Value::Number(-2)),
+        pointer::IS_MANAGED | pointer::IS_LEGACY_CUDA_IPC_CAPABLE => {
+            (Ok(Value::Bool(false)), Value::Bool(false))
+        }
+        pointer::ALLOWED_HANDLE_TYPES => (Ok(Value::Wide(0)), Value::Wide(0)),
+        pointer::RANGE_START_ADDR => (known.map(|range| Value::Wide(range.start)), Value::Wide(0)),
+        pointer::RANGE_SIZE => (known.map(|range| Value::Wide(range.bytes)), Value::Wide(0)),
+        pointer::MAPPED => (Ok(Value::Bool(range.is_some())), Value::Bool(false)),
+        pointer::ACCESS_FLAGS => (known.map(|_| Value::Word(READ_WRITE)), Value::Word(0)),
+        pointer::MEMPOOL_HANDLE => (known.map(pool), Value::Wide(0)),
+        pointer::P2P_TOKENS
+        | pointer::IS_GPU_DIRECT_RDMA_CAPABLE
+        | pointer::MAPPING_SIZE..=pointer::MEMORY_BLOCK_ID => {
+            return (Err(Status::NOT_SUPPORTED), None);
+        }
+        _ => return (Err(Status::INVALID_VALUE), None),
+    };
+    (found, Some(unknown))
+}
+
+fn memory_type_of(is_device: bool) -> Value {
+    Value::Word(match is_device {
+        true => memory_type::DEVICE,
+        false => memory_type::HOST,
+    })
 }
 
 fn device_pointer(range: Option<&Range>, address: u64) -> CudaResult<Value> {
@@ -144,7 +142,7 @@ fn get_attributes(
 fn set_attribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr) -> CudaResult {
     let (driver, _) = usable()?;
     let is_known = driver.memory.find(address).is_some();
-    if value.is_null() || attribute != 6 || !is_known {
+    if value.is_null() || attribute != pointer::SYNC_MEMOPS || !is_known {
         return Err(Status::INVALID_VALUE);
     }
     Ok(())

@@ -7,6 +7,10 @@
 use super::CUdeviceptr;
 use super::map::Memory;
 use crate::api::driver_api;
+use crate::attribute::pool::{
+    RELEASE_THRESHOLD, RESERVED_MEM_CURRENT, RESERVED_MEM_HIGH, REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+    REUSE_FOLLOW_EVENT_DEPENDENCIES, USED_MEM_CURRENT, USED_MEM_HIGH,
+};
 use crate::border::{self, AnyOut, In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
@@ -29,7 +33,7 @@ const UNIT_BYTES: u64 = 512;
 #[derive(Debug)]
 pub struct Pool {
     handle: CUmemoryPool,
-    /// What was given back; nothing once the pool was destroyed.
+    /// The blocks that were given back; nothing once the pool was destroyed.
     free: Mutex<Option<Vec<Free>>>,
     /// Bytes that it may keep at a synchronisation.
     release_threshold: AtomicU64,
@@ -70,7 +74,7 @@ impl Object for Pool {
     }
 }
 
-/// What a new pool is to be (`CUmemPoolProps`).
+/// The properties of a new pool (`CUmemPoolProps`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUmemPoolProps {
@@ -84,7 +88,7 @@ pub struct CUmemPoolProps {
     reserved: [u8; 54],
 }
 
-/// Where memory is (`CUmemLocation`).
+/// The location of memory (`CUmemLocation`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUmemLocation {
@@ -92,7 +96,7 @@ pub struct CUmemLocation {
     id: c_int,
 }
 
-/// Who may do what with memory (`CUmemAccessDesc`).
+/// The access that a location has to memory (`CUmemAccessDesc`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUmemAccessDesc {
@@ -127,12 +131,13 @@ driver_api! {
 
 impl Meter {
     fn add(&self, bytes: u64) {
-        // Relaxed, here and below: figures for the program to read, nothing hangs on them.
+        // relaxed: figures for the program to read, which order nothing.
         let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.most.fetch_max(now, Ordering::Relaxed);
     }
 
     fn take(&self, bytes: u64) {
+        // relaxed: as in `add`.
         self.now.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -248,6 +253,7 @@ impl Pool {
         let Some(free) = guard.as_mut() else {
             return;
         };
+        // relaxed: the list of free blocks has its lock; the figure only says how much of it may stay.
         let mut held = self.reserved.now.load(Ordering::Relaxed);
         free.retain(|candidate| {
             let goes = held > keep && driver.gpu.has_passed(candidate.behind).unwrap_or(true);
@@ -311,6 +317,7 @@ impl Driver {
     /// Gives back what pools hold over their thresholds, as a synchronisation does.
     pub fn trim_pools(&self) {
         for pool in self.pools.all() {
+            // relaxed: a value that stands alone.
             pool.trim(self, pool.release_threshold.load(Ordering::Relaxed));
         }
     }
@@ -403,48 +410,49 @@ fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {
 }
 
 fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
-    // Relaxed, here and below: values that stand alone.
     let wide = |figure: &AtomicU64| {
+        // relaxed: a value that stands alone.
         value.of::<u64>()?.set(figure.load(Ordering::Relaxed));
         Ok(())
     };
     match attribute {
-        1..=3 => {
-            // Relaxed: as above.
+        REUSE_FOLLOW_EVENT_DEPENDENCIES..=REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
+            // relaxed: a value that stands alone.
             let allowed = pool.reuse[attribute as usize - 1].load(Ordering::Relaxed);
             value.of::<c_uint>()?.set(allowed);
             Ok(())
         }
-        4 => wide(&pool.release_threshold),
-        5 => wide(&pool.reserved.now),
-        6 => wide(&pool.reserved.most),
-        7 => wide(&pool.used.now),
-        8 => wide(&pool.used.most),
+        RELEASE_THRESHOLD => wide(&pool.release_threshold),
+        RESERVED_MEM_CURRENT => wide(&pool.reserved.now),
+        RESERVED_MEM_HIGH => wide(&pool.reserved.most),
+        USED_MEM_CURRENT => wide(&pool.used.now),
+        USED_MEM_HIGH => wide(&pool.used.most),
         _ => Err(Status::INVALID_VALUE),
     }
 }
 
 fn set_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
-    // Relaxed, here and below: values that stand alone.
     match attribute {
-        1..=3 => {
+        REUSE_FOLLOW_EVENT_DEPENDENCIES..=REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
             let allowed = value.of::<c_uint>()?.get_at(0);
+            // relaxed: a value that stands alone.
             pool.reuse[attribute as usize - 1].store(allowed, Ordering::Relaxed);
         }
-        4 => {
+        RELEASE_THRESHOLD => {
             let bytes = value.of::<u64>()?.get_at(0);
+            // relaxed: a value that stands alone.
             pool.release_threshold.store(bytes, Ordering::Relaxed);
         }
         // A high-water mark can be reset to what is there now.
-        6 | 8 if value.of::<u64>()?.get_at(0) == 0 => {
-            let meter = if attribute == 6 {
-                &pool.reserved
-            } else {
-                &pool.used
+        RESERVED_MEM_HIGH | USED_MEM_HIGH if value.of::<u64>()?.get_at(0) == 0 => {
+            let meter = match attribute {
+                RESERVED_MEM_HIGH => &pool.reserved,
+                _ => &pool.used,
             };
-            meter
-                .most
-                .store(meter.now.load(Ordering::Relaxed), Ordering::Relaxed);
+            // relaxed: as in `Meter::add`.
+            let now = meter.now.load(Ordering::Relaxed);
+            // relaxed: as in `Meter::add`.
+            meter.most.store(now, Ordering::Relaxed);
         }
         _ => return Err(Status::INVALID_VALUE),
     }

@@ -35,7 +35,7 @@ driver_api! {
     ) | cuMemsetD2D32Async_ptsz => word_rows_async;
 }
 
-/// Where a fill goes: rows of elements, a pitch apart.
+/// The target of a fill: rows of elements, a pitch apart.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows {
     /// The address of the first.
@@ -44,14 +44,14 @@ pub struct Rows {
     pub pitch: usize,
     /// Elements of a row.
     pub width: usize,
-    /// How many rows.
+    /// The number of rows.
     pub height: usize,
 }
 
 /// A fill as it is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// How many pieces.
+    /// The number of pieces.
     pub count: usize,
     /// Bytes of a piece.
     pub len: u64,

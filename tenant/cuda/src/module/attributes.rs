@@ -2,6 +2,7 @@
 
 use super::Function;
 use crate::api::driver_api;
+use crate::attribute::function;
 use crate::border::Out;
 use crate::driver::Driver;
 use crate::module::CUfunction;
@@ -11,12 +12,9 @@ use std::ffi::{c_char, c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Dynamic shared memory that a launch may ask for (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`).
-const MAX_DYNAMIC_SHARED: c_int = 8;
-/// How L1 cache and shared memory are to be divided, in percent; a hint.
-const SHARED_CARVEOUT: c_int = 9;
 /// Attributes that concern clusters of blocks, which the device does not have.
-const CLUSTERS: std::ops::RangeInclusive<c_int> = 10..=15;
+const CLUSTERS: std::ops::RangeInclusive<c_int> =
+    function::CLUSTER_SIZE_MUST_BE_SET..=function::CLUSTER_SCHEDULING_POLICY_PREFERENCE;
 
 driver_api! {
     needs Init;
@@ -45,17 +43,19 @@ pub(super) fn dynamic_at_first(driver: &Driver, info: &KernelInfo) -> u32 {
 pub(crate) fn attribute(function: &Function, attribute: c_int) -> CudaResult<c_int> {
     let info = function.info();
     let value = match attribute {
-        0 => info.max_threads,
-        1 => info.static_shared_bytes,
-        2 => info.const_bytes,
-        3 => info.local_bytes,
-        4 => info.registers,
+        function::MAX_THREADS_PER_BLOCK => info.max_threads,
+        function::SHARED_SIZE_BYTES => info.static_shared_bytes,
+        function::CONST_SIZE_BYTES => info.const_bytes,
+        function::LOCAL_SIZE_BYTES => info.local_bytes,
+        function::NUM_REGS => info.registers,
         // What is compiled is the PTX's own architecture, because it is not compiled further here.
-        5 | 6 => info.ptx_version,
-        7 => 0,
-        // Relaxed: a number of its own.
-        MAX_DYNAMIC_SHARED => function.dynamic_shared_bytes.load(Ordering::Relaxed),
-        SHARED_CARVEOUT => return Ok(-1),
+        function::PTX_VERSION | function::BINARY_VERSION => info.ptx_version,
+        function::CACHE_MODE_CA => 0,
+        // relaxed: a number of its own, which orders nothing.
+        function::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+            function.dynamic_shared_bytes.load(Ordering::Relaxed)
+        }
+        function::PREFERRED_SHARED_MEMORY_CARVEOUT => return Ok(-1),
         cluster if CLUSTERS.contains(&cluster) => 0,
         _ => return Err(Status::INVALID_VALUE),
     };
@@ -68,18 +68,18 @@ pub(crate) fn attribute(function: &Function, attribute: c_int) -> CudaResult<c_i
 /// [`Status::INVALID_VALUE`]: none that can be set, or more shared memory than a block can have.
 pub(crate) fn set(function: &Function, attribute: c_int, value: c_int) -> CudaResult {
     match attribute {
-        MAX_DYNAMIC_SHARED => {
+        function::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
             let value = u32::try_from(value).map_err(|_| Status::INVALID_VALUE)?;
             if value > function.info().max_dynamic_shared_bytes {
                 return Err(Status::INVALID_VALUE);
             }
-            // Relaxed: a number of its own.
+            // relaxed: a number of its own, which orders nothing.
             function
                 .dynamic_shared_bytes
                 .store(value, Ordering::Relaxed);
             Ok(())
         }
-        SHARED_CARVEOUT if (-1..=100).contains(&value) => Ok(()),
+        function::PREFERRED_SHARED_MEMORY_CARVEOUT if (-1..=100).contains(&value) => Ok(()),
         cluster if CLUSTERS.contains(&cluster) => Err(Status::NOT_SUPPORTED),
         _ => Err(Status::INVALID_VALUE),
     }

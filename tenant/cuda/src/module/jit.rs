@@ -13,7 +13,7 @@ const ERROR_LOG_BYTES: c_uint = 6;
 /// Options have numbers below this (CUDA 13.5).
 const END: c_uint = 40;
 
-/// Where the program wants messages.
+/// The buffers in which the program wants messages.
 #[derive(Debug, Default)]
 pub struct Options {
     info: Log,

@@ -2,6 +2,9 @@
 
 use super::{CUstream, DefaultStream, Kind, known};
 use crate::api::driver_api;
+use crate::attribute::stream::{
+    ACCESS_POLICY_WINDOW, MEM_SYNC_DOMAIN, MEM_SYNC_DOMAIN_MAP, PRIORITY, SYNCHRONIZATION_POLICY,
+};
 use crate::border::{In, Out};
 use crate::status::{CudaResult, Status};
 use parking_lot::Mutex;
@@ -26,8 +29,13 @@ const _: () = assert!(size_of::<Value>() == 64);
 /// The attributes that streams have (`CUstreamAttrID`), each with the first word of its value before the program sets
 /// it: the window of the L2 cache, how the host waits (as the library likes), the priority, the map of memory
 /// synchronisation domains (the remote one is 1), the domain.
-const ATTRIBUTES: [(c_uint, u32); 5] = [(1, 0), (3, 1), (PRIORITY, 0), (9, 0x100), (10, 0)];
-const PRIORITY: c_uint = 8;
+const ATTRIBUTES: [(c_uint, u32); 5] = [
+    (ACCESS_POLICY_WINDOW, 0),
+    (SYNCHRONIZATION_POLICY, 1),
+    (PRIORITY, 0),
+    (MEM_SYNC_DOMAIN_MAP, 0x100),
+    (MEM_SYNC_DOMAIN, 0),
+];
 
 /// The values that the program set.
 #[derive(Debug, Default)]

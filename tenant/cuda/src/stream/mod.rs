@@ -40,7 +40,7 @@ const PER_THREAD: u64 = 2;
 /// The flag of streams that do not wait for the legacy default stream.
 const NON_BLOCKING: c_uint = 1;
 
-/// Which stream a function means by stream 0.
+/// The stream that a function means by stream 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultStream {
     /// The context's.
@@ -49,7 +49,7 @@ pub enum DefaultStream {
     PerThread,
 }
 
-/// How a stream came to be.
+/// The origin of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It is a default stream.
@@ -78,7 +78,7 @@ pub struct Stream {
     turn: Mutex<Turn>,
 }
 
-/// What a stream has waited for.
+/// The marks that a stream has waited for.
 #[derive(Debug, Default)]
 struct Turn {
     /// The last mark of the legacy default stream that the stream was made to wait for.

@@ -186,7 +186,7 @@ struct Place {
     kinds: [u32; 2],
 }
 
-/// Memory of the program, pinned memory and memory of the device.
+/// Returns memory of the program, pinned memory and memory of the device.
 fn places(session: &Session) -> [Place; 3] {
     let own = Box::leak(vec![0u8; BYTES].into_boxed_slice());
     [

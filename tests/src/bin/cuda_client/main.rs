@@ -2,7 +2,7 @@
 //!
 //! Each scenario is a function that panics where the library answers otherwise than NVIDIA documents. It runs in a
 //! process of its own, because a process has one connection, may fork, and may be killed. `CUDA_LIBRARY` names the
-//! library; `tests/tests/cuda` starts the scenarios, each against a service of its own.
+//! library; `tests/tests/service/cuda` starts the scenarios, each against a service of its own.
 
 mod api;
 mod boxes;

@@ -1,4 +1,4 @@
-//! What kernels print comes to stdout when the program synchronises; `tests/tests/cuda/printing.rs` listens.
+//! What kernels print comes to stdout when the program synchronises; `tests/tests/service/cuda/printing.rs` listens.
 
 use crate::session::{NON_BLOCKING, Session, ok, text};
 

@@ -203,14 +203,15 @@ fn replace_code(cuda: &Cuda, random: &mut Random, shared: &Shared, image: &CStr)
     }
 }
 
-/// What streams call: counts in the place that it is given.
+/// Counts a call by a stream in the place that it is given.
 extern "C" fn count_call(data: *mut c_void) {
     // SAFETY: the place is the scenario's, which ends after the last call.
     let called = unsafe { &*data.cast::<AtomicU64>() };
+    // relaxed: read when all has ended.
     called.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Every host function that was submitted was called, once.
+/// Checks that every host function that was submitted was called once.
 fn all_were_called(shared: &Shared) {
     // Relaxed: the threads have ended, and so has all that they submitted.
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
@@ -237,7 +238,7 @@ fn complete_link(session: &Session, link: u64) -> u32 {
     session.cuLinkComplete(link, &mut image, &mut bytes)
 }
 
-/// With `copies`, it copies from pinned memory of its own, which needs a context that stays.
+/// Calls a function at random; with `copies`, it copies from pinned memory of its own, for which a context has to stay.
 fn use_one(session: &Session, random: &mut Random, shared: &Shared, copies: bool) {
     let (stream, event) = (random.of(&shared.streams), random.of(&shared.events));
     let (memory, pooled) = (random.of(&shared.memory), random.of(&shared.pooled));
@@ -276,10 +277,9 @@ fn use_one(session: &Session, random: &mut Random, shared: &Shared, copies: bool
         16 => {
             let data = std::ptr::from_ref(&shared.called).cast_mut().cast();
             let code = session.cuLaunchHostFunc(stream, Some(count_call), data);
-            // Relaxed, here and in the function: read when all has ended.
-            shared
-                .submitted
-                .fetch_add(u64::from(code == 0), Ordering::Relaxed);
+            let succeeded = u64::from(code == 0);
+            // relaxed: read when all has ended.
+            shared.submitted.fetch_add(succeeded, Ordering::Relaxed);
             code
         }
         _ => session.cuStreamQuery(PER_THREAD),

@@ -1,4 +1,4 @@
-//! Programs whose launches are recorded; `tests/tests/cuda/records.rs` reads what was written.
+//! Programs whose launches are recorded; `tests/tests/service/cuda/records.rs` reads what was written.
 
 use crate::session::{LEGACY, NON_BLOCKING, Session, ok};
 use std::io::Write;

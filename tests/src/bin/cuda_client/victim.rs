@@ -16,7 +16,7 @@ fn say(text: &str) {
     std::io::stdout().flush().expect("somebody listens");
 }
 
-/// One round of everything that leaves something in the service.
+/// Does one round of everything that leaves something in the service.
 fn round(session: &Session) {
     let (stream, event) = (session.stream(NON_BLOCKING), session.event());
     let device = session.alloc(3 << 20);

@@ -1,7 +1,7 @@
-//! What is in flight in each lane, and how it becomes reports.
+//! The operations in flight in each lane, and the reports that are made of them.
 //!
 //! The dispatcher puts one operation at a time into a lane. Here it is handed to the lane's queue, watched (has it
-//! started, has it ended), and told back as [`Report`]s. Nothing here calls the driver: the queues stand behind
+//! started, has it ended), and told back as [`DeviceReport`]s. Nothing here calls the driver: the queues stand behind
 //! [`Queues`], so that the bookkeeping is tested without a GPU.
 //!
 //! What stock hardware tells is coarse (design section 1): all blocks of a launch count as placed when its first could
@@ -15,7 +15,7 @@
 use super::driver::CudaError;
 use super::faults::Faults;
 use super::tables::{Function, Keep};
-use crate::device::{DomainId, LANES, Lane, Outcome, Report, Tag};
+use crate::device::{DeviceReport, DomainId, LANES, LaneId, Outcome, Tag};
 use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::units::Nanos;
 use std::collections::VecDeque;
@@ -59,11 +59,11 @@ pub(super) trait Queues {
     /// Returns the device time now.
     fn now(&self) -> Nanos;
     /// Puts an operation into an empty lane, between a start and an end mark.
-    fn enqueue(&mut self, lane: Lane, work: &Work<'_>) -> Result<(), CudaError>;
+    fn enqueue(&mut self, lane: LaneId, work: &Work<'_>) -> Result<(), CudaError>;
     /// Returns when the lane's start mark was reached, once it was.
-    fn started_at(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError>;
+    fn started_at(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError>;
     /// Returns the time between the lane's marks, once the end mark was reached.
-    fn took(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError>;
+    fn took(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError>;
 }
 
 /// Blocks of a launch.
@@ -76,7 +76,7 @@ pub(super) struct Blocks {
 }
 
 /// An operation in a lane.
-struct Flight {
+struct CudaFlight {
     tag: Tag,
     domain: DomainId,
     /// `None`: not a launch.
@@ -88,7 +88,7 @@ struct Flight {
 /// All lanes.
 pub(super) struct Flights<Q> {
     queues: Q,
-    flights: [Option<Flight>; LANES],
+    flights: [Option<CudaFlight>; LANES],
     /// Lanes that the device works on.
     flying: u32,
     /// Lanes whose operation ends as failed at the next poll, and with what.
@@ -98,7 +98,7 @@ pub(super) struct Flights<Q> {
     /// The lane that is looked at first: lanes take turns.
     cursor: u32,
     /// Reports of one operation that ended.
-    ready: VecDeque<Report>,
+    ready: VecDeque<DeviceReport>,
     faults: Arc<Faults>,
     lost: Option<CudaError>,
     /// Called once, after the last report of a lost context was taken.
@@ -139,7 +139,7 @@ impl<Q: Queues> Flights<Q> {
     }
 
     /// Returns whether a lane still has an operation whose end was not taken.
-    pub(super) fn is_taken(&self, lane: Lane) -> bool {
+    pub(super) fn is_taken(&self, lane: LaneId) -> bool {
         (self.flying | self.failed) & bit(lane) != 0
     }
 
@@ -162,7 +162,7 @@ impl<Q: Queues> Flights<Q> {
                 self.refuse(tag, error.status(), text);
             }
             begun => {
-                let flight = Flight {
+                let flight = CudaFlight {
                     tag,
                     domain,
                     blocks,
@@ -188,7 +188,7 @@ impl<Q: Queues> Flights<Q> {
     }
 
     /// Returns the next report. Costs at most one question to the driver per lane in flight.
-    pub(super) fn poll(&mut self) -> Option<Report> {
+    pub(super) fn poll(&mut self) -> Option<DeviceReport> {
         if let Some(report) = self.ready.pop_front() {
             return Some(report);
         }
@@ -211,13 +211,13 @@ impl<Q: Queues> Flights<Q> {
     }
 
     /// Looks at the lanes in flight, beginning after the one that had something to say last.
-    fn look_at_all(&mut self) -> Result<Option<Report>, CudaError> {
+    fn look_at_all(&mut self) -> Result<Option<DeviceReport>, CudaError> {
         let mut left = self.flying.rotate_right(self.cursor);
         while left != 0 {
             let index = (left.trailing_zeros() + self.cursor) % u32::BITS;
             left &= left - 1;
             // The index is below 32, so it fits.
-            let lane = Lane(u8::try_from(index).unwrap_or(0));
+            let lane = LaneId(u8::try_from(index).unwrap_or(0));
             if let Some(report) = self.look_at(lane)? {
                 self.cursor = (index + 1) % u32::BITS;
                 return Ok(Some(report));
@@ -226,7 +226,7 @@ impl<Q: Queues> Flights<Q> {
         Ok(None)
     }
 
-    fn look_at(&mut self, lane: Lane) -> Result<Option<Report>, CudaError> {
+    fn look_at(&mut self, lane: LaneId) -> Result<Option<DeviceReport>, CudaError> {
         let index = usize::from(lane.0);
         let Some(flight) = &mut self.flights[index] else {
             self.flying &= !bit(lane);
@@ -240,7 +240,7 @@ impl<Q: Queues> Flights<Q> {
                 };
                 flight.started = Some(start);
                 if let Some(blocks) = flight.blocks {
-                    return Ok(Some(Report::Placed {
+                    return Ok(Some(DeviceReport::Placed {
                         tag: flight.tag,
                         blocks: blocks.resident,
                         at: start,
@@ -259,7 +259,7 @@ impl<Q: Queues> Flights<Q> {
         if let Some(blocks) = blocks {
             self.end_launch(tag, blocks, took, end);
         }
-        self.ready.push_back(Report::Ended {
+        self.ready.push_back(DeviceReport::Ended {
             tag,
             start,
             end,
@@ -271,7 +271,7 @@ impl<Q: Queues> Flights<Q> {
     fn end_launch(&mut self, tag: Tag, blocks: Blocks, took: Nanos, end: Nanos) {
         let later = blocks.all - blocks.resident;
         if later > 0 {
-            self.ready.push_back(Report::Placed {
+            self.ready.push_back(DeviceReport::Placed {
                 tag,
                 blocks: later,
                 at: end,
@@ -279,7 +279,7 @@ impl<Q: Queues> Flights<Q> {
         }
         // As many as fit were resident at any moment; in the last wave fewer, which nobody can see from outside.
         let ran = Nanos(took.0.saturating_mul(u64::from(blocks.resident)));
-        self.ready.push_back(Report::Retired {
+        self.ready.push_back(DeviceReport::Retired {
             tag,
             blocks: blocks.all,
             ran,
@@ -287,11 +287,11 @@ impl<Q: Queues> Flights<Q> {
         });
     }
 
-    fn take_failed(&mut self) -> Report {
+    fn take_failed(&mut self) -> DeviceReport {
         let index = self.failed.trailing_zeros() as usize;
         self.failed &= self.failed - 1;
         let now = self.queues.now();
-        Report::Ended {
+        DeviceReport::Ended {
             tag: self.tags[index],
             start: now,
             end: now,
@@ -328,7 +328,7 @@ impl<Q: Queues> Flights<Q> {
     }
 }
 
-fn bit(lane: Lane) -> u32 {
+fn bit(lane: LaneId) -> u32 {
     1_u32.checked_shl(u32::from(lane.0)).unwrap_or(0)
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Blocks, CudaError, Faults, Flights, Keep, Queues, Work};
 use crate::device::cuda::module::Module;
-use crate::device::{DomainId, Lane, Outcome, Report, Tag};
+use crate::device::{DeviceReport, DomainId, LaneId, Outcome, Tag};
 use cudarc::driver::sys::CUresult;
 use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::units::Nanos;
@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the scripted driver says.
+/// Answers of the scripted driver.
 #[derive(Default)]
 struct Script {
     now: Cell<u64>,
@@ -38,7 +38,7 @@ impl Queues for Scripted {
         Nanos(self.0.now.get())
     }
 
-    fn enqueue(&mut self, lane: Lane, _work: &Work<'_>) -> Result<(), CudaError> {
+    fn enqueue(&mut self, lane: LaneId, _work: &Work<'_>) -> Result<(), CudaError> {
         answer(self.0.enqueue_error.get())?;
         self.0.starts.borrow_mut()[usize::from(lane.0)] = None;
         self.0.took.borrow_mut()[usize::from(lane.0)] = None;
@@ -46,13 +46,13 @@ impl Queues for Scripted {
         Ok(())
     }
 
-    fn started_at(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError> {
+    fn started_at(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError> {
         self.0.asked.set(self.0.asked.get() + 1);
         answer(self.0.query_error.get())?;
         Ok(self.0.starts.borrow()[usize::from(lane.0)].map(Nanos))
     }
 
-    fn took(&mut self, lane: Lane) -> Result<Option<Nanos>, CudaError> {
+    fn took(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError> {
         self.0.asked.set(self.0.asked.get() + 1);
         answer(self.0.query_error.get())?;
         Ok(self.0.took.borrow()[usize::from(lane.0)].map(Nanos))
@@ -103,14 +103,14 @@ impl Bench {
         self.script.took.borrow_mut()[lane] = took;
     }
 
-    fn drain(&mut self) -> Vec<Report> {
+    fn drain(&mut self) -> Vec<DeviceReport> {
         std::iter::from_fn(|| self.flights.poll()).collect()
     }
 }
 
 fn tag(lane: u8, generation: u32) -> Tag {
     Tag {
-        lane: Lane(lane),
+        lane: LaneId(lane),
         generation,
     }
 }
@@ -120,9 +120,9 @@ const FITS: Blocks = Blocks {
     resident: 8,
 };
 
-fn failed(tag: Tag, at: u64, status: CompletionStatus) -> Report {
+fn failed(tag: Tag, at: u64, status: CompletionStatus) -> DeviceReport {
     let at = Nanos(at);
-    Report::Ended {
+    DeviceReport::Ended {
         tag,
         start: at,
         end: at,
@@ -130,8 +130,8 @@ fn failed(tag: Tag, at: u64, status: CompletionStatus) -> Report {
     }
 }
 
-fn done(tag: Tag, start: u64, end: u64) -> Report {
-    Report::Ended {
+fn done(tag: Tag, start: u64, end: u64) -> DeviceReport {
+    DeviceReport::Ended {
         tag,
         start: Nanos(start),
         end: Nanos(end),
@@ -145,7 +145,7 @@ fn a_launch_is_placed_when_it_starts_and_retired_when_it_ends() {
     let tag = bench.begin(3, 0, Some(FITS));
     assert_eq!(bench.drain(), []);
     bench.script_lane(3, Some(100), None);
-    let placed = Report::Placed {
+    let placed = DeviceReport::Placed {
         tag,
         blocks: 8,
         at: Nanos(100),
@@ -153,7 +153,7 @@ fn a_launch_is_placed_when_it_starts_and_retired_when_it_ends() {
     assert_eq!(bench.drain(), [placed]);
     assert_eq!(bench.drain(), [], "and only once");
     bench.script_lane(3, Some(100), Some(50));
-    let retired = Report::Retired {
+    let retired = DeviceReport::Retired {
         tag,
         blocks: 8,
         ran: Nanos(400),
@@ -179,17 +179,17 @@ fn blocks_beyond_the_device_are_placed_at_the_end() {
     assert_eq!(
         bench.drain(),
         [
-            Report::Placed {
+            DeviceReport::Placed {
                 tag,
                 blocks: 10,
                 at: start
             },
-            Report::Placed {
+            DeviceReport::Placed {
                 tag,
                 blocks: 90,
                 at: end
             },
-            Report::Retired {
+            DeviceReport::Retired {
                 tag,
                 blocks: 100,
                 ran: Nanos(300),

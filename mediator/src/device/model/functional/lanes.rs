@@ -1,4 +1,4 @@
-//! What is on the device, and whose turn it is.
+//! The operations on the functional device, by lane, and the choice of the one whose turn is next.
 //!
 //! Each lane runs its operations in order, so that only the first of each lane can have turns. Turns are shared among
 //! clients (memory domains). A client's part of the processor is in proportion to the part of the device that the
@@ -12,7 +12,7 @@
 
 use super::super::transfer::Transfer;
 use super::running::Running;
-use crate::device::{DomainId, LANES, Lane, Tag};
+use crate::device::{DomainId, LANES, LaneId, Tag};
 use gridmux_policy::units::Nanos;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -81,7 +81,7 @@ struct Share {
 }
 
 /// All lanes.
-pub(super) struct Lanes {
+pub(super) struct FunctionalLanes {
     lanes: Vec<VecDeque<Job>>,
     /// Lanes that hold something, as bits.
     busy: u32,
@@ -90,7 +90,7 @@ pub(super) struct Lanes {
     pass: f64,
 }
 
-impl Lanes {
+impl FunctionalLanes {
     /// Makes empty lanes.
     pub(super) fn new() -> Self {
         let mut lanes = Vec::new();
@@ -137,7 +137,7 @@ impl Lanes {
     }
 
     /// Returns the first operation of a lane.
-    pub(super) fn first(&mut self, lane: Lane) -> Option<&mut Job> {
+    pub(super) fn first(&mut self, lane: LaneId) -> Option<&mut Job> {
         self.lanes.get_mut(usize::from(lane.0))?.front_mut()
     }
 
@@ -157,7 +157,7 @@ impl Lanes {
 
     /// Returns the launch that is first in a lane, if it has not begun and the device has room for all that it would
     /// hold.
-    pub(super) fn placeable(&mut self, lane: Lane) -> Option<&mut Running> {
+    pub(super) fn placeable(&mut self, lane: LaneId) -> Option<&mut Running> {
         let begun = |job: &Job| match job {
             Job::Launch(launch) if launch.has_begun() => launch.part(),
             _ => 0.0,
@@ -173,7 +173,7 @@ impl Lanes {
     }
 
     /// Returns the lane whose turn it is.
-    pub(super) fn next(&mut self) -> Option<Lane> {
+    pub(super) fn next(&mut self) -> Option<LaneId> {
         let (lanes, busy, pass) = (&self.lanes, self.busy, self.pass);
         let works = |share: &Share| {
             let mut firsts = firsts_of(lanes, busy);
@@ -191,11 +191,11 @@ impl Lanes {
             .min_by_key(|lane| (*lane <= share.last, *lane))?;
         share.last = lane;
         self.pass = pass.max(share.pass);
-        Some(Lane(lane))
+        Some(LaneId(lane))
     }
 
     /// Charges the client whose operation is first in a lane for a turn of that operation.
-    pub(super) fn charge(&mut self, lane: Lane, took: Duration) {
+    pub(super) fn charge(&mut self, lane: LaneId, took: Duration) {
         let Some(domain) = self.first(lane).map(|job| job.domain()) else {
             return;
         };

@@ -5,7 +5,7 @@
 //! of them end together, and the time that the resident ones took so far is spread over those that end.
 
 use super::super::State;
-use crate::device::{LaunchCommand, Report, Tag};
+use crate::device::{DeviceReport, LaunchCommand, Tag};
 use gridmux_hw_model::launch::{Launch, LaunchError, QueueId};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::{Counters, FunctionalRun, Kernel, RunError, occupancy};
@@ -36,7 +36,7 @@ pub(super) struct Running {
     /// Time of the newest report, and residence since then that no ended block was given.
     at: Nanos,
     resided_ns: u64,
-    /// What was counted when the clock was last moved.
+    /// Counters when the clock was last moved.
     counted: Counters,
     /// Core cycles that it has taken by the estimate.
     cycles: f64,
@@ -182,7 +182,7 @@ impl Running {
     }
 
     /// Reports what happened to its blocks up to now.
-    pub(super) fn report(&mut self, now: Nanos, mut say: impl FnMut(Report)) {
+    pub(super) fn report(&mut self, now: Nanos, mut say: impl FnMut(DeviceReport)) {
         let Some(run) = &self.run else {
             return;
         };
@@ -204,7 +204,7 @@ impl Running {
             self.retired = ended;
             self.resident -= newly;
             let ran = Nanos(std::mem::take(&mut self.resided_ns));
-            say(Report::Retired {
+            say(DeviceReport::Retired {
                 tag,
                 blocks: newly,
                 ran,
@@ -217,10 +217,10 @@ impl Running {
         }
     }
 
-    fn place(&mut self, blocks: u32, at: Nanos, say: &mut impl FnMut(Report)) {
+    fn place(&mut self, blocks: u32, at: Nanos, say: &mut impl FnMut(DeviceReport)) {
         self.resident += blocks;
         let tag = self.command.tag;
-        say(Report::Placed { tag, blocks, at });
+        say(DeviceReport::Placed { tag, blocks, at });
     }
 
     /// Gives its storage back.

@@ -5,9 +5,11 @@ use super::super::steps::Steps;
 use super::super::transfer::Transfer;
 use super::super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
 use super::clock::EstimatedClock;
-use super::lanes::{Job, Lanes, Moving};
+use super::lanes::{FunctionalLanes, Job, Moving};
 use super::running::Running;
-use crate::device::{Command, Direction, Lane, LaunchCommand, Outcome, PARAM_BYTES, Report, Tag};
+use crate::device::{
+    Command, DeviceReport, Direction, LaneId, LaunchCommand, Outcome, PARAM_BYTES, Tag,
+};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_hw_model::{CopyEngine, RunError};
@@ -33,7 +35,7 @@ enum Progress {
 pub(in crate::device::model) struct FunctionalThread {
     shared: Arc<Shared>,
     wires: Wires,
-    lanes: Lanes,
+    lanes: FunctionalLanes,
     clock: EstimatedClock,
     budget: CpuBudget,
     /// Processor time of this thread at the end of the last turn that was measured.
@@ -49,7 +51,7 @@ impl Steps for FunctionalThread {
         &mut self.wires
     }
 
-    fn obey(&mut self, state: &mut State, command: &Command) {
+    fn execute(&mut self, state: &mut State, command: &Command) {
         match command {
             Command::Launch(launch) => self.launch(state, launch),
             Command::Copy(copy) => self.transfer(Transfer::Copy(*copy)),
@@ -57,7 +59,7 @@ impl Steps for FunctionalThread {
             Command::Memset(memset) => self.transfer(Transfer::Memset(*memset)),
             Command::Kill(tag) => self.kill(state, *tag),
             // Time passes without permits.
-            Command::Permit { .. } | Command::Pause => {}
+            Command::PassTime { .. } | Command::Pause => {}
         }
     }
 
@@ -82,7 +84,7 @@ impl FunctionalThread {
         cpu_budget: Duration,
     ) -> Self {
         Self {
-            lanes: Lanes::new(),
+            lanes: FunctionalLanes::new(),
             clock: EstimatedClock::new(config),
             budget: CpuBudget::new(cpu_budget),
             shared,
@@ -124,7 +126,7 @@ impl FunctionalThread {
     }
 
     /// Begins the first launch of a lane if the device has room for it; if not, the launch begins with its first turn.
-    fn place(&mut self, state: &mut State, lane: Lane) {
+    fn place(&mut self, state: &mut State, lane: LaneId) {
         let (now, shared) = (self.clock.now(), &self.shared);
         if let Some(running) = self.lanes.placeable(lane)
             // One that cannot begin says why at its turn.
@@ -157,7 +159,7 @@ impl FunctionalThread {
     }
 
     /// Gives the first operation of a lane its turn.
-    fn give_turn(&mut self, state: &mut State, lane: Lane) {
+    fn give_turn(&mut self, state: &mut State, lane: LaneId) {
         let resident_warps = self.lanes.resident_warps();
         let began = self.clock.now();
         let turn = Instant::now();
@@ -218,7 +220,7 @@ impl FunctionalThread {
     }
 
     /// Returns whether the launch that is first in a lane goes on after a turn, or is over one of its budgets.
-    fn judge(&mut self, state: &mut State, lane: Lane, took: Duration) -> Progress {
+    fn judge(&mut self, state: &mut State, lane: LaneId, took: Duration) -> Progress {
         let Some(Job::Launch(running)) = self.lanes.first(lane) else {
             return Progress::More;
         };
@@ -240,7 +242,7 @@ impl FunctionalThread {
     /// Reports the end of an operation.
     fn say_ended(&mut self, tag: Tag, start: Nanos, outcome: Outcome) {
         let end = self.clock.now();
-        let report = Report::Ended {
+        let report = DeviceReport::Ended {
             tag,
             start,
             end,

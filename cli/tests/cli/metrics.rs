@@ -1,0 +1,303 @@
+//! The service's figures as Prometheus reads them: well formed, true, and served to whoever asks, however badly.
+
+use crate::command::running::{Running, Service};
+use crate::command::{gridmux, words};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longest wait for something that comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs one launch of a workload as the second tenant.
+fn run_a_workload(service: &Service) {
+    let socket = service.socket();
+    let ran = gridmux(words(&format!(
+        "workload run vecadd --size tiny --launches 3 --socket {socket} --tenant second"
+    )));
+    ran.succeeded();
+}
+
+/// Takes OpenMetrics text apart: the samples, by name and labels. Panics where it is not what the format demands.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut helped = BTreeSet::new();
+    let mut samples = BTreeMap::new();
+    let (body, end) = text.split_at(text.len() - "# EOF\n".len());
+    assert_eq!(end, "# EOF\n");
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.splitn(3, ' ');
+            let [what, name, value] = [(); 3].map(|()| words.next().unwrap());
+            match what {
+                "TYPE" => assert_eq!(kinds.insert(name, value), None, "{name} comes twice"),
+                "HELP" => assert!(helped.insert(name) && !value.is_empty(), "{line}"),
+                "UNIT" => assert!(name.ends_with(&format!("_{value}")), "{line}"),
+                _ => panic!("{line}"),
+            }
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let family = name.split('{').next().unwrap();
+        let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+        assert!(
+            family.starts_with("gridmux_") && family.chars().all(is_plain),
+            "{line}"
+        );
+        let of = |ending: &str| {
+            family
+                .strip_suffix(ending)
+                .unwrap_or_else(|| panic!("{line}"))
+        };
+        let kind = |name: &str| kinds.get(name).copied();
+        let is_known = kind(family) == Some("gauge")
+            || (family.ends_with("_total") && kind(of("_total")) == Some("counter"))
+            || (family.ends_with("_info") && kind(of("_info")) == Some("info"));
+        assert!(is_known, "{line} has no type");
+        assert_eq!(
+            samples.insert(name.to_owned(), value.parse().unwrap()),
+            None,
+            "{line}"
+        );
+    }
+    assert_eq!(helped.len(), kinds.len());
+    samples
+}
+
+#[test]
+fn every_figure_is_well_formed_and_true() {
+    let service = Service::start("figures");
+    run_a_workload(&service);
+    let folder = service.run_dir.to_str().unwrap();
+    let text = gridmux(["metrics", "--once", "--run-dir", folder])
+        .succeeded()
+        .stdout;
+    let samples = samples(&text);
+    let of = |name: &str, tenant: &str| {
+        samples[&format!("gridmux_tenant_{name}{{tenant=\"{tenant}\"}}")]
+    };
+    let shown = service.ask(&["tenant", "show", "second"]);
+    let figure = |name: &str| shown[0][name].as_f64().unwrap();
+    for (name, key) in [
+        ("launches_total", "launches"),
+        ("operations_total", "operations"),
+        ("blocks_total", "blocks"),
+        ("slices_total", "slices"),
+        ("copied_bytes_total", "bytes_copied"),
+        ("memory_limit_bytes", "memory_limit_bytes"),
+        ("weight", "weight"),
+    ] {
+        assert!(
+            (of(name, "second") - figure(key)).abs() < 0.5,
+            "{name}: {text}"
+        );
+    }
+    assert!((of("sm_seconds_total", "second") - figure("held_sm_ns") / 1e9).abs() < 1e-9);
+    assert!((of("weight", "first") - 2.0).abs() < 1e-9);
+    assert!((of("launches_total", "first")).abs() < 1e-9);
+    let share = of("dominant_share_ratio", "second");
+    assert!((0.0..=1.0).contains(&share), "{share}");
+    assert!(
+        !text.contains("share_ratio{tenant=\"first\"}"),
+        "it held nothing that has a share"
+    );
+    assert!(samples.contains_key(
+        "gridmux_tenant_launch_latency_seconds{tenant=\"second\",quantile=\"0.99\"}"
+    ));
+    assert!(samples.contains_key("gridmux_tenant_info{tenant=\"first\",class=\"latency\"}"));
+    assert!((samples["gridmux_up"] - 1.0).abs() < 1e-9);
+    let ran = gridmux(["metrics", "--once", "-j", "--run-dir", "/nonexistent"]);
+    ran.failed(1, &["/nonexistent"]);
+}
+
+/// Starts to serve figures, and returns where.
+fn serve(folder: &str, listen: &str) -> (Running, String) {
+    let mut server = Running::start(&["-j", "metrics", "--run-dir", folder, "--listen", listen]);
+    let ready = server.next();
+    let address = ready["ready"]["listen"].as_str().unwrap().to_owned();
+    (server, address)
+}
+
+/// Asks and returns the whole answer.
+fn ask(mut connection: impl Read + Write, request: &str) -> String {
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn it_answers_over_tcp_and_on_a_socket_also_while_the_service_is_gone() {
+    let service = Service::start("answering");
+    let folder = service.run_dir.to_str().unwrap().to_owned();
+    let (_tcp, address) = serve(&folder, "127.0.0.1:0");
+    let below = tempfile::tempdir().unwrap();
+    let socket = below.path().join("metrics.sock");
+    let listen = format!("unix:{}", socket.display());
+    let request = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+    // A socket that a dead process left is replaced.
+    for _ in 0..2 {
+        let (server, place) = serve(&folder, &listen);
+        assert_eq!(place, listen);
+        let answer = ask(UnixStream::connect(&socket).unwrap(), request);
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        drop(server);
+        assert!(socket.exists());
+    }
+    let answer = ask(TcpStream::connect(&address).unwrap(), request);
+    assert!(
+        answer.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0"),
+        "{answer}"
+    );
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!((samples(body)["gridmux_up"] - 1.0).abs() < 1e-9);
+    assert_eq!(service.stop(), Some(0));
+    // A reading may be a second old.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask(TcpStream::connect(&address).unwrap(), request);
+        if answer.contains("\ngridmux_up 0.0\n") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{answer}");
+        sleep(Duration::from_millis(50));
+    }
+    let taken = gridmux(["metrics", "-j", "--run-dir", &folder, "--listen", &address]);
+    taken.failed(1, &[&address]);
+}
+
+/// Returns how many open files the unit for systemd permits.
+fn files_of_the_unit() -> u32 {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../packaging/gridmux-metrics.service"
+    );
+    let unit = fs::read_to_string(unit).unwrap();
+    let limit = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("LimitNOFILE="));
+    limit.unwrap().parse().unwrap()
+}
+
+#[test]
+fn malformed_and_unfinished_requests_keep_no_scraper_waiting() {
+    let service = Service::start("hostile");
+    let folder = service.run_dir.to_str().unwrap();
+    let arguments = [
+        "-j",
+        "metrics",
+        "--run-dir",
+        folder,
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let mut server = Running::start_with_files(files_of_the_unit(), &arguments);
+    let ready = server.next();
+    let address = ready["ready"]["listen"].as_str().unwrap().to_owned();
+    let connect = || TcpStream::connect(&address).unwrap();
+    for (request, due) in [
+        ("GET /secret HTTP/1.1\r\n\r\n", "404"),
+        ("DELETE /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("\0\0\0\r\n\r\n", "400"),
+    ] {
+        let answer = ask(connect(), request);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {due} ")),
+            "{request:?}: {answer}"
+        );
+    }
+    // Unfinished requests take all places; a new connection replaces the oldest of them.
+    let mut silent: Vec<TcpStream> = std::iter::repeat_with(connect).take(200).collect();
+    for half in &mut silent[150..] {
+        half.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+    }
+    for _ in 0..5 {
+        let answer = ask(connect(), "GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
+        assert!(answer.contains("\ngridmux_up 1.0\n"), "{answer:?}");
+    }
+    drop(silent);
+}
+
+/// A process that is ended with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_prometheus_scrapes_it() {
+    if Command::new("prometheus")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        println!("SKIPPED: prometheus is not installed (Debian's package prometheus)");
+        return;
+    }
+    let service = Service::start("scraped");
+    run_a_workload(&service);
+    let (_server, target) = serve(service.run_dir.to_str().unwrap(), "127.0.0.1:0");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prometheus.yml");
+    let text = format!(
+        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: gridmux\n    static_configs: \
+         [{{ targets: ['{target}'] }}]\n"
+    );
+    fs::write(&file, text).unwrap();
+    // A port that is free now; Prometheus does not say which one it took.
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let prometheus = Command::new("prometheus")
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            folder.path().join("data").display()
+        ))
+        .arg(format!("--web.listen-address={free}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _prometheus = Ended(prometheus);
+    let query = |what: &str| -> Option<Value> {
+        let mut connection = TcpStream::connect(free).ok()?;
+        let request = format!("GET /api/v1/query?query={what} HTTP/1.0\r\n\r\n");
+        connection.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        let json: Value = serde_json::from_str(body).ok()?;
+        let results = json["data"]["result"].as_array()?.clone();
+        results
+            .into_iter()
+            .find(|result| result["metric"]["tenant"] == "second")
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let launches = loop {
+        if let Some(found) = query("gridmux_tenant_launches_total") {
+            break found;
+        }
+        assert!(Instant::now() < deadline, "nothing was scraped");
+        sleep(Duration::from_millis(200));
+    };
+    let shown = service.ask(&["tenant", "show", "second"]);
+    assert_eq!(
+        launches["value"][1],
+        shown[0]["launches"].to_string(),
+        "{launches}"
+    );
+    assert!(query("gridmux_tenant_sm_seconds_total").is_some());
+}

@@ -1,0 +1,210 @@
+//! `gridmux ptx` on good and broken files.
+
+use crate::command::{gridmux, words, workload_ptx};
+
+#[test]
+fn every_workload_is_checked_and_takes_the_slice_form() {
+    let names: Vec<&str> = gridmux_workloads::workloads()
+        .iter()
+        .map(|workload| workload.name)
+        .collect();
+    let files: Vec<String> = names.iter().map(|name| workload_ptx(name)).collect();
+    let arguments = ["ptx", "check", "-j"]
+        .into_iter()
+        .map(ToOwned::to_owned)
+        .chain(files.iter().cloned());
+    let json = gridmux(arguments).succeeded().json();
+    let reports = json.as_array().unwrap();
+    assert_eq!(reports.len(), files.len());
+    for (report, file) in reports.iter().zip(&files) {
+        assert_eq!(report["file"], file.as_str());
+        assert!(report["error"].is_null(), "{report}");
+        let kernels = report["kernels"].as_array().unwrap();
+        assert!(!kernels.is_empty(), "{file}");
+        for kernel in kernels {
+            assert_eq!(kernel["forms"]["slice"]["ok"], true, "{kernel}");
+            assert!(
+                kernel["resources"]["params_bytes"].as_u64().unwrap() > 0,
+                "{kernel}"
+            );
+            assert!(kernel["mix"]["compute"].as_u64().unwrap() > 0, "{kernel}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_file_is_an_error_with_line_column_and_caret() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broken.ptx");
+    let good = std::fs::read_to_string(workload_ptx("vecadd")).unwrap();
+    let line = 1 + good
+        .lines()
+        .position(|line| line.contains("ld.global"))
+        .unwrap();
+    std::fs::write(&file, good.replacen("ld.global", "ld.global ]", 1)).unwrap();
+    let file = file.to_str().unwrap();
+
+    let ran = gridmux(["ptx", "check", "-j", file, &workload_ptx("vecadd")]);
+    assert_eq!(ran.code, Some(1));
+    let json = ran.json();
+    assert_eq!(json[0]["error"]["line"], line, "{json}");
+    assert!(json[0]["error"]["column"].as_u64().unwrap() > 0);
+    assert!(
+        json[0]["error"]["message"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty())
+    );
+    assert!(
+        json[1]["error"].is_null(),
+        "the other file is checked all the same"
+    );
+
+    let ran = gridmux(["ptx", "check", file]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(
+        ran.stderr.starts_with(&format!("error: {file}:{line}:")),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.lines().any(|line| line.trim() == "^"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn an_opcode_that_does_not_exist_is_named_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("unknown.ptx");
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<4>;\n\
+                frobnicate.u32 %r1, 5;\nret;\n}\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let json = gridmux(["ptx", "check", "-j", file]).succeeded().json();
+    let kernel = &json[0]["kernels"][0];
+    let expected = serde_json::json!([{ "opcode": "frobnicate.u32", "line": 7 }]);
+    assert_eq!(kernel["unknown"], expected, "{kernel}");
+    assert_eq!(kernel["mix"]["unknown"], 1);
+    let refused = kernel["model_refuses"].as_str().unwrap();
+    assert!(refused.contains("frobnicate.u32"), "{refused}");
+    let shown = gridmux(["ptx", "check", file]).succeeded().stdout;
+    let spaced = |shown: &str| shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in ["unknown line 7: `frobnicate.u32`", "whole yes"] {
+        assert!(shown.lines().any(|shown| spaced(shown) == line), "{shown}");
+    }
+    assert!(shown.contains("1 unknown"), "{shown}");
+    assert!(
+        spaced(&shown).contains(&format!("model no: {refused}")),
+        "{shown}"
+    );
+    // What is said of the model is so.
+    let ran = gridmux(words(&format!(
+        "-j sim kernel {file} --entry k --grid 1 --block 1"
+    )));
+    ran.failed(1, &["frobnicate.u32"]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let ran = gridmux(["ptx", "check", "-j", "/nonexistent/a.ptx"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.json()[0]["error"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("cannot be read"))
+    );
+    let ran = gridmux(words("-j ptx rewrite --form slice /nonexistent/a.ptx"));
+    ran.failed(1, &["/nonexistent/a.ptx"]);
+}
+
+#[test]
+fn a_rewritten_module_takes_the_control_block_and_checks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sliced.ptx");
+    let original = workload_ptx("vecadd");
+    let whole = gridmux(["ptx", "rewrite", "--form", "whole", &original])
+        .succeeded()
+        .stdout;
+    assert_eq!(
+        whole,
+        std::fs::read_to_string(&original).unwrap(),
+        "`whole` prints the file back"
+    );
+    let sliced = gridmux(["ptx", "rewrite", "--form", "slice", &original])
+        .succeeded()
+        .stdout;
+    std::fs::write(&file, sliced).unwrap();
+    let params_bytes = |file: &str| {
+        let json = gridmux(["ptx", "check", "-j", file]).succeeded().json();
+        json[0]["kernels"][0]["resources"]["params_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    let before = params_bytes(&original);
+    assert_eq!(
+        params_bytes(file.to_str().unwrap()),
+        before.next_multiple_of(8) + 64
+    );
+}
+
+#[test]
+fn a_rewritten_module_in_json_names_its_kernels_by_form() {
+    let original = workload_ptx("vecadd");
+    for form in ["whole", "slice", "fence+worker"] {
+        let arguments = ["ptx", "rewrite", "--form", form, &original];
+        let text = gridmux(arguments).succeeded().stdout;
+        let json = gridmux(arguments.iter().chain(&["-j"])).succeeded().json();
+        let spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            spaced(json["ptx"].as_str().unwrap()),
+            spaced(&text),
+            "{form}"
+        );
+        let expected = serde_json::json!([{
+            "name": "vecadd", "entries": { form: "vecadd" }, "reason": null, "line": null,
+        }]);
+        assert_eq!(json["kernels"], expected);
+    }
+}
+
+#[test]
+fn a_file_of_cuda_is_told_what_makes_ptx_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("k.cu");
+    std::fs::write(&file, "__global__ void k(float* a) { a[0] = 1.0f; }\n").unwrap();
+    let file = file.to_str().unwrap();
+    let launch = ["--entry", "k", "--grid", "1", "--block", "1"];
+    for arguments in [
+        [&["sim", "kernel", file][..], &launch].concat(),
+        vec!["ptx", "check", file],
+        vec!["ptx", "rewrite", "--form", "slice", file],
+    ] {
+        let ran = gridmux(&arguments);
+        assert_eq!(ran.code, Some(1), "{arguments:?}");
+        let hint = format!("`nvcc -ptx {file}`");
+        assert!(ran.stderr.contains(&hint), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn barriers_are_named_by_their_numbers_and_one_kernel_is_no_plural() {
+    let text = |workload: &str| {
+        let ran = gridmux(["ptx", "check", &workload_ptx(workload)]);
+        ran.succeeded().stdout
+    };
+    let row = |text: &str| {
+        let found = text
+            .lines()
+            .find(|line| line.trim().starts_with("barriers"));
+        found
+            .unwrap()
+            .split_whitespace()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(row(&text("matmul")), "number 0");
+    assert_eq!(row(&text("vecadd")), "none");
+    assert!(text("vecadd").contains(": 1 kernel\n"));
+}

@@ -1,0 +1,81 @@
+//! Contract: `docs/cuda.md` lists what the library covers, as the tables in its code say.
+
+use cuda::entry_point::{all, covered};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Set it to write the document instead of comparing it.
+const WRITE: &str = "GRIDMUX_WRITE_DOCS";
+
+const HEAD: &str = "\
+# The driver API of `libcuda.so.1`
+
+This file is made from the tables in `tenant/cuda/src`; do not edit it. To make it anew:
+`GRIDMUX_WRITE_DOCS=1 cargo test -p gridmux-cuda --test cuda documents`.
+
+Every function of CUDA 13.5's driver API is exported and found by `cuGetProcAddress`. Those listed here do what NVIDIA
+documents, or return `CUDA_ERROR_NOT_SUPPORTED` for what the last section names; all others return that code, and are
+named once on stderr.
+";
+
+const LIMITS: &str = "\
+## Not covered
+
+Not yet: the runtime library (`libcudart`) and what is built on it, graphs, managed memory, arrays, textures and
+surfaces, cooperative launches and clusters, peers, memory shared between processes, virtual memory management, and
+kernels that reach host memory. Programs that are linked with the static CUDA runtime will have to be linked again with
+`-cudart shared`.
+";
+
+fn document() -> String {
+    let mut text = String::from(HEAD);
+    for (title, table) in covered() {
+        let symbols: BTreeSet<&str> = table.iter().map(|entry| entry.symbol).collect();
+        let symbols: Vec<String> = symbols.iter().map(|symbol| format!("`{symbol}`")).collect();
+        write!(text, "\n## {title}\n\n").expect("a string takes everything");
+        let mut width = 0;
+        for (index, symbol) in symbols.iter().enumerate() {
+            let is_last = index + 1 == symbols.len();
+            let item = format!("{symbol}{}", if is_last { "\n" } else { "," });
+            if width > 0 && width + 1 + item.len() > 120 {
+                text.push('\n');
+                width = 0;
+            }
+            if width > 0 {
+                text.push(' ');
+                width += 1;
+            }
+            width += item.len();
+            text.push_str(&item);
+        }
+    }
+    let count = |is_covered: bool| {
+        let symbols = all().filter(|entry| entry.is_covered == is_covered);
+        symbols
+            .map(|entry| entry.symbol)
+            .collect::<BTreeSet<_>>()
+            .len()
+    };
+    let (has, lacks) = (count(true), count(false));
+    write!(
+        text,
+        "\n{LIMITS}\n{has} symbols are covered, {lacks} are not.\n"
+    )
+    .expect("a string takes everything");
+    text
+}
+
+#[test]
+fn the_document_lists_what_is_covered() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
+    let made = document();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, &made).expect("the document can be written");
+    }
+    let kept = std::fs::read_to_string(&path).expect("the document is there");
+    assert!(
+        kept == made,
+        "docs/cuda.md is not current: run {WRITE}=1 cargo test -p gridmux-cuda --test cuda documents"
+    );
+}

@@ -1,0 +1,95 @@
+//! Contract: a tenant whose kernels never end, or print without end, keeps nobody from getting on, with the limits that
+//! the service has by default or with lower ones; and it loses nothing but its own launches.
+
+use gridmux_channel::ring::CompletionStatus;
+use gridmux_tenant::{Args, Event, Gpu};
+use gridmux_tests::{Bystander, ENDLESS, Service, ServiceBuilder, until};
+
+/// Launches of the honest tenant that are to complete beside the offender.
+const LAUNCHES: u64 = 2;
+
+const PRINTING: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 func_retval0) vprintf(.param .b64 p0, .param .b64 p1);
+.global .align 1 .b8 text[8] = {104, 105, 32, 37, 100, 10, 0, 0};
+.visible .entry printing()
+{
+    .local .align 8 .b8 stack[8];
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    mov.u32 %r1, 0;
+$again:
+    mov.u64 %rd1, stack;
+    st.local.u32 [%rd1], %r1;
+    cvta.local.u64 %rd2, %rd1;
+    mov.u64 %rd3, text;
+    cvta.global.u64 %rd3, %rd3;
+    {
+    .param .b64 param0;
+    st.param.b64 [param0], %rd3;
+    .param .b64 param1;
+    st.param.b64 [param1], %rd2;
+    .param .b32 retval0;
+    call.uni (retval0), vprintf, (param0, param1);
+    ld.param.b32 %r2, [retval0];
+    }
+    add.u32 %r1, %r1, 1;
+    bra.uni $again;
+}
+";
+
+fn launch(gpu: &Gpu, ptx: &str, name: &str, launches: usize) -> Vec<Event> {
+    let kernel = gpu.module(ptx.as_bytes()).unwrap().kernel(name).unwrap();
+    let stream = gpu.stream().unwrap();
+    let launch = |_| stream.launch(&kernel, 64, 256, 0, &Args::new()).unwrap();
+    (0..launches).map(launch).collect()
+}
+
+/// Runs an offender as tenant `bad` while tenant `good` works, and lets it leave.
+fn beside_a_bystander(builder: ServiceBuilder, offend: impl FnOnce(Gpu, &Service, &Bystander)) {
+    let service = builder.start();
+    let host = service.statistics().host_pid;
+    let bystander = Bystander::start(&service, "good", "vecadd");
+    offend(service.gpu("bad"), &service, &bystander);
+    service.await_gone("bad");
+    assert_eq!(service.tenant("good").usage.failed, 0);
+    bystander.finish();
+    assert_eq!(service.statistics().host_pid, host);
+}
+
+fn two_tenants() -> ServiceBuilder {
+    ServiceBuilder::new(&[("good", 1), ("bad", 1)])
+}
+
+#[test]
+fn an_endless_kernel_at_the_default_budget_keeps_nobody_waiting() {
+    beside_a_bystander(two_tenants(), |gpu, service, bystander| {
+        let events = launch(&gpu, ENDLESS, "endless", 3);
+        until("the endless kernel to be on the device", || {
+            (service.tenant("bad").usage.slices > 0).then_some(())
+        });
+        bystander.await_more(LAUNCHES);
+        assert_eq!(events.len(), 3);
+    });
+}
+
+#[test]
+fn a_printf_flood_ends_with_its_budget_and_its_tenant_goes_behind() {
+    let builder = two_tenants().limit("kernel_budget_cpu_seconds", 1);
+    beside_a_bystander(builder, |gpu, service, bystander| {
+        let events = launch(&gpu, PRINTING, "printing", 3);
+        bystander.await_more(LAUNCHES);
+        for event in &events[..2] {
+            let error = event.wait().unwrap_err();
+            assert_eq!(error.status(), Some(CompletionStatus::Budget), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains("limits.kernel_budget_cpu_seconds"), "{text}");
+        }
+        until("the tenant to be behind the others", || {
+            service.tenant("bad").usage.is_behind.then_some(())
+        });
+        bystander.await_more(LAUNCHES);
+    });
+}
