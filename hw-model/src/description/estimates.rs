@@ -50,7 +50,7 @@ pub(super) fn put(table: &mut Table, keys: Vec<String>) {
 /// Strikes out the keys that a change of a description gives.
 pub(super) fn strike(table: &mut Table, change: &Table) {
     if let Some(Value::Array(list)) = table.get_mut(LIST) {
-        list.retain(|key| !key.as_str().is_some_and(|key| value(change, key).is_some()));
+        list.retain(|key| key.as_str().is_none_or(|key| value(change, key).is_none()));
     }
 }
 
