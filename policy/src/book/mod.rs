@@ -8,9 +8,10 @@
 //! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that a
 //! controller steers by the very figure that is reported.
 //!
-//! Rules: events with a time before the newest seen count as of that time; an event of a row or tenant that is not known
-//! changes nothing; after a loss nothing has open launches until its counters come, and what is not named again until
-//! [`Event::Resynced`] is gone. Nothing is allocated but for tenants, rows and launches beyond the most that there were.
+//! Rules: events with a time before the newest seen count as of that time; an event of a row that is not known changes
+//! nothing, and who names a row names its tenant, of weight 1 where it is not known; after a loss nothing has open
+//! launches until its counters come, and what is not named again until [`Event::Resynced`] is gone. Nothing is allocated
+//! but for tenants, rows and launches beyond the most that there were.
 
 mod activity;
 mod jobs;
@@ -376,6 +377,11 @@ impl Book {
         block: BlockShape,
         spill: bool,
     ) {
+        // Who names a row names its tenant.
+        match self.tenant_mut(tenant) {
+            Some(owner) => owner.named = true,
+            None => self.tenant_new(tenant, 1, Class::default()),
+        }
         let said = (tenant, profile, block, spill);
         if let Some(known) = self.row_mut(row) {
             if (known.tenant, known.profile, known.block, known.spill) == said {
@@ -385,10 +391,9 @@ impl Book {
             }
             self.row_gone(row);
         }
-        let Some(owner) = self.tenant_mut(tenant) else {
-            return;
-        };
-        owner.rows.push(row);
+        if let Some(owner) = self.tenant_mut(tenant) {
+            owner.rows.push(row);
+        }
         if self.rows.len() <= row.index() {
             self.rows.resize_with(row.index() + 1, || None);
         }
