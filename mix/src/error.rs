@@ -63,8 +63,8 @@ pub enum MixError {
     },
     /// The code of a kernel is needed and is not here.
     #[error(
-        "{program}: the code of ERCBench's kernels is not here, only their shapes and durations, which the model cannot \
-         run"
+        "{program}: the code of ERCBench's kernels is not here, only their shapes and durations, which the model \
+         cannot run"
     )]
     NoCode {
         /// The program.

@@ -23,7 +23,8 @@ pub trait UserKernel: Debug {
         queue: QueueId,
     ) -> Result<ModelSubmission, Box<dyn Error + Send + Sync>>;
 
-    /// Returns the name under which profiles of the kernel are kept where no kernel is loaded: equal only for equal code.
+    /// Returns the name under which profiles of the kernel are kept where no kernel is loaded: equal only for equal
+    /// code.
     fn known_as(&self) -> String;
 }
 

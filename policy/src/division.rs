@@ -24,8 +24,8 @@ pub struct Lined<'a> {
 
 /// A way to divide a device.
 pub trait Division: Default + Send {
-    /// Divides the device among rows. `groups` holds one group of all SMs, filled in order of arrival; a division by SMs
-    /// puts its own groups in the place of it.
+    /// Divides the device among rows. `groups` holds one group of all SMs, filled in order of arrival; a division by
+    /// SMs puts its own groups in the place of it.
     fn divide(&mut self, lined: &Lined<'_>, groups: &mut Vec<Group>);
 
     /// Returns the cap on a group's SMs of the row at a place in the line.

@@ -1,5 +1,5 @@
-//! The command's forms: JSON of a paper, pictures, errors for what cannot be meant; SRTF's figures on the event executor
-//! are as documented, and as near to the paper as they have to be.
+//! The command's forms: JSON of a paper, pictures, errors for what cannot be meant; SRTF's figures on the event
+//! executor are as documented, and as near to the paper as they have to be.
 
 use serde_json::Value;
 use std::process::{Command, Output};

@@ -3,8 +3,8 @@
 //! [`crate::Gpu::set_plan`] or [`crate::Gpu::follow_plans`] ends the stock left-over scheduler; from then on every
 //! launch runs under the row that [`crate::Gpu::launch_under`] names. [`obey`] is the block scheduler, [`leave`] takes
 //! blocks off SMs, [`rules`] is the plan as both read it, [`books`] what rows and tenants hold; the context switch and
-//! the quotas are the SM's (`timing`). [`StandIn`] stands for a kernel of which only durations are known. The room `mix`
-//! puts policies in charge of all of this.
+//! the quotas are the SM's (`timing`). [`StandIn`] stands for a kernel of which only durations are known. The room
+//! `mix` puts policies in charge of all of this.
 //!
 //! Rules: a plan for another GPU is obeyed as far as it applies and reported, never refused; everything is decided
 //! between epochs, so cycles do not depend on the number of threads; with plans read from a publisher they depend on

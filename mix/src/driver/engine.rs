@@ -70,8 +70,8 @@ pub trait Engine {
     fn forget_row(&mut self, row: RowId);
 
     /// Lets time pass until a cycle, at most until a launch has ended or the watched row has ended as many blocks as
-    /// the watch says. May come back earlier, and may pass the cycle by as much as it cannot divide. Returns the launches
-    /// that ended, in order of time.
+    /// the watch says. May come back earlier, and may pass the cycle by as much as it cannot divide. Returns the
+    /// launches that ended, in order of time.
     fn advance(&mut self, until: Cycles, watch: Option<Watch>) -> Vec<Ending<Self>>;
 
     /// Takes what happened to blocks since the last call, in any order.

@@ -1,7 +1,7 @@
 //! Our own kernels, loaded into a modelled GPU with the buffers of a launch.
 //!
-//! Rules: each has memory of its own; its buffers are as at first before each launch, and what a launch left in them can
-//! be compared with the host reference.
+//! Rules: each has memory of its own; its buffers are as at first before each launch, and what a launch left in them
+//! can be compared with the host reference.
 
 use super::ModelSubmission;
 use gridmux_hw_model::{DomainId, Gpu, Kernel, LoadError, MemoryError, QueueId};

@@ -1,7 +1,7 @@
 //! Who takes part, and how much each row could use, as policies that partition see it.
 //!
-//! Rules: a launch makes its row work and its tenant active at once; both end a grace after the last open launch, because
-//! programs launch one kernel after the other. A row's demand follows growth at once and falls slowly.
+//! Rules: a launch makes its row work and its tenant active at once; both end a grace after the last open launch,
+//! because programs launch one kernel after the other. A row's demand follows growth at once and falls slowly.
 
 use super::{Book, TenantRecord};
 use crate::ids::{RowId, TenantId};

@@ -1,17 +1,17 @@
 //! What lives on a device: tenants, rows and open launches, as events tell of them.
 //!
-//! A launch is **open** from its arrival to its end; a row **works** and a tenant is **active** while a launch of theirs
-//! is open, and for a grace after that ([`activity`]). Policies that order launches see them in order of arrival
-//! ([`jobs`]): of a row's launches the oldest counts, as launches of one kernel usually come one after another. Policies
-//! that partition see who takes part and how much each could use.
+//! A launch is **open** from its arrival to its end; a row **works** and a tenant is **active** while a launch of
+//! theirs is open, and for a grace after that ([`activity`]). Policies that order launches see them in order of
+//! arrival ([`jobs`]): of a row's launches the oldest counts, as launches of one kernel usually come one after
+//! another. Policies that partition see who takes part and how much each could use.
 //!
 //! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that a
 //! controller steers by the very figure that is reported.
 //!
 //! Rules: events with a time before the newest seen count as of that time; an event of a row that is not known changes
 //! nothing, and who names a row names its tenant, of weight 1 where it is not known; after a loss nothing has open
-//! launches until its counters come, and what is not named again until [`Event::Resynced`] is gone. Nothing is allocated
-//! but for tenants, rows and launches beyond the most that there were.
+//! launches until its counters come, and what is not named again until [`Event::Resynced`] is gone. Nothing is
+//! allocated but for tenants, rows and launches beyond the most that there were.
 
 mod activity;
 mod jobs;

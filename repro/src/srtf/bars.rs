@@ -1,4 +1,5 @@
-//! How near the experiments on the event executor have to be to the paper: whoever repeats them is told if they are not.
+//! How near the experiments on the event executor have to be to the paper: whoever repeats them is told if they are
+//! not.
 //!
 //! The experiments are deterministic, so these are no statistics.
 

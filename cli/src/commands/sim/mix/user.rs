@@ -15,7 +15,8 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::rc::Rc;
 
-/// Returns a workload as a member of a mix, and its kernel if that is a user's; a launch of it may take `budget` cycles.
+/// Returns a workload as a member of a mix, and its kernel if that is a user's; a launch of it may take `budget`
+/// cycles.
 ///
 /// # Errors
 /// A file that cannot be read, or is no trace, or one without launches.
