@@ -1,5 +1,6 @@
 //! Atomics: loom's when the crate is built to be explored, the standard library's otherwise.
 
+// Not the shim's: this room knows no other one.
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]

@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// A module whose variables stand in device memory and whose kernels can be launched.
 #[derive(Debug)]
 pub struct LoadedModule {
-    pub(crate) domain: DomainId,
+    /// The memory that it is loaded into.
+    pub domain: DomainId,
     pub(crate) kernels: Vec<Arc<Kernel>>,
     /// Name and reason of each kernel that cannot run.
     pub(crate) refused: Vec<(String, LoadError)>,
@@ -118,9 +119,10 @@ pub struct Kernel {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`.
     pub required_threads: Option<[u32; 3]>,
-    /// Under which it is known to profiles.
-    pub(crate) key: KernelKey,
-    pub(crate) domain: DomainId,
+    /// The name under which profiles know it.
+    pub key: KernelKey,
+    /// The memory that it is loaded into.
+    pub domain: DomainId,
     /// First 128-byte line of its code, which no other loaded kernel has.
     pub(crate) code_line: u64,
     pub(crate) ops: Box<[Op]>,

@@ -195,7 +195,10 @@ pub fn check_shared(config: &GpuConfig, asked: u64) -> Result<(), LaunchError> {
 }
 
 /// Checks everything about a launch that does not depend on the state of the GPU.
-pub(crate) fn check(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), LaunchError> {
+///
+/// # Errors
+/// Why the GPU cannot run it.
+pub fn check(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), LaunchError> {
     let kernel = &launch.kernel;
     if usize::from(launch.queue.0) >= HARDWARE_QUEUES {
         return Err(LaunchError::NoQueue(launch.queue.0));

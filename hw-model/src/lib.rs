@@ -46,10 +46,8 @@ pub use kernel::{Kernel, KernelParam, LoadedModule};
 pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
 pub use load_error::LoadError;
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};
-pub use occupancy::{Occupancy, OccupancyLimit, device_shape, event_config, occupancy};
+pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
 pub use plan::{
-    BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, MeasureError, Measured,
-    Outcome, PlanNote, PlanOptions, PolicyDriver, Sample, StandIn, Standing, Submission,
-    SubmitError, enforces, measure,
+    BlockChange, BlockEvent, CapReached, PlanNote, PlanOptions, Sample, StandIn, Standing, enforces,
 };
 pub use report::{Advance, Printed, Report};

@@ -5,7 +5,6 @@
 
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::kernel::Kernel;
-use gridmux_policy::executor::{Contention, EventConfig};
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 
 /// The resource that runs out first.
@@ -114,20 +113,6 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
         registers: config.sm.registers,
         shared_bytes: config.sm.shared_bytes,
         submission_ns: config.launch.submit_ns,
-    }
-}
-
-/// Returns the device of the event executor that stands for the GPU.
-#[must_use]
-pub fn event_config(config: &GpuConfig) -> EventConfig {
-    EventConfig {
-        // Launches of the event executor do not wait for each other.
-        shape: DeviceShape {
-            submission_ns: 0,
-            ..device_shape(config)
-        },
-        clock_mhz: config.clock.core_mhz,
-        contention: Contention::calibrated(),
     }
 }
 

@@ -8,8 +8,8 @@
 //! Rules:
 //! - Times never run backwards within a queue by more than a policy can ignore (they are clamped to
 //!   the newest seen).
-//! - A row's [`Event::RowNew`] precedes every other event of the row, and nothing follows its
-//!   [`Event::RowGone`].
+//! - A tenant's [`Event::Tenant`] precedes its rows. A row's [`Event::RowNew`] precedes every other event of the row,
+//!   and nothing follows its [`Event::RowGone`].
 //! - Shares are cumulative, so a lost [`Event::Share`] is made good by the next.
 //! - After [`Event::Lost`] the executor sends [`Event::Tenant`], [`Event::RowNew`] and
 //!   [`Event::Counters`] of everything that lives, from which accounting resynchronises, and then

@@ -2,20 +2,20 @@
 //!
 //! Rule: a kernel that was given the device keeps it until the launch ends that it was given it for.
 
+use crate::book::{Book, Job};
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Plan, Preemption};
 use crate::predict::{Durations, simple_slicing};
 use crate::profiles::Profiles;
-use crate::roster::{Job, Roster};
 use crate::shape::DeviceShape;
 
 /// The launches of a device, how long they run, and which has it.
 #[derive(Debug)]
 pub struct Exclusive {
     device: DeviceId,
-    roster: Roster,
+    book: Book,
     durations: Durations,
     profiles: Profiles,
     heads: Vec<Job>,
@@ -30,7 +30,7 @@ impl Exclusive {
     pub fn new(device: DeviceId, shape: &DeviceShape, profiles: Profiles) -> Self {
         Self {
             device,
-            roster: Roster::new(shape),
+            book: Book::new(shape),
             durations: Durations::default(),
             profiles,
             heads: Vec::new(),
@@ -41,17 +41,17 @@ impl Exclusive {
 
     /// Takes note of an event.
     pub fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
+        self.book.observe(event);
         self.durations.observe(event);
     }
 
     /// Gives the device to the launch whose runtime in nanoseconds has the least key, if nobody has it; fills the plan
     /// and returns true if something changed.
     pub fn replan(&mut self, standing: &Plan, next: &mut Plan, key: impl Fn(f64) -> f64) -> bool {
-        if !self.roster.take_changed() {
+        if !self.book.take_changed() {
             return false;
         }
-        self.roster.heads(&mut self.heads);
+        self.book.heads(&mut self.heads);
         let has = |job: &&Job| Some((job.row, job.launch)) == self.current;
         if !self.heads.iter().any(|job| has(&job)) {
             // What is not known comes first, so that it becomes known.
@@ -65,25 +65,22 @@ impl Exclusive {
         self.rows.clear();
         self.rows.extend(self.heads.iter().map(|job| job.row));
         let layout = Layout::checked(self.device);
-        let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
+        let all = whole(&self.book, DispatchOrder::Arrival, Preemption::None);
         let has = |row| self.current.is_some_and(|current| current.0 == row);
         let cap = |_: usize, place: usize| match has(self.rows[place]) {
-            true => self
-                .roster
-                .row(self.rows[place])
-                .map_or(0, |info| info.most),
+            true => self.book.row(self.rows[place]).map_or(0, |info| info.most),
             false => 0,
         };
-        layout.fill(&self.roster, (standing, next), &[all], &self.rows, cap);
+        layout.fill(&self.book, (standing, next), &[all], &self.rows, cap);
         true
     }
 
     /// Returns the runtime of a launch alone in nanoseconds, if anything is known of its kernel.
     fn runtime(&self, job: &Job) -> Option<f64> {
-        let info = self.roster.row(job.row)?;
+        let info = self.book.row(job.row)?;
         let profile = self.profiles.block_ns(info.profile);
         let block_ns = profile.or_else(|| self.durations.of(job.row))?;
-        let resident = self.roster.resident(job.row);
+        let resident = self.book.resident(job.row);
         Some(simple_slicing(0.0, job.blocks, resident, block_ns))
     }
 }

@@ -3,10 +3,10 @@
 //! Rule: rows with work, or that are expected to have some, are listed; the default row binds the others until the
 //! replan that follows their next launch.
 
+use crate::book::Book;
 use crate::ids::{DeviceId, GroupId, RowId};
 use crate::plan::{Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
 use crate::plan_builder::PlanBuilder;
-use crate::roster::Roster;
 use crate::shape::BlockShape;
 use crate::sm_set::SmSet;
 
@@ -51,13 +51,13 @@ impl Layout {
     /// If the groups overlap or leave an SM out.
     pub fn fill(
         &self,
-        roster: &Roster,
+        book: &Book,
         (standing, next): (&Plan, &mut Plan),
         groups: &[Group],
         ranked: &[RowId],
         cap: impl Fn(usize, usize) -> u16,
     ) {
-        let mut plan = PlanBuilder::new(next, self.device, roster.shape());
+        let mut plan = PlanBuilder::new(next, self.device, book.shape());
         plan.default_row(DefaultRow {
             cap: self.default_cap,
             stop: self.stop,
@@ -67,17 +67,13 @@ impl Layout {
         }
         for (at, row) in ranked.iter().enumerate() {
             let rank = u32::try_from(at).unwrap_or(u32::MAX);
-            let place = plan.row(roster.listed(*row, rank, self.stop), Cell::default());
+            let place = plan.row(book.listed(*row, rank, self.stop), Cell::default());
             for group in 0..groups.len() {
                 let id = GroupId(u16::try_from(group).unwrap_or(u16::MAX));
                 plan.cell(id, place, Cell::capped(cap(group, at)));
             }
         }
-        let block = |row: RowId| {
-            roster
-                .row(row)
-                .map_or_else(BlockShape::default, |i| i.block)
-        };
+        let block = |row: RowId| book.row(row).map_or_else(BlockShape::default, |i| i.block);
         plan.finish(standing, block)
             .expect("groups cover the device once, and each row is listed once");
     }
@@ -85,9 +81,9 @@ impl Layout {
 
 /// Returns the group of all SMs.
 #[must_use]
-pub fn whole(roster: &Roster, order: DispatchOrder, preemption: Preemption) -> Group {
+pub fn whole(book: &Book, order: DispatchOrder, preemption: Preemption) -> Group {
     Group {
-        sms: SmSet::first(roster.shape().sms),
+        sms: SmSet::first(book.shape().sms),
         order,
         preemption,
         head_of_line: false,

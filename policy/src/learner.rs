@@ -15,16 +15,16 @@ use crate::profiles::{Profiles, Seen};
 #[derive(Debug)]
 pub struct Learner {
     profiles: Profiles,
-    rows: Vec<Option<Row>>,
+    rows: Vec<Option<Residence>>,
     /// Rows with an open launch.
     working: u32,
     /// Number of the newest co-run: how often a row ceased to be alone.
     co_run: u64,
 }
 
-/// What is known of a row.
+/// What is known of the blocks of a row that are on the device.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct Residence {
     tenant: TenantId,
     profile: ProfileKey,
     spill: bool,
@@ -69,7 +69,7 @@ impl Learner {
             Event::RowGone { row } => self.row_gone(row),
             Event::TenantGone { tenant } => {
                 for row in (0..).map(RowId).take(self.rows.len()) {
-                    let is_its = |known: &mut Row| known.tenant == tenant;
+                    let is_its = |known: &mut Residence| known.tenant == tenant;
                     if self.row(row).is_some_and(is_its) {
                         self.row_gone(row);
                     }
@@ -105,7 +105,7 @@ impl Learner {
         }
     }
 
-    fn row(&mut self, row: RowId) -> Option<&mut Row> {
+    fn row(&mut self, row: RowId) -> Option<&mut Residence> {
         self.rows.get_mut(row.index())?.as_mut()
     }
 
@@ -113,14 +113,14 @@ impl Learner {
         if self.rows.len() <= row.index() {
             self.rows.resize(row.index() + 1, None);
         }
-        let again = |known: &mut Row| {
+        let again = |known: &mut Residence| {
             (known.tenant, known.profile, known.spill) == (tenant, profile, spill)
         };
         if self.row(row).is_some_and(again) {
             return;
         }
         self.row_gone(row);
-        self.rows[row.index()] = Some(Row {
+        self.rows[row.index()] = Some(Residence {
             tenant,
             profile,
             spill,

@@ -13,22 +13,24 @@
 //!   lock-free ring (`gridmux-sync`).
 
 pub mod ages;
+pub mod blocks;
+pub mod book;
+pub mod cap_table;
 pub mod class;
+#[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod contract;
-pub mod driver;
+pub mod division;
 pub mod event;
+pub mod excess;
 pub mod exclusive;
-pub mod executor;
 pub mod guard;
 pub mod hash;
 pub mod ids;
 pub mod layout;
 pub mod learner;
-pub mod ledger;
 pub mod loops;
 pub mod metrics;
-pub mod mix;
 pub mod partition;
 pub mod plan;
 pub mod plan_builder;
@@ -37,13 +39,10 @@ pub mod policy;
 pub mod predict;
 pub mod profile_file;
 pub mod profiles;
-pub mod roster;
 pub mod shape;
-pub mod share;
 pub mod share_control;
 pub mod share_meter;
 pub mod sm_set;
-pub mod spread;
 pub mod units;
 
 pub use class::{Class, UnknownClass};
@@ -59,7 +58,6 @@ pub use policy::{Policy, PolicyInfo, UnknownPolicy, Watch, by_name, policies as 
 pub use profile_file::{ProfileFile, ProfileFileError, ProfiledDevice};
 pub use profiles::{Profile, Profiles};
 pub use shape::{BlockShape, DeviceShape, Held, SmUnits};
-pub use share::Share;
 pub use share_meter::{ShareMeter, ShareReading};
 pub use sm_set::SmSet;
 pub use units::{Bytes, Cycles, Nanos};

@@ -16,14 +16,15 @@ pub const HOLD: Nanos = Nanos(10_000);
 /// each other one, needs room for a whole one.
 const BACKLOG: u32 = 4;
 
-/// What is known of rows' launches.
+/// The launches of rows, as far as loops show in them.
 #[derive(Debug, Default)]
 pub struct Loops {
-    rows: Vec<Row>,
+    rows: Vec<LaunchHistory>,
 }
 
+/// The launches of one row.
 #[derive(Clone, Copy, Debug, Default)]
-struct Row {
+struct LaunchHistory {
     open: u32,
     /// Blocks of its newest launch.
     blocks: u64,
@@ -54,9 +55,9 @@ impl Loops {
                 row, open_launches, ..
             } => self.row(row).open = open_launches,
             Event::RowNew { row, .. } | Event::RowGone { row } => {
-                *self.row(row) = Row::default();
+                *self.row(row) = LaunchHistory::default();
             }
-            Event::Lost { .. } => self.rows.fill(Row::default()),
+            Event::Lost { .. } => self.rows.fill(LaunchHistory::default()),
             _ => {}
         }
     }
@@ -85,9 +86,9 @@ impl Loops {
         })
     }
 
-    fn row(&mut self, row: RowId) -> &mut Row {
+    fn row(&mut self, row: RowId) -> &mut LaunchHistory {
         if self.rows.len() <= row.index() {
-            self.rows.resize(row.index() + 1, Row::default());
+            self.rows.resize(row.index() + 1, LaunchHistory::default());
         }
         &mut self.rows[row.index()]
     }

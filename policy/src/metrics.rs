@@ -4,6 +4,8 @@
 //! left out. Definitions: STP = Σ alone / shared; ANTT = mean shared / alone; StrictF = least slowdown / greatest
 //! slowdown (SRTF section 6; SMK section 6 with IPC).
 
+use serde::Serialize;
+
 /// System throughput: Σ alone / shared. Higher is better; at most the number of programs. Zero when there is no pair to
 /// go by.
 #[must_use]
@@ -112,6 +114,37 @@ fn slowdowns(runs: &[(f64, f64)]) -> impl Iterator<Item = f64> + '_ {
         .iter()
         .filter(|(alone, shared)| *alone > 0.0 && *shared > 0.0);
     told.map(|(alone, shared)| shared / alone)
+}
+
+/// Percentiles; `None` of nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// Half of the values are at most this.
+    pub p50: Option<u64>,
+    /// Nine tenths are at most this.
+    pub p90: Option<u64>,
+    /// 99 of 100 are at most this.
+    pub p99: Option<u64>,
+    /// The greatest.
+    pub max: Option<u64>,
+}
+
+impl Percentiles {
+    /// Works out nearest-rank percentiles.
+    #[must_use]
+    pub fn of(mut values: Vec<u64>) -> Self {
+        values.sort_unstable();
+        let rank = |percent: usize| {
+            let index = (values.len() * percent).div_ceil(100).max(1) - 1;
+            values.get(index).copied()
+        };
+        Self {
+            p50: rank(50),
+            p90: rank(90),
+            p99: rank(99),
+            max: values.last().copied(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -365,6 +365,30 @@ impl Plan {
         self.group_limits[place * self.groups.len() + group]
     }
 
+    /// Returns how many blocks of a row may reside on an SM of a group; the default row's cap for a row or a group that
+    /// the plan does not have.
+    #[must_use]
+    pub fn cap_on(&self, group: usize, row: RowId) -> u32 {
+        let cap = match self.place_of(row) {
+            Some(place) if group < self.groups.len() => self.cell(group, place).cap,
+            _ => self.default_row.cap,
+        };
+        match cap {
+            NO_CAP => u32::MAX,
+            cap => u32::from(cap),
+        }
+    }
+
+    /// Returns what a tenant may hold on an SM of a group; everything for a tenant or a group that the plan does not
+    /// have.
+    #[must_use]
+    pub fn limit_on(&self, group: usize, tenant: TenantId) -> SmUnits {
+        match self.limit_place(tenant) {
+            Some(place) if group < self.groups.len() => self.group_limit(group, place),
+            _ => SmUnits::MAX,
+        }
+    }
+
     /// Returns what a tenant may hold on the whole device: the lesser of its device limit and the
     /// sum of its group limits over all SMs; [`SmUnits::MAX`] for no limit.
     #[must_use]

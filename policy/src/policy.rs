@@ -2,7 +2,7 @@
 //!
 //! Rules: a policy only observes and replans; it never places a block and knows no executor. It is
 //! deterministic: the same events and times give the same plans. Each policy is one file in
-//! `policies/` and one entry in [`policies`].
+//! `policies/`, which says what it is, and one entry in [`policies`].
 
 use crate::contract::Element;
 use crate::event::Event;
@@ -68,8 +68,9 @@ pub struct PolicyInfo {
     pub is_oracle: bool,
     /// The elements of a plan that it uses.
     pub uses: &'static [Element],
+    /// Makes it for a device, with the store of the device's profiles.
     #[serde(skip)]
-    make: fn(DeviceId, &DeviceShape, &Profiles) -> Box<dyn Policy>,
+    pub(crate) make: fn(DeviceId, &DeviceShape, &Profiles) -> Box<dyn Policy>,
 }
 
 /// No policy has this name.
@@ -83,176 +84,26 @@ pub struct UnknownPolicy {
 }
 
 /// What a class means to policies that do not look at it.
-const NO_CLASS: &str = "it has no meaning";
+pub(crate) const NO_CLASS: &str = "it has no meaning";
 
-// Length: a table, one entry for each policy.
 /// Every policy there is.
 #[must_use]
 pub fn policies() -> &'static [PolicyInfo] {
     const POLICIES: &[PolicyInfo] = &[
-        PolicyInfo {
-            name: fifo::NAME,
-            summary: "launches fill the device in order of arrival; the next takes what is left over",
-            source: "stock hardware; Left-Over of Warped-Slicer section 2",
-            promises_weights: false,
-            weights: "they have no meaning: launches go in order of arrival, whosever they are",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: fifo::USES,
-            make: |device, shape, _| Box::new(fifo::Fifo::new(device, shape)),
-        },
-        PolicyInfo {
-            name: fifo::STRICT,
-            summary: "launches fill the device strictly in order of arrival",
-            source: "stock hardware; the baseline of SRTF section 5.2.1",
-            promises_weights: false,
-            weights: "they have no meaning: launches go in order of arrival, whosever they are",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: fifo::STRICT_USES,
-            make: |device, shape, _| Box::new(fifo::Fifo::strict(device, shape)),
-        },
-        PolicyInfo {
-            name: mpmax::NAME,
-            summary: "every kernel leaves room for one block of each co-runner",
-            source: "just-in-time MPMax of SRTF section 5.2.2",
-            promises_weights: false,
-            weights: "they have no meaning: every kernel leaves room for one block of each other one",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: mpmax::USES,
-            make: |device, shape, _| Box::new(mpmax::MpMax::new(device, shape)),
-        },
-        PolicyInfo {
-            name: sjf::NAME,
-            summary: "the kernel with the least runtime has the device until it ends; unknown ones go first",
-            source: "SRTF section 6.2, where it is an oracle",
-            promises_weights: false,
-            weights: "they have no meaning: kernels go by their runtimes alone",
-            class: NO_CLASS,
-            is_oracle: true,
-            uses: sjf::USES,
-            make: |device, shape, known| Box::new(sjf::Sjf::new(device, shape, known.clone())),
-        },
-        PolicyInfo {
-            name: ljf::NAME,
-            summary: "the kernel with the greatest runtime has the device until it ends; unknown ones go first",
-            source: "SRTF section 6.2, where it is an oracle",
-            promises_weights: false,
-            weights: "they have no meaning: kernels go by their runtimes alone",
-            class: NO_CLASS,
-            is_oracle: true,
-            uses: ljf::USES,
-            make: |device, shape, known| Box::new(ljf::Ljf::new(device, shape, known.clone())),
-        },
-        PolicyInfo {
-            name: srtf::NAME,
-            summary: "the kernel with the least predicted remaining time has the device; new ones are sampled",
-            source: "SRTF section 5.1.1",
-            promises_weights: false,
-            weights: "they have no meaning: kernels go by their remaining times alone",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: srtf::USES,
-            make: |device, shape, _| {
-                Box::new(srtf::Srtf::new(device, shape, srtf::Settings::default()))
-            },
-        },
-        PolicyInfo {
-            name: srtf_zero::NAME,
-            summary: "as srtf, with profiles instead of samples",
-            source: "SRTF section 6.2.2",
-            promises_weights: false,
-            weights: "they have no meaning: kernels go by their remaining times alone",
-            class: NO_CLASS,
-            is_oracle: true,
-            uses: srtf_zero::USES,
-            make: |device, shape, known| Box::new(srtf_zero::new(device, shape, known.clone())),
-        },
-        PolicyInfo {
-            name: srtf_adaptive::NAME,
-            summary: "as srtf, but kernels share the device where exclusive use would be unfair",
-            source: "SRTF section 5.1.2",
-            promises_weights: false,
-            weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: srtf_adaptive::USES,
-            make: |device, shape, _| Box::new(srtf_adaptive::new(device, shape)),
-        },
-        PolicyInfo {
-            name: spatial::NAME,
-            summary: "every kernel has SMs of its own; several share one where there are more kernels than SMs",
-            source: "Spart of SMK section 6; Spatial of Warped-Slicer section 2",
-            promises_weights: false,
-            weights: "SMs are divided in proportion, among kernels and not tenants",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: spatial::USES,
-            make: |device, shape, _| Box::new(spatial::Spatial::new(device, shape)),
-        },
-        PolicyInfo {
-            name: even::NAME,
-            summary: "kernels hold equal parts of every SM, at least a block each as far as there is room",
-            source: "Even of Warped-Slicer section 5",
-            promises_weights: false,
-            weights: "parts of an SM are in proportion, among kernels and not tenants",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: even::USES,
-            make: |device, shape, _| Box::new(even::Even::new(device, shape)),
-        },
-        PolicyInfo {
-            name: accelos::NAME,
-            summary: "kernels hold equal parts of the device, at least a block each, and the rest is filled up",
-            source: "accelOS section 3",
-            promises_weights: false,
-            weights: "parts of the device are in proportion, among kernels and not tenants, before the rest is filled \
-                      up",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: accelos::USES,
-            make: |device, shape, _| Box::new(accelos::AccelOs::new(device, shape)),
-        },
-        PolicyInfo {
-            name: elastic::NAME,
-            summary: "kernels are merged before they start, with sizes that do not change",
-            source: "Elastic Kernels, the baseline of accelOS section 7.3",
-            promises_weights: false,
-            weights: "they have no meaning: every kernel leaves room for one block of each other one",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: elastic::USES,
-            make: |device, shape, _| Box::new(elastic::Elastic::new(device, shape)),
-        },
-        PolicyInfo {
-            name: gridmux::NAME,
-            summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
-            source: "ours, from SRTF section 5, accelOS section 3, SMK sections 4 and 5.2",
-            promises_weights: false,
-            weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
-            class: NO_CLASS,
-            is_oracle: false,
-            uses: gridmux::USES,
-            make: |device, shape, known| {
-                let settings = gridmux::Settings {
-                    profiles: known.clone(),
-                    ..gridmux::Settings::default()
-                };
-                Box::new(gridmux::Gridmux::new(device, shape, settings))
-            },
-        },
-        PolicyInfo {
-            name: smk_p::NAME,
-            summary: "each SM is partitioned by weighted dominant-resource fairness",
-            source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
-            promises_weights: true,
-            weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
-            class: "room that is free goes to the better class first",
-            is_oracle: false,
-            uses: smk_p::USES,
-            make: |device, shape, _| Box::new(smk_p::SmkP::new(device, shape)),
-        },
+        fifo::INFO,
+        fifo::STRICT_INFO,
+        mpmax::INFO,
+        sjf::INFO,
+        ljf::INFO,
+        srtf::INFO,
+        srtf_zero::INFO,
+        srtf_adaptive::INFO,
+        spatial::INFO,
+        even::INFO,
+        accelos::INFO,
+        elastic::INFO,
+        gridmux::INFO,
+        smk_p::INFO,
     ];
     POLICIES
 }

@@ -3,7 +3,6 @@
 //! Four resources limit how many blocks reside: threads, block slots, registers and shared memory
 //! (SMK section 5.2). The dominant share of a block is the greatest of its four fractions.
 
-use crate::share::Share;
 use serde::{Deserialize, Serialize};
 
 /// A device as policies see it: the number of its SMs, and the limits of each.
@@ -236,16 +235,12 @@ impl Room {
 /// Returns the dominant share rK of one block: the greatest fraction it takes of any resource of one SM
 /// (SMK section 5.2).
 #[must_use]
-pub fn dominant_share(device: &DeviceShape, block: &BlockShape) -> Share {
-    [
-        Share::new(1, device.blocks.into()),
-        Share::new(block.threads.into(), device.threads.into()),
-        Share::new(block.registers.into(), device.registers.into()),
-        Share::new(block.shared_bytes.into(), device.shared_bytes.into()),
-    ]
-    .into_iter()
-    .max()
-    .unwrap_or(Share::ZERO)
+pub fn dominant_share(device: &DeviceShape, block: &BlockShape) -> f64 {
+    let fraction = |takes: u32, of: u32| f64::from(takes) / f64::from(of.max(1));
+    fraction(1, device.blocks)
+        .max(fraction(block.threads, device.threads))
+        .max(fraction(block.registers, device.registers))
+        .max(fraction(block.shared_bytes, device.shared_bytes))
 }
 
 /// Returns how many blocks of this shape fit on one empty SM; 0 when not even one does.
@@ -257,7 +252,6 @@ pub fn max_residency(device: &DeviceShape, block: &BlockShape) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::{BlockShape, DeviceShape, Held, SmUnits, dominant_share, max_residency};
-    use crate::share::Share;
 
     const GTX480: DeviceShape = DeviceShape {
         sms: 15,
@@ -317,14 +311,14 @@ mod tests {
             shared_bytes: 0,
         };
         assert_eq!(max_residency(&GTX480, &block), 6);
-        assert_eq!(dominant_share(&GTX480, &block), Share::new(256, 1536));
+        assert_eq!(dominant_share(&GTX480, &block), 256.0 / 1536.0);
         let tiny = BlockShape {
             threads: 32,
             registers: 320,
             shared_bytes: 0,
         };
         assert_eq!(max_residency(&GTX480, &tiny), 8);
-        assert_eq!(dominant_share(&GTX480, &tiny), Share::new(1, 8));
+        assert_eq!(dominant_share(&GTX480, &tiny), 1.0 / 8.0);
         let huge = BlockShape {
             threads: 32,
             registers: 320,

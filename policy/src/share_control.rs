@@ -17,7 +17,7 @@
 //! share reaches the grain and bounds stay in the ratio of the weights. Within the bound nothing is
 //! clamped: start levels that were cut off alike would tie, and ties go to the smaller block.
 
-use crate::ledger::{Ledger, RowBook, TenantBook};
+use crate::book::{Book, RowRecord, TenantRecord};
 use crate::partition::MOST_PARTS;
 use crate::units::Nanos;
 
@@ -71,13 +71,13 @@ impl Balance {
 
 /// Makes the active tenants' excesses relative to their weighted mean, bounds them, and says how far
 /// off the worst is.
-pub fn rebase(ledger: &mut Ledger, sms: u16) -> Balance {
-    let stay_ns = greatest(ledger, |row| row.stay_ns);
+pub fn rebase(book: &mut Book, sms: u16) -> Balance {
+    let stay_ns = greatest(book, |row| row.stay_ns);
     let horizon_ns = (stay_ns * HORIZON_STAYS).max(LEAST_HORIZON_NS);
     let part_sms = f64::from(sms.div_ceil(MOST_PARTS));
-    let grain_sms = greatest(ledger, |row| row.share) * part_sms;
+    let grain_sms = greatest(book, |row| row.share) * part_sms;
     let (mut weights, mut excess, mut least) = (0.0, 0.0, f64::MAX);
-    for tenant in ledger.active() {
+    for tenant in book.active() {
         weights += f64::from(tenant.weight);
         excess += tenant.excess;
         least = least.min(f64::from(tenant.weight));
@@ -85,7 +85,7 @@ pub fn rebase(ledger: &mut Ledger, sms: u16) -> Balance {
     // By what bounds are stretched because nominal shares are less than the grain.
     let stretch = (grain_sms * weights / (least * f64::from(sms))).max(1.0);
     let mut worst: f64 = 0.0;
-    ledger.for_active(|tenant| {
+    book.for_active(|tenant| {
         let part = f64::from(tenant.weight) / weights;
         let nominal = part * f64::from(sms);
         let bound = MOST_HORIZONS * nominal * stretch * horizon_ns;
@@ -98,13 +98,13 @@ pub fn rebase(ledger: &mut Ledger, sms: u16) -> Balance {
 
 /// Returns where the tenant's level starts in the next partition, in SMs held on the whole device.
 #[must_use]
-pub fn start_level(tenant: &TenantBook, balance: &Balance) -> f64 {
+pub fn start_level(tenant: &TenantRecord, balance: &Balance) -> f64 {
     tenant.excess / balance.horizon_ns
 }
 
 /// Returns the greatest of a number over the rows that work.
-fn greatest(ledger: &Ledger, of: impl Fn(&RowBook) -> f64) -> f64 {
-    let rows = ledger.active().flat_map(|tenant| ledger.rows_of(tenant));
+fn greatest(book: &Book, of: impl Fn(&RowRecord) -> f64) -> f64 {
+    let rows = book.active().flat_map(|tenant| book.rows_of(tenant));
     rows.filter(|(_, row)| row.works)
         .map(|(_, row)| of(row))
         .fold(0.0, f64::max)

@@ -1,6 +1,6 @@
 //! How well parameters of the event executor fit: slowdowns of pairs that the SM model ran, and Table 3's runtimes.
 //!
-//! Each parameter is varied while the others stay as `policy/data/event.toml` has them. Pairs are those of the
+//! Each parameter is varied while the others stay as `mix/data/event.toml` has them. Pairs are those of the
 //! predictors' traces; on the event executor their blocks work as long as they did alone on the model.
 //!
 //! Rule: nothing is changed; the frozen parameters are the row that says so.
@@ -11,10 +11,8 @@ use crate::predictors::traces;
 use crate::srtf;
 use crate::tables::{Figures, Report, Row};
 use anyhow::Result;
-use gridmux_policy::executor::{
-    Contention, ErcKernel, EventConfig, EventKernel, EventSubmission, Work,
-};
-use gridmux_policy::mix::{MixLaunch, alone, together};
+use gridmux_mix::event::{Contention, ErcKernel, EventConfig, EventKernel, EventSubmission, Work};
+use gridmux_mix::{MixLaunch, alone, together};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{DeviceId, Profiles, by_name};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ const HEAD: &str = "\
 # Reproduction
 
 `cargo xtask repro all` writes this file. It repeats the experiments of two papers that order and share kernels, on the
-`event` executor with one file of parameters (`policy/data/event.toml`) and on the SM model, and shows each figure that
+`event` executor with one file of parameters (`mix/data/event.toml`) and on the SM model, and shows each figure that
 the papers' texts give beside ours, with the ratio of ours to the paper's. Where they differ by more than 5 %, a
 sentence says why, as far as that is known. Runs are deterministic: the same program prints the same figures. Means over
 sets that were drawn say over how many: fewer than the paper's 16,384 sets of 4 or 32,768 sets of 8 were made with
@@ -35,7 +35,7 @@ its just-in-time form; `cargo xtask bench form-cost` measures the forms of this 
 
 GPUs: ERCBench (`srtf`, and the pairs of `gridmux`) runs on `event` as a GTX 480 of 15 SMs at 1400 MHz, the GPU that
 SRTF's paper simulates. Sets of our kernels (`accelos`, and the sets of `gridmux`) run on `event` as a GTX 980, the GPU
-on whose SM model they were measured (`policy/data/kernels.toml`). The SM model runs pairs of our kernels on a GTX 480
+on whose SM model they were measured (`mix/data/kernels.toml`). The SM model runs pairs of our kernels on a GTX 480
 of 2 SMs, predictors and `calibrate` on an H200 of 2 SMs; `traces` run on `event` as an H200 of 1 SM. On `event` a
 launch costs nothing and its first block starts at once, so that short kernels take less time than on the SM model,
 where a launch costs thousands of cycles.

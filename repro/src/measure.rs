@@ -1,11 +1,12 @@
 //! Shapes of our kernels for the event executor: each alone on the SM model, its blocks' durations taken.
 //!
-//! The result is `policy/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
+//! The result is `mix/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
 
 use crate::model::submission;
 use anyhow::{Context, Result};
-use gridmux_hw_model::{Gpu, GpuConfig, event_config};
-use gridmux_policy::executor::{EventConfig, MEASURED_ON, MeasuredKernel};
+use gridmux_hw_model::{Gpu, GpuConfig};
+use gridmux_mix::event::{EventConfig, MEASURED_ON, MeasuredKernel};
+use gridmux_mix::model::event_config;
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Size, Workload, workloads};
 
@@ -33,8 +34,8 @@ pub(crate) fn print() -> Result<()> {
 
 fn measure(workload: &Workload, size: Size) -> Result<MeasuredKernel> {
     let mut gpu = Gpu::new(GpuConfig::builtin(MEASURED_ON)?);
-    let submission = submission(&mut gpu, workload, &workload.case(size, 1), 0)?;
-    let measured = gridmux_hw_model::measure(gpu, submission, NEVER)?;
+    let submission = submission(&mut gpu, workload.case(size, 1), 0)?;
+    let measured = gridmux_mix::model::measure(gpu, submission, NEVER)?;
     let name = (workload.name, &*size.to_string());
     Ok(MeasuredKernel::of(
         name,

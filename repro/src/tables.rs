@@ -122,7 +122,6 @@ impl Figures {
     }
 
     /// Returns the row of a name.
-    #[cfg(test)]
     pub(crate) fn row(&self, name: &str) -> &Row {
         let row = self.rows.iter().find(|row| row.name == name);
         row.unwrap_or_else(|| panic!("{}: no row {name}", self.name))

@@ -4,10 +4,10 @@
 //! papers' oracles do.
 
 use anyhow::Result;
-use gridmux_policy::driver::Engine;
-use gridmux_policy::executor::{EventConfig, EventExecutor, EventSubmission};
+use gridmux_mix::driver::Engine;
+use gridmux_mix::event::{EventConfig, EventExecutor, EventSubmission};
+use gridmux_mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::ids::ProfileKey;
-use gridmux_policy::mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::policies::gridmux;
 use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;

@@ -1,4 +1,5 @@
-//! The command's forms: JSON of a paper, pictures, errors for what cannot be meant.
+//! The command's forms: JSON of a paper, pictures, errors for what cannot be meant; SRTF's figures on the event
+//! executor are as documented, and as near to the paper as they have to be.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -17,7 +18,8 @@ fn json(output: &Output) -> Value {
 fn a_paper_as_json_with_its_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().to_str().expect("a path in UTF-8");
-    let run = || repro(&["srtf", "--on", "event", "--json", "--out", out]);
+    // With `--check` the documented figures are compared as well.
+    let run = || repro(&["srtf", "--on", "event", "--json", "--check", "--out", out]);
     let first = run();
     assert!(
         first.status.success(),

@@ -1,7 +1,8 @@
 //! Contract: what a program hands to the driver library as an image becomes a module, and several become one; what does
 //! not gets the documented code, and a sentence in the program's log.
 //!
-//! One test, because a process has one connection to the service.
+//! A binary of its own with one test, because the driver library has one connection for the whole process, and finds
+//! the service by an environment variable.
 
 use cuda::context::current::cuCtxSetCurrent;
 use cuda::context::primary::cuDevicePrimaryCtxRetain;

@@ -66,8 +66,6 @@ pub struct Gpu {
     placed: Vec<Placement>,
     faults: Vec<(u64, u32, Box<Fault>)>,
     drafts: Vec<Report>,
-    /// Reports that a driver has not taken yet.
-    pub(crate) unread: Vec<Report>,
 }
 
 // SAFETY: the raw pointers inside a `Gpu` (register slots, shared memory, parameters, the hosts' mapping) point
@@ -94,7 +92,6 @@ impl Gpu {
             placed: Vec::with_capacity(256),
             faults: Vec::new(),
             drafts: Vec::with_capacity(256),
-            unread: Vec::new(),
             config,
         }
     }

@@ -82,7 +82,8 @@ impl Obey {
         running.sort_by_key(|r| Reverse((serial(r), r.linear)));
         let mut gone = 0_u64;
         for block in &running {
-            let beyond = self.on_sm.blocks_of(block.row) > self.rules.cap(group, block.row);
+            let beyond =
+                self.on_sm.blocks_of(block.row) > self.rules.plan().cap_on(group, block.row);
             if beyond && self.leaves(config, group, block, now) {
                 self.switch_out(sms, sm, block);
                 gone |= 1 << block.number;
@@ -94,7 +95,7 @@ impl Obey {
         let rank = |r: &Running| self.rules.plan().rank(r.row);
         running.sort_by_key(|r| Reverse((rank(r), serial(r), r.linear)));
         for block in &running {
-            let limit = self.rules.group_limit(group, block.tenant);
+            let limit = self.rules.plan().limit_on(group, block.tenant);
             let held = self.on_sm.held(block.tenant);
             let beyond = limit != SmUnits::MAX && held.dominant(&self.rules.shape) > limit;
             let here = gone >> block.number & 1 == 0;

@@ -3,26 +3,20 @@
 //! [`crate::Gpu::set_plan`] or [`crate::Gpu::follow_plans`] ends the stock left-over scheduler; from then on every
 //! launch runs under the row that [`crate::Gpu::launch_under`] names. [`obey`] is the block scheduler, [`leave`] takes
 //! blocks off SMs, [`rules`] is the plan as both read it, [`books`] what rows and tenants hold; the context switch and
-//! the quotas are the SM's (`timing`). [`PolicyDriver`] runs a policy on all of this, [`StandIn`]
-//! stands for a kernel of which only durations are known, [`measure`] finds the durations of one.
+//! the quotas are the SM's (`timing`). [`StandIn`] stands for a kernel of which only durations are known. The room
+//! `mix` puts policies in charge of all of this.
 //!
 //! Rules: a plan for another GPU is obeyed as far as it applies and reported, never refused; everything is decided
 //! between epochs, so cycles do not depend on the number of threads; with plans read from a publisher they depend on
 //! when the writer publishes, with `set_plan` on nothing outside.
 
 mod books;
-mod engine;
 mod leave;
-mod measure;
 pub(crate) mod obey;
 mod rules;
 mod stand_in;
 
-pub use engine::{Outcome, PolicyDriver, Submission, SubmitError};
-pub use gridmux_policy::driver::{
-    BlockChange, BlockEvent, CapReached, DriverCounters, DriverOptions, Standing,
-};
-pub use measure::{MeasureError, Measured, measure};
+pub use gridmux_policy::blocks::{BlockChange, BlockEvent, CapReached, Standing};
 pub use stand_in::StandIn;
 
 use crate::counters::Counters;

@@ -348,7 +348,8 @@ impl Obey {
                 self.wake_at = self.wake_at.min(eligible_at);
                 continue;
             }
-            let below = self.on_sm.blocks_of(launch.row) < self.rules.cap(group, launch.row);
+            let below =
+                self.on_sm.blocks_of(launch.row) < self.rules.plan().cap_on(group, launch.row);
             let within = self.within_limits(group, launch);
             let may_start = self.may_start(launch.row);
             let fits = match back {
@@ -380,7 +381,7 @@ impl Obey {
             return true;
         }
         let room = |held: Held, limit| held.room_within(&self.rules.shape, limit, &launch.counted);
-        let on_group = self.rules.group_limit(group, launch.tenant);
+        let on_group = self.rules.plan().limit_on(group, launch.tenant);
         let on_device = plan.device_limit(launch.tenant);
         room(self.on_sm.held(launch.tenant), on_group) > 0
             && room(self.books.held(launch.tenant), on_device) > 0

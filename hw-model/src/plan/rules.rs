@@ -7,9 +7,9 @@ use super::PlanNote;
 use crate::config::GpuConfig;
 use crate::occupancy::device_shape;
 use crate::timing::quota::Weights;
-use gridmux_policy::ids::{RowId, SmId, TenantId};
+use gridmux_policy::ids::SmId;
 use gridmux_policy::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
-use gridmux_policy::shape::{DeviceShape, SmUnits};
+use gridmux_policy::shape::DeviceShape;
 use std::sync::Arc;
 
 /// The plan that is obeyed, and what follows from it.
@@ -139,26 +139,6 @@ impl Rules {
         let group = self.plan.groups().get(group);
         group.is_some_and(|group| group.head_of_line)
     }
-
-    /// Returns how many blocks of a row may reside on an SM of a group.
-    pub(super) fn cap(&self, group: usize, row: RowId) -> u32 {
-        let cap = match self.plan.place_of(row) {
-            Some(place) if group < self.plan.groups().len() => self.plan.cell(group, place).cap,
-            _ => self.plan.default_row().cap,
-        };
-        match cap {
-            NO_CAP => u32::MAX,
-            cap => u32::from(cap),
-        }
-    }
-
-    /// Returns what a tenant may hold on an SM of a group.
-    pub(super) fn group_limit(&self, group: usize, tenant: TenantId) -> SmUnits {
-        match self.plan.limit_place(tenant) {
-            Some(place) if group < self.plan.groups().len() => self.plan.group_limit(group, place),
-            _ => SmUnits::MAX,
-        }
-    }
 }
 
 /// Returns whether anything that a group's SMs go by changed since the plan before: the group itself, a cell on it, a
@@ -180,7 +160,7 @@ mod tests {
     use gridmux_policy::shape::BlockShape;
     use gridmux_policy::{PlanBuilder, SmSet};
 
-    /// Returns a plan of two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the
+    /// Makes a plan of two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the
     /// other way round.
     fn fill(rules: &Rules, cap: u16, budget: Option<u64>, (before, next): (&Plan, &mut Plan)) {
         let mut plan = PlanBuilder::new(next, DeviceId(0), &rules.shape);

@@ -10,7 +10,7 @@ use crate::launch::{Launch, MAX_PARAM_BYTES};
 use crate::memory::DomainId;
 use crate::occupancy::{BlockNeeds, block_needs};
 
-use gridmux_policy::driver::Standing;
+use gridmux_policy::blocks::Standing;
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::BlockShape as PlanShape;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use crate::scripted::{Rig, SHAPE, Wire, launch, named, submit};
 use gridmux_mediator::dispatch::policy_link;
+use gridmux_policy::book::Book;
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, ProfileKey, RowId, TenantId};
-use gridmux_policy::ledger::Ledger;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{BlockShape, Plan, Policy, Watch};
 use std::cell::RefCell;
@@ -143,16 +143,16 @@ fn what_was_not_told_yet_is_not_counted_twice() {
         rig.bench.borrow_mut().pass_time();
         quiet(&mut rig);
     }
-    let mut ledger = Ledger::new(&SHAPE);
+    let mut book = Book::new(&SHAPE);
     let (mut losses, mut ended) = (0, 0);
     for event in heard.try_iter() {
         if let (Event::Ended { row, .. }, 1..) = (event, losses) {
-            let book = ledger.row(row).expect("it lives");
-            let left = (book.open_launches, book.live, book.waiting);
+            let record = book.row(row).expect("it lives");
+            let left = (record.open_launches, record.live, record.waiting);
             assert_eq!(left, (1, 0, 0), "{row}, of which every block has ended");
             ended += 1;
         }
-        ledger.observe(&event);
+        book.observe(&event);
         losses += u32::from(matches!(event, Event::Lost { .. }));
     }
     assert_eq!((losses, ended), (1, 2));

@@ -7,10 +7,10 @@
 use super::run::{Run, SMALL, Scene, load};
 use super::script::{LogEntry, PlanSpec};
 use super::{Case, Change, Failure, Subject, Verdict};
+use crate::book::Book;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{GroupId, RowId};
-use crate::ledger::Ledger;
 use crate::units::Nanos;
 use std::collections::{HashMap, HashSet};
 
@@ -288,20 +288,20 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         .events()
         .any(|event| matches!(event, Event::Lost { .. }));
     run.require("events were lost, and it said so", lost)?;
-    let mut ledger = Ledger::new(&shape);
+    let mut book = Book::new(&shape);
     let mut rows = HashSet::new();
     for event in run.events() {
-        ledger.observe(event);
+        book.observe(event);
         match *event {
             Event::RowNew { row, .. } => drop(rows.insert(row)),
-            Event::Counters { row, at, .. } => truth_at(&run, &ledger, row, at, subject)?,
+            Event::Counters { row, at, .. } => truth_at(&run, &book, row, at, subject)?,
             _ => {}
         }
     }
     run.expect("rows that were heard of", rows.len(), 12)?;
     for row in rows {
-        let book = ledger.row(row);
-        let left = book.map(|book| (book.open_launches, book.live, book.waiting));
+        let record = book.row(row);
+        let left = record.map(|record| (record.open_launches, record.live, record.waiting));
         run.expect(&format!("what {row} has left"), left, Some((0, 0, 0)))?;
     }
     Ok(Verdict::Held)
@@ -336,10 +336,10 @@ fn asked_at_a_count(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Returns a ledger that heard a row's counters knows what is true of it.
+/// Checks that a book which heard a row's counters knows what is true of it.
 fn truth_at(
     run: &Run,
-    ledger: &Ledger,
+    book: &Book,
     row: RowId,
     now: Nanos,
     subject: &dyn Subject,
@@ -359,7 +359,7 @@ fn truth_at(
     };
     // Nothing need be known yet of what happened within the slack.
     let (before, after) = (now.0.checked_sub(slack.0).map(Nanos), Some(now + slack));
-    let live = ledger.row(row).map_or(0, |book| i64::from(book.live));
+    let live = book.row(row).map_or(0, |record| i64::from(record.live));
     let least = count(Change::Started, before) - count(Change::Ended, after);
     let most = count(Change::Started, after) - count(Change::Ended, before);
     run.require(

@@ -14,7 +14,6 @@
 mod breaking;
 mod budgets;
 mod caps;
-mod driven;
 mod hearing;
 mod invariance;
 mod limits;
@@ -31,7 +30,6 @@ mod stops;
 mod weights;
 
 pub use breaking::{Breach, Breaking};
-pub use driven::Asked;
 pub use policies::{check_policy, mix};
 
 use crate::contract::{Element, Enforcement};

@@ -17,7 +17,6 @@
 //! is parts · (claims + blocks of an SM) · log claims.
 
 use crate::shape::{BlockShape, DeviceShape, Room};
-use crate::share::gcd;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -461,6 +460,14 @@ fn least_of(demands: &[Demand]) -> BlockShape {
 
 fn weigh(level: i64, weight: i64) -> i128 {
     i128::from(level) * i128::from(weight)
+}
+
+/// Returns the greatest common divisor, by Euclid.
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
 }
 
 #[cfg(test)]

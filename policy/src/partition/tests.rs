@@ -51,7 +51,7 @@ fn held(
     let mut held = vec![0.0; claims.len()];
     for (part, sms) in done.parts().iter().enumerate() {
         for (demand, cap) in demands.iter().zip(done.caps(part)) {
-            let share = dominant_share(device, &demand.block).as_f64();
+            let share = dominant_share(device, &demand.block);
             held[demand.claim] += share * f64::from(*cap) * f64::from(*sms);
         }
     }

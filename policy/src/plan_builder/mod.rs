@@ -63,7 +63,7 @@ pub enum PlanError {
 
 /// A row or limit that was added, by its place in the plan under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(usize);
+pub struct PlanIndex(usize);
 
 /// Fills one plan.
 #[derive(Debug)]
@@ -138,17 +138,17 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Adds a row with work, with the same cell on every group.
-    pub fn row(&mut self, row: PlanRow, cell: Cell) -> Place {
+    pub fn row(&mut self, row: PlanRow, cell: Cell) -> PlanIndex {
         self.push(row, cell, true)
     }
 
     /// Adds a row without work: it takes nothing from others in the fit until the replan that
     /// follows its next launch.
-    pub fn standby_row(&mut self, row: PlanRow, cell: Cell) -> Place {
+    pub fn standby_row(&mut self, row: PlanRow, cell: Cell) -> PlanIndex {
         self.push(row, cell, false)
     }
 
-    fn push(&mut self, row: PlanRow, cell: Cell, works: bool) -> Place {
+    fn push(&mut self, row: PlanRow, cell: Cell, works: bool) -> PlanIndex {
         let place = self.plan.rows.len();
         let index = &mut self.plan.row_index;
         if index.len() <= row.row.index() {
@@ -156,18 +156,18 @@ impl<'a> PlanBuilder<'a> {
         }
         if index[row.row.index()] != 0 {
             self.fail(PlanError::RowTwice { row: row.row });
-            return Place(place.saturating_sub(1));
+            return PlanIndex(place.saturating_sub(1));
         }
         self.plan.row_index[row.row.index()] = u32::try_from(place + 1).unwrap_or(u32::MAX);
         self.plan.rows.push(row);
         self.plan.works.push(works);
         let groups = self.plan.groups.len();
         self.plan.cells.resize((place + 1) * groups, cell);
-        Place(place)
+        PlanIndex(place)
     }
 
     /// Sets what a row gets on one group.
-    pub fn cell(&mut self, group: GroupId, place: Place, cell: Cell) -> &mut Self {
+    pub fn cell(&mut self, group: GroupId, place: PlanIndex, cell: Cell) -> &mut Self {
         let at = place.0 * self.plan.groups.len() + usize::from(group.0);
         if let Some(slot) = self.plan.cells.get_mut(at) {
             *slot = cell;
@@ -176,7 +176,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Gives a tenant a limit on the device, none on any group yet.
-    pub fn limit(&mut self, limit: TenantLimit) -> Place {
+    pub fn limit(&mut self, limit: TenantLimit) -> PlanIndex {
         let place = self.plan.limits.len();
         let index = &mut self.plan.limit_index;
         if index.len() <= limit.tenant.index() {
@@ -185,7 +185,7 @@ impl<'a> PlanBuilder<'a> {
         if index[limit.tenant.index()] != 0 {
             let tenant = limit.tenant;
             self.fail(PlanError::LimitTwice { tenant });
-            return Place(place.saturating_sub(1));
+            return PlanIndex(place.saturating_sub(1));
         }
         self.plan.limit_index[limit.tenant.index()] = u32::try_from(place + 1).unwrap_or(u32::MAX);
         self.plan.limits.push(limit);
@@ -193,11 +193,11 @@ impl<'a> PlanBuilder<'a> {
         self.plan
             .group_limits
             .resize((place + 1) * groups, SmUnits::MAX);
-        Place(place)
+        PlanIndex(place)
     }
 
     /// Sets a tenant's limit per SM of one group.
-    pub fn group_limit(&mut self, group: GroupId, place: Place, units: SmUnits) -> &mut Self {
+    pub fn group_limit(&mut self, group: GroupId, place: PlanIndex, units: SmUnits) -> &mut Self {
         let at = place.0 * self.plan.groups.len() + usize::from(group.0);
         if let Some(slot) = self.plan.group_limits.get_mut(at) {
             *slot = units;

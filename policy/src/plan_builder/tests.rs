@@ -235,21 +235,21 @@ fn what_changed_is_marked() {
     // A limit on one group: its tenant's rows, and every group.
     let limited = after(&|plan| {
         usual(plan);
-        plan.group_limit(GroupId(0), super::Place(0), SmUnits(9));
+        plan.group_limit(GroupId(0), super::PlanIndex(0), SmUnits(9));
     });
     assert_eq!(limited, (vec![false, true, true], vec![true; 2]));
     // The same sum in other places is a change as well.
     let moved = after(&|plan| {
         usual(plan);
         let quarter = SmUnits::ONE.0 / 4;
-        plan.group_limit(GroupId(0), super::Place(0), SmUnits(5 * quarter));
-        plan.group_limit(GroupId(1), super::Place(0), SmUnits(0));
+        plan.group_limit(GroupId(0), super::PlanIndex(0), SmUnits(5 * quarter));
+        plan.group_limit(GroupId(1), super::PlanIndex(0), SmUnits(0));
     });
     assert_eq!(moved, (vec![false, true, true], vec![true; 2]));
     // A cap on one group: its row and that group.
     let capped = after(&|plan| {
         usual(plan);
-        plan.cell(GroupId(1), super::Place(0), Cell::capped(1));
+        plan.cell(GroupId(1), super::PlanIndex(0), Cell::capped(1));
     });
     assert_eq!(capped, (vec![true, false, false], vec![false, true]));
     // A row more, and a row less: every group.

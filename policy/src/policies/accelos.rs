@@ -7,88 +7,50 @@
 //! The paper's kernels fetch virtual groups in chunks of up to eight where groups are short (section 6.4). Chunks are a
 //! matter of the form in which a kernel runs, not of the plan.
 
+use crate::cap_table::CapTable;
 use crate::contract::Element;
-use crate::event::Event;
-use crate::ids::{DeviceId, RowId};
-use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
-use crate::policy::Policy;
-use crate::roster::{Job, Roster};
-use crate::shape::DeviceShape;
-use crate::spread::Spread;
-use crate::units::Nanos;
+use crate::division::{Dividing, Division, Lined};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Preemption};
+use crate::policy::{NO_CLASS, PolicyInfo};
 
 /// The policy's name.
 pub const NAME: &str = "accelos";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap, Element::Order];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "kernels hold equal parts of the device, at least a block each, and the rest is filled up",
+    source: "accelOS section 3",
+    promises_weights: false,
+    weights: "parts of the device are in proportion, among kernels and not tenants, before the rest is filled \
+              up",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Cap, Element::Order],
+    make: |device, shape, _| Box::new(Dividing::<AccelOs>::new(device, shape)),
+};
 
 /// Equal parts of the device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AccelOs {
-    device: DeviceId,
-    roster: Roster,
-    heads: Vec<Job>,
-    rows: Vec<RowId>,
-    spread: Spread,
-    groups: Vec<Group>,
+    caps: CapTable,
 }
 
-impl AccelOs {
-    /// Returns the policy for one device.
-    #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
-        Self {
-            device,
-            roster: Roster::new(shape),
-            heads: Vec::new(),
-            rows: Vec::new(),
-            spread: Spread::default(),
-            groups: Vec::new(),
-        }
-    }
-
+impl Division for AccelOs {
     /// Gives each row its part, and then what is left over.
-    fn divide(&mut self) {
+    fn divide(&mut self, lined: &Lined<'_>, groups: &mut Vec<Group>) {
         let everything = |_: usize| u64::MAX;
-        self.spread.begin(self.roster.shape(), self.rows.len());
-        self.spread.give_parts(&self.roster, &self.rows, everything);
-        self.spread.fill_up(&self.roster, &self.rows, everything);
-    }
-}
-
-impl Policy for AccelOs {
-    fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
-    }
-
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !self.roster.take_changed() {
-            return false;
-        }
-        self.roster.line_up(&mut self.heads, &mut self.rows);
-        self.divide();
+        self.caps.begin(lined.book.shape(), lined.rows.len());
+        self.caps.give_parts(lined.book, lined.rows, everything);
+        self.caps.fill_up(lined.book, lined.rows, everything);
         let how = (DispatchOrder::Arrival, Preemption::None);
-        self.spread.groups(how, &mut self.groups);
-        let layout = Layout::checked(self.device);
-        let plans = (standing, &mut *next);
-        layout.fill(
-            &self.roster,
-            plans,
-            &self.groups,
-            &self.rows,
-            |group, place| {
-                let spill = |row| self.roster.row(row).is_some_and(|info| info.spill);
-                match spill(self.rows[place]) {
-                    true => NO_CAP,
-                    false => self.spread.cap(group, place),
-                }
-            },
-        );
-        true
+        self.caps.groups(how, groups);
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        None
+    fn cap(&self, lined: &Lined<'_>, group: usize, place: usize) -> u16 {
+        let row = lined.book.row(lined.rows[place]);
+        match row.is_some_and(|row| row.spill) {
+            true => NO_CAP,
+            false => self.caps.cap(group, place),
+        }
     }
 }

@@ -7,111 +7,90 @@
 //! arrive wait until then. [`super::mpmax`] is the same with sizes that follow arrivals and ends.
 
 use crate::contract::Element;
-use crate::event::Event;
-use crate::ids::{DeviceId, RowId};
-use crate::layout::{Layout, whole};
-use crate::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
-use crate::policy::Policy;
-use crate::roster::{Job, Roster};
-use crate::shape::{DeviceShape, Room};
-use crate::units::Nanos;
+use crate::division::{Dividing, Division, Lined};
+use crate::ids::RowId;
+use crate::plan::{Group, NO_CAP};
+use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::shape::Room;
 
 /// The policy's name.
 pub const NAME: &str = "elastic";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap, Element::Order];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "kernels are merged before they start, with sizes that do not change",
+    source: "Elastic Kernels, the baseline of accelOS section 7.3",
+    promises_weights: false,
+    weights: "they have no meaning: every kernel leaves room for one block of each other one",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Cap, Element::Order],
+    make: |device, shape, _| Box::new(Dividing::<Elastic>::new(device, shape)),
+};
 
 /// Static merges.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Elastic {
-    device: DeviceId,
-    roster: Roster,
-    heads: Vec<Job>,
-    rows: Vec<RowId>,
-    /// The merged launches, by row and number, with their caps.
-    merged: Vec<(RowId, u64, u16)>,
+    merged: Vec<Merged>,
+}
+
+/// A merged launch, by row and number, with its cap.
+#[derive(Clone, Copy, Debug)]
+struct Merged {
+    row: RowId,
+    launch: u64,
+    cap: u16,
 }
 
 impl Elastic {
-    /// Returns the policy for one device.
-    #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
-        Self {
-            device,
-            roster: Roster::new(shape),
-            heads: Vec::new(),
-            rows: Vec::new(),
-            merged: Vec::new(),
-        }
-    }
-
     /// Merges the launches that wait.
-    fn merge(&mut self) {
-        self.merged.clear();
-        let shape = self.roster.shape();
-        let mut room = Room::empty_sm(shape);
-        for job in &self.heads {
-            let Some(info) = self.roster.row(job.row) else {
+    fn merge(&mut self, lined: &Lined<'_>) {
+        let mut room = Room::empty_sm(lined.book.shape());
+        for job in lined.heads {
+            let Some(row) = lined.book.row(job.row) else {
                 continue;
             };
-            if !(self.merged.is_empty() || room.holds(&info.block)) {
+            if !(self.merged.is_empty() || room.holds(&row.block)) {
                 break;
             }
-            room.take(&info.block, 1);
-            self.merged.push((job.row, job.launch, 1));
+            room.take(&row.block, 1);
+            self.merged.push(Merged {
+                row: job.row,
+                launch: job.launch,
+                cap: 1,
+            });
         }
-        for (row, _, cap) in &mut self.merged {
-            let Some(info) = self.roster.row(*row) else {
+        for merged in &mut self.merged {
+            let Some(row) = lined.book.row(merged.row) else {
                 continue;
             };
             let mut beside = room;
-            beside.give_back(&info.block);
-            *cap = u16::try_from(beside.fits(&info.block)).unwrap_or(info.most);
-        }
-    }
-
-    fn cap(&self, row: RowId) -> u16 {
-        let found = self.merged.iter().find(|merged| merged.0 == row);
-        let spill = self.roster.row(row).is_some_and(|info| info.spill);
-        match found {
-            Some(_) if spill => NO_CAP,
-            Some(merged) => merged.2,
-            None => 0,
+            beside.give_back(&row.block);
+            merged.cap = u16::try_from(beside.fits(&row.block)).unwrap_or(row.most);
         }
     }
 }
 
-impl Policy for Elastic {
-    fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
-    }
-
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !self.roster.take_changed() {
-            return false;
-        }
-        self.roster.heads(&mut self.heads);
+impl Division for Elastic {
+    fn divide(&mut self, lined: &Lined<'_>, _groups: &mut Vec<Group>) {
         // A row whose merged launch has ended takes no part with its next one.
-        let heads = &self.heads;
         self.merged.retain(|merged| {
-            let same = |job: &Job| (job.row, job.launch) == (merged.0, merged.1);
-            heads.iter().any(same)
+            let mut heads = lined.heads.iter();
+            heads.any(|job| (job.row, job.launch) == (merged.row, merged.launch))
         });
         if self.merged.is_empty() {
-            self.merge();
+            self.merge(lined);
         }
-        self.rows.clear();
-        self.rows.extend(self.heads.iter().map(|job| job.row));
-        let layout = Layout::checked(self.device);
-        let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
-        let plans = (standing, &mut *next);
-        layout.fill(&self.roster, plans, &[all], &self.rows, |_, place| {
-            self.cap(self.rows[place])
-        });
-        true
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        None
+    fn cap(&self, lined: &Lined<'_>, _group: usize, place: usize) -> u16 {
+        let id = lined.rows[place];
+        let merged = self.merged.iter().find(|merged| merged.row == id);
+        let spill = lined.book.row(id).is_some_and(|row| row.spill);
+        match merged {
+            Some(_) if spill => NO_CAP,
+            Some(merged) => merged.cap,
+            None => 0,
+        }
     }
 }

@@ -4,83 +4,54 @@
 //! with weights, a part in proportion. Nobody gets what another one cannot use.
 
 use crate::contract::Element;
-use crate::event::Event;
-use crate::ids::{DeviceId, RowId};
-use crate::layout::{Layout, whole};
-use crate::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
-use crate::policy::Policy;
-use crate::roster::{Job, Roster};
-use crate::shape::DeviceShape;
-use crate::units::Nanos;
+use crate::division::{Dividing, Division, Lined};
+use crate::plan::{Group, NO_CAP};
+use crate::policy::{NO_CLASS, PolicyInfo};
 
 /// The policy's name.
 pub const NAME: &str = "even";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap, Element::Order];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "kernels hold equal parts of every SM, at least a block each as far as there is room",
+    source: "Even of Warped-Slicer section 5",
+    promises_weights: false,
+    weights: "parts of an SM are in proportion, among kernels and not tenants",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Cap, Element::Order],
+    make: |device, shape, _| Box::new(Dividing::<Even>::new(device, shape)),
+};
 
 /// Equal parts of each SM.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Even {
-    device: DeviceId,
-    roster: Roster,
-    heads: Vec<Job>,
-    rows: Vec<RowId>,
+    all_weights: u64,
 }
 
-impl Even {
-    /// Returns the policy for one device.
-    #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
-        Self {
-            device,
-            roster: Roster::new(shape),
-            heads: Vec::new(),
-            rows: Vec::new(),
-        }
+impl Division for Even {
+    fn divide(&mut self, lined: &Lined<'_>, _groups: &mut Vec<Group>) {
+        self.all_weights = lined.book.weights_of(lined.rows);
     }
 
-    /// Returns how many blocks of a row its part of an SM holds.
-    fn cap(&self, row: RowId, all_weights: u64) -> u16 {
-        let Some(info) = self.roster.row(row).filter(|info| !info.spill) else {
+    /// Returns how many blocks of the row its part of an SM holds.
+    fn cap(&self, lined: &Lined<'_>, _group: usize, place: usize) -> u16 {
+        let row = lined.book.row(lined.rows[place]);
+        let Some(row) = row.filter(|row| !row.spill) else {
             return NO_CAP;
         };
-        let weight = u64::from(self.roster.weight(info.tenant));
+        let weight = u64::from(lined.book.weight(row.tenant));
         let part = |of_sm: u32, each: u32| {
-            let part = u64::from(of_sm) * weight / all_weights.max(1);
+            let part = u64::from(of_sm) * weight / self.all_weights.max(1);
             part.checked_div(u64::from(each)).unwrap_or(u64::MAX)
         };
-        let (shape, block) = (self.roster.shape(), info.block);
+        let (shape, block) = (lined.book.shape(), row.block);
         let holds = part(shape.threads, block.threads)
             .min(part(shape.registers, block.registers))
             .min(part(shape.shared_bytes, block.shared_bytes))
             .min(part(shape.blocks, 1));
         u16::try_from(holds)
-            .unwrap_or(info.most)
-            .clamp(1, info.most.max(1))
-    }
-}
-
-impl Policy for Even {
-    fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
-    }
-
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !self.roster.take_changed() {
-            return false;
-        }
-        self.roster.line_up(&mut self.heads, &mut self.rows);
-        let all_weights = self.roster.weights_of(&self.rows);
-        let layout = Layout::checked(self.device);
-        let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
-        let plans = (standing, &mut *next);
-        layout.fill(&self.roster, plans, &[all], &self.rows, |_, place| {
-            self.cap(self.rows[place], all_weights)
-        });
-        true
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
+            .unwrap_or(row.most)
+            .clamp(1, row.most.max(1))
     }
 }

@@ -4,13 +4,13 @@
 //! launch takes what the first one cannot use (Left-Over in Warped-Slicer, section 2); strictly ([`STRICT`]), nobody
 //! passes a launch that has blocks to start (SRTF, section 5.2.1).
 
+use crate::book::Book;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
-use crate::policy::Policy;
-use crate::roster::Roster;
+use crate::policy::{NO_CLASS, Policy, PolicyInfo};
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
 
@@ -18,17 +18,37 @@ use crate::units::Nanos;
 pub const NAME: &str = "fifo";
 /// Name of the strict policy.
 pub const STRICT: &str = "fifo-strict";
-/// The elements of a plan that the left-over policy uses.
-pub const USES: &[Element] = &[Element::Order];
-/// The elements of a plan that the strict policy uses.
-pub const STRICT_USES: &[Element] = &[Element::Order, Element::HeadOfLine];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "launches fill the device in order of arrival; the next takes what is left over",
+    source: "stock hardware; Left-Over of Warped-Slicer section 2",
+    promises_weights: false,
+    weights: "they have no meaning: launches go in order of arrival, whosever they are",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Order],
+    make: |device, shape, _| Box::new(Fifo::new(device, shape)),
+};
+/// What the strict policy is.
+pub const STRICT_INFO: PolicyInfo = PolicyInfo {
+    name: STRICT,
+    summary: "launches fill the device strictly in order of arrival",
+    source: "stock hardware; the baseline of SRTF section 5.2.1",
+    promises_weights: false,
+    weights: "they have no meaning: launches go in order of arrival, whosever they are",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Order, Element::HeadOfLine],
+    make: |device, shape, _| Box::new(Fifo::strict(device, shape)),
+};
 
 /// Order of arrival, maximum residency.
 #[derive(Debug)]
 pub struct Fifo {
     device: DeviceId,
     strict: bool,
-    roster: Roster,
+    book: Book,
     rows: Vec<RowId>,
 }
 
@@ -39,7 +59,7 @@ impl Fifo {
         Self {
             device,
             strict: false,
-            roster: Roster::new(shape),
+            book: Book::new(shape),
             rows: Vec::new(),
         }
     }
@@ -56,11 +76,11 @@ impl Fifo {
 
 impl Policy for Fifo {
     fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
+        self.book.observe(event);
     }
 
     fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !self.roster.take_rows_changed() {
+        if !self.book.take_rows_changed() {
             return false;
         }
         let layout = Layout {
@@ -70,16 +90,16 @@ impl Policy for Fifo {
         };
         let all = Group {
             head_of_line: self.strict,
-            ..whole(&self.roster, DispatchOrder::Arrival, Preemption::None)
+            ..whole(&self.book, DispatchOrder::Arrival, Preemption::None)
         };
         self.rows.clear();
-        self.rows.extend(self.roster.rows().map(|(row, _)| row));
+        self.rows.extend(self.book.rows().map(|(row, _)| row));
         let most = |_: usize, place: usize| {
-            let info = self.roster.row(self.rows[place]);
+            let info = self.book.row(self.rows[place]);
             info.map_or(NO_CAP, |info| info.most)
         };
         let plans = (standing, &mut *next);
-        layout.fill(&self.roster, plans, &[all], &self.rows, most);
+        layout.fill(&self.book, plans, &[all], &self.rows, most);
         true
     }
 

@@ -12,7 +12,9 @@
 //! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
-//!    after all who held less (dominant-resource fairness over time, SMK section 5.2);
+//!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
+//!    bounded and forgotten within a second ([`crate::excess`]), because room that nobody else could use is not owed to
+//!    others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
@@ -22,29 +24,46 @@
 //! alone for a [`GRACE`] has the whole device, as if there were no policy; until then its rows must be able to stop.
 
 use crate::ages::Ages;
+use crate::book::{Book, Job};
+use crate::cap_table::CapTable;
 use crate::contract::Element;
 use crate::event::Event;
+use crate::excess::Excesses;
 use crate::ids::{DeviceId, RowId, TenantId};
 use crate::layout::{Layout, whole};
 use crate::loops::Loops;
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
-use crate::policy::{Policy, Watch};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
 use crate::predict::{Durations, HYSTERESIS};
 use crate::profiles::Profiles;
-use crate::roster::{Job, Roster};
 use crate::shape::DeviceShape;
-use crate::spread::Spread;
 use crate::units::Nanos;
 
 /// The policy's name.
 pub const NAME: &str = "gridmux";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[
-    Element::Cap,
-    Element::Order,
-    Element::Preemption,
-    Element::Stop,
-];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
+    source: "ours, from SRTF section 5, accelOS section 3, SMK sections 4 and 5.2",
+    promises_weights: false,
+    weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[
+        Element::Cap,
+        Element::Order,
+        Element::Preemption,
+        Element::Stop,
+    ],
+    make: |device, shape, known| {
+        let settings = Settings {
+            profiles: known.clone(),
+            ..Settings::default()
+        };
+        Box::new(Gridmux::new(device, shape, settings))
+    },
+};
 
 /// The least that blocks of an unknown kernel are taken to last, in nanoseconds.
 const PRIOR_NS: f64 = 10_000.0;
@@ -57,6 +76,10 @@ pub const GRACE: Nanos = Nanos(20_000);
 /// How often the order is looked at while several tenants have work, because slowdowns and what tenants held grow with
 /// time.
 const CHECK: Nanos = Nanos(100_000);
+
+/// An excess is at most this many of the guard's windows: a tenant that used idle room for long comes after others
+/// until half a window of the device has gone to them, and no longer.
+const MOST_WINDOWS: f64 = 1.5;
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -122,12 +145,11 @@ type Pass = fn(&Entry) -> (u64, u64);
 pub struct Gridmux {
     device: DeviceId,
     settings: Settings,
-    roster: Roster,
+    book: Book,
     durations: Durations,
     ages: Ages,
     loops: Loops,
-    /// By tenant: what its blocks held beyond its part, in SM · nanoseconds.
-    excess: Vec<f64>,
+    excesses: Excesses,
     heads: Vec<Job>,
     order: Vec<Entry>,
     /// The rows of `order`.
@@ -139,7 +161,7 @@ pub struct Gridmux {
     /// The tenant that worked last, and when another one ended its last launch.
     last: Option<TenantId>,
     others_until: Option<Nanos>,
-    spread: Spread,
+    caps: CapTable,
     groups: Vec<Group>,
     watch: Option<Watch>,
     wake_at: Option<Nanos>,
@@ -149,14 +171,15 @@ impl Gridmux {
     /// Returns the policy for one device.
     #[must_use]
     pub fn new(device: DeviceId, shape: &DeviceShape, settings: Settings) -> Self {
+        let window = settings.guard.unwrap_or(0.0) * f64::from(shape.sms);
         Self {
             device,
             settings,
-            roster: Roster::new(shape),
+            book: Book::new(shape),
             durations: Durations::default(),
             ages: Ages::default(),
             loops: Loops::default(),
-            excess: Vec::new(),
+            excesses: Excesses::new(MOST_WINDOWS * window),
             heads: Vec::new(),
             order: Vec::new(),
             rows: Vec::new(),
@@ -164,7 +187,7 @@ impl Gridmux {
             first: None,
             last: None,
             others_until: None,
-            spread: Spread::default(),
+            caps: CapTable::default(),
             groups: Vec::new(),
             watch: None,
             wake_at: None,
@@ -174,7 +197,7 @@ impl Gridmux {
     /// Returns the duration of a row's blocks in nanoseconds, if it is known: from its profile or, where there is none,
     /// as measured lately.
     fn block_ns(&self, row: RowId) -> Option<f64> {
-        let key = self.roster.row(row)?.profile;
+        let key = self.book.row(row)?.profile;
         let profile = self.settings.profiles.block_ns(key);
         let profile = profile.filter(|_| self.settings.uses_profiles);
         profile.or_else(|| self.durations.of(row))
@@ -190,29 +213,28 @@ impl Gridmux {
     fn entry(&self, place: usize, now: Nanos) -> Entry {
         let job = &self.heads[place];
         let row = job.row;
-        let tenant = self.roster.row(row).map_or(TenantId(0), |info| info.tenant);
+        let tenant = self.book.row(row).map_or(TenantId(0), |info| info.tenant);
         let known = self.block_ns(row);
         let outlast = || (OUTLAST * self.ages.of(row, now) as f64).max(PRIOR_NS);
         let block_ns = known.unwrap_or_else(outlast);
-        let wave_ns = block_ns / self.roster.resident(row) as f64;
+        let wave_ns = block_ns / self.book.resident(row) as f64;
         let (remaining, total) = (job.left() as f64 * wave_ns, job.blocks as f64 * wave_ns);
         // No launch is quicker than one block of it.
         let alone = total.max(block_ns).max(1.0);
         let slowdown = ((now - job.arrived).0 as f64 + remaining) / alone;
-        let held = self.excess.get(tenant.index()).copied().unwrap_or(0.0);
-        let device_ns = held / f64::from(self.roster.shape().sms);
+        let device_ns = self.excesses.of(tenant, now) / f64::from(self.book.shape().sms);
         let present = match self.first == Some(row) {
             true => HYSTERESIS,
             false => 1.0,
         };
-        let weight = f64::from(self.roster.weight(tenant));
+        let weight = f64::from(self.book.weight(tenant));
         let room = self.loops.blocks(row).unwrap_or(0).max(job.left()).max(1);
         let lasting = match self.loops.queues(row) {
             true => {
                 // Beside others blocks may last longer than the profile says.
                 let block_ns = self.durations.of(row).unwrap_or(0.0).max(block_ns);
                 let launch = room.max(job.blocks) as f64;
-                self.roster.shape().submittable(launch, block_ns).ceil() as u64
+                self.book.shape().submittable(launch, block_ns).ceil() as u64
             }
             false => room,
         };
@@ -234,11 +256,11 @@ impl Gridmux {
     }
 
     fn sort(&mut self, now: Nanos) {
-        self.roster.heads(&mut self.heads);
+        self.book.heads(&mut self.heads);
         // A loop between two launches keeps its place as if it had the next one. One that works, although all its
         // launches seem to have ended, was told of an end that was another launch's.
         for (row, blocks, _) in self.loops.held(now) {
-            if self.roster.is_idle(row) {
+            if self.book.is_idle(row) {
                 self.heads.push(Job::expected(row, blocks, now));
             }
         }
@@ -267,7 +289,7 @@ impl Gridmux {
         let tenants = self
             .heads
             .iter()
-            .filter_map(|job| Some(self.roster.row(job.row)?.tenant));
+            .filter_map(|job| Some(self.book.row(job.row)?.tenant));
         for tenant in tenants {
             if self.last.replace(tenant).is_some_and(|last| last != tenant) {
                 self.others_until = Some(now + GRACE);
@@ -279,35 +301,31 @@ impl Gridmux {
     /// Fills the plan of a tenant that has the device to itself.
     fn fill_alone(&self, standing: &Plan, next: &mut Plan) {
         let layout = Layout::free(self.device);
-        let all = whole(&self.roster, DispatchOrder::Rank, Preemption::None);
+        let all = whole(&self.book, DispatchOrder::Rank, Preemption::None);
         layout.fill(
-            &self.roster,
+            &self.book,
             (standing, next),
             &[all],
             &self.rows,
-            |_, place| {
-                self.roster
-                    .row(self.rows[place])
-                    .map_or(0, |info| info.most)
-            },
+            |_, place| self.book.row(self.rows[place]).map_or(0, |info| info.most),
         );
     }
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
         let order = &self.order;
-        self.spread.begin(self.roster.shape(), self.rows.len());
+        self.caps.begin(self.book.shape(), self.rows.len());
         let waiting = || (self.sharing..).zip(&order[self.sharing..]);
         for (place, entry) in waiting().filter(|(_, entry)| entry.unknown) {
-            if let Some(info) = self.roster.row(entry.row) {
+            if let Some(info) = self.book.row(entry.row) {
                 // A row's sample stays on its SM, whatever becomes of other rows.
-                let sm = entry.row.index() % usize::from(self.roster.shape().sms);
+                let sm = entry.row.index() % usize::from(self.book.shape().sms);
                 let from = (sm, self.settings.samples);
-                self.spread.place_in_turn(place, &info.block, from);
+                self.caps.place_in_turn(place, &info.block, from);
             }
         }
         let sharing = &self.rows[..self.sharing];
         let lasting = |place: usize| order[place].lasting;
-        self.spread.give_parts(&self.roster, sharing, lasting);
+        self.caps.give_parts(&self.book, sharing, lasting);
         // First what resides on average, then what launches could fill besides.
         let passes: [Pass; 2] = [
             |entry| (0, entry.lasting),
@@ -315,29 +333,29 @@ impl Gridmux {
         ];
         for pass in passes {
             let most = |place: usize| pass(&order[place]).1;
-            self.spread.fill_up(&self.roster, sharing, most);
+            self.caps.fill_up(&self.book, sharing, most);
             for (place, entry) in waiting() {
-                if let Some(info) = self.roster.row(entry.row) {
+                if let Some(info) = self.book.row(entry.row) {
                     let (before, most) = pass(entry);
                     let blocks = (0, most - before);
-                    self.spread.place_in_turn(place, &info.block, blocks);
+                    self.caps.place_in_turn(place, &info.block, blocks);
                 }
             }
         }
         let how = (DispatchOrder::Rank, self.settings.hand_over);
-        self.spread.groups(how, &mut self.groups);
+        self.caps.groups(how, &mut self.groups);
         let layout = Layout::checked(self.device);
         let plans = (standing, next);
         layout.fill(
-            &self.roster,
+            &self.book,
             plans,
             &self.groups,
             &self.rows,
             |group, place| {
-                let spill = |row| self.roster.row(row).is_some_and(|info| info.spill);
+                let spill = |row| self.book.row(row).is_some_and(|info| info.spill);
                 match place < self.sharing && spill(self.rows[place]) {
                     true => NO_CAP,
-                    false => self.spread.cap(group, place),
+                    false => self.caps.cap(group, place),
                 }
             },
         );
@@ -346,13 +364,13 @@ impl Gridmux {
     /// Watches an unknown row until its first block ends; else the first row, until a wave of it has ended, or half of
     /// its last one.
     fn next_watch(&self) -> Option<Watch> {
-        let ended = |row: RowId| self.roster.row(row).map(|info| info.ended);
+        let ended = |row: RowId| self.book.row(row).map(|info| info.ended);
         if let Some(entry) = self.order.iter().find(|entry| entry.unknown) {
             let (row, ended) = (entry.row, ended(entry.row)?.saturating_add(1));
             return Some(Watch { row, ended });
         }
         let first = self.order.first()?;
-        let resident = self.roster.resident(first.row);
+        let resident = self.book.resident(first.row);
         let step = resident.min(first.left.div_ceil(2)).max(1);
         (self.order.len() > 1).then_some(Watch {
             row: first.row,
@@ -392,28 +410,13 @@ impl Gridmux {
 
 impl Policy for Gridmux {
     fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
+        self.book.observe(event);
         self.durations.observe(event);
         self.ages.observe(event);
         self.loops.observe(event);
+        self.excesses.observe(event);
         match *event {
-            Event::Share {
-                tenant,
-                held,
-                entitled,
-                ..
-            } => {
-                if self.excess.len() <= tenant.index() {
-                    self.excess.resize(tenant.index() + 1, 0.0);
-                }
-                self.excess[tenant.index()] = held - entitled;
-            }
-            // Another tenant or row may get the number.
-            Event::TenantGone { tenant } => {
-                if let Some(excess) = self.excess.get_mut(tenant.index()) {
-                    *excess = 0.0;
-                }
-            }
+            // Another row may get the number.
             Event::RowGone { row } if self.first == Some(row) => self.first = None,
             Event::Lost { .. } => self.first = None,
             _ => {}
@@ -422,11 +425,11 @@ impl Policy for Gridmux {
 
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         let reached = |watch: Watch| {
-            let row = self.roster.row(watch.row);
+            let row = self.book.row(watch.row);
             row.is_some_and(|row| row.ended >= watch.ended)
         };
         let due = self.wake_at.is_some_and(|at| at <= now) || self.watch.is_some_and(reached);
-        if !(self.roster.take_changed() || due) {
+        if !(self.book.take_changed() || due) {
             return false;
         }
         self.sort(now);

@@ -8,15 +8,25 @@ use crate::event::Event;
 use crate::exclusive::Exclusive;
 use crate::ids::DeviceId;
 use crate::plan::Plan;
-use crate::policy::Policy;
+use crate::policy::{NO_CLASS, Policy, PolicyInfo};
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
 
 /// The policy's name.
 pub const NAME: &str = "ljf";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "the kernel with the greatest runtime has the device until it ends; unknown ones go first",
+    source: "SRTF section 6.2, where it is an oracle",
+    promises_weights: false,
+    weights: "they have no meaning: kernels go by their runtimes alone",
+    class: NO_CLASS,
+    is_oracle: true,
+    uses: &[Element::Cap],
+    make: |device, shape, known| Box::new(Ljf::new(device, shape, known.clone())),
+};
 
 /// Longest first, without preemption.
 #[derive(Debug)]

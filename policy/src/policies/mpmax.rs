@@ -4,78 +4,51 @@
 //! the launch that arrived first. Caps are found anew whenever a launch arrives or ends.
 
 use crate::contract::Element;
-use crate::event::Event;
-use crate::ids::{DeviceId, RowId};
-use crate::layout::{Layout, whole};
-use crate::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
-use crate::policy::Policy;
-use crate::roster::{Job, Roster};
-use crate::shape::{DeviceShape, Room};
-use crate::units::Nanos;
+use crate::division::{Dividing, Division, Lined};
+use crate::plan::{Group, NO_CAP};
+use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::shape::Room;
 
 /// The policy's name.
 pub const NAME: &str = "mpmax";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap, Element::Order];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "every kernel leaves room for one block of each co-runner",
+    source: "just-in-time MPMax of SRTF section 5.2.2",
+    promises_weights: false,
+    weights: "they have no meaning: every kernel leaves room for one block of each other one",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Cap, Element::Order],
+    make: |device, shape, _| Box::new(Dividing::<MpMax>::new(device, shape)),
+};
 
-/// One block of each co-runner set aside.
-#[derive(Debug)]
+/// Room for one block of every other kernel.
+#[derive(Debug, Default)]
 pub struct MpMax {
-    device: DeviceId,
-    roster: Roster,
-    heads: Vec<Job>,
-    rows: Vec<RowId>,
+    /// What is left of an SM beside one block of each row.
+    room: Option<Room>,
 }
 
-impl MpMax {
-    /// Returns the policy for one device.
-    #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
-        Self {
-            device,
-            roster: Roster::new(shape),
-            heads: Vec::new(),
-            rows: Vec::new(),
+impl Division for MpMax {
+    fn divide(&mut self, lined: &Lined<'_>, _groups: &mut Vec<Group>) {
+        let mut room = Room::empty_sm(lined.book.shape());
+        for row in lined.rows.iter().filter_map(|row| lined.book.row(*row)) {
+            room.take(&row.block, 1);
         }
+        self.room = Some(room);
     }
 
-    /// Returns what fits on an SM of a row's blocks when one block of each other row is set aside, at least one.
-    fn cap(&self, row: RowId, all: &Room) -> u16 {
-        let Some(info) = self.roster.row(row).filter(|info| !info.spill) else {
+    /// Returns what fits on an SM of the row's blocks when one block of each other row is set aside, at least one.
+    fn cap(&self, lined: &Lined<'_>, _group: usize, place: usize) -> u16 {
+        let row = lined.book.row(lined.rows[place]);
+        let (Some(row), Some(mut room)) = (row.filter(|row| !row.spill), self.room) else {
             return NO_CAP;
         };
-        let mut room = *all;
-        room.give_back(&info.block);
-        u16::try_from(room.fits(&info.block))
+        room.give_back(&row.block);
+        u16::try_from(room.fits(&row.block))
             .unwrap_or(NO_CAP)
-            .clamp(1, info.most.max(1))
-    }
-}
-
-impl Policy for MpMax {
-    fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
-    }
-
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !self.roster.take_changed() {
-            return false;
-        }
-        self.roster.line_up(&mut self.heads, &mut self.rows);
-        let mut room = Room::empty_sm(self.roster.shape());
-        for info in self.rows.iter().filter_map(|row| self.roster.row(*row)) {
-            room.take(&info.block, 1);
-        }
-        let layout = Layout::checked(self.device);
-        let all = whole(&self.roster, DispatchOrder::Arrival, Preemption::None);
-        let plans = (standing, &mut *next);
-        layout.fill(&self.roster, plans, &[all], &self.rows, |_, place| {
-            self.cap(self.rows[place], &room)
-        });
-        true
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
+            .clamp(1, row.most.max(1))
     }
 }

@@ -15,17 +15,17 @@
 //! tenant submits again at once and its part would oscillate otherwise. A tenant that is the only
 //! participant has no limit, gives nothing up and may be handed to the device ahead of time.
 
+use crate::book::{Book, RowRecord, TenantRecord};
 use crate::class::Class;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
-use crate::ledger::{Ledger, RowBook, TenantBook};
 use crate::partition::{Claim, Demand, MOST_PARTS, Partitioner};
 use crate::plan::{
     Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyInfo};
 use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
 use crate::share_control::{self, Balance};
 use crate::sm_set::SmSet;
@@ -34,15 +34,25 @@ use std::ops::Range;
 
 /// The policy's name.
 pub const NAME: &str = "smk-p";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[
-    Element::Cap,
-    Element::DeviceLimit,
-    Element::GroupLimit,
-    Element::Order,
-    Element::Preemption,
-    Element::Stop,
-];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "each SM is partitioned by weighted dominant-resource fairness",
+    source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
+    promises_weights: true,
+    weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
+    class: "room that is free goes to the better class first",
+    is_oracle: false,
+    uses: &[
+        Element::Cap,
+        Element::DeviceLimit,
+        Element::GroupLimit,
+        Element::Order,
+        Element::Preemption,
+        Element::Stop,
+    ],
+    make: |device, shape, _| Box::new(SmkP::new(device, shape)),
+};
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +79,7 @@ pub struct SmkP {
     device: DeviceId,
     shape: DeviceShape,
     settings: Settings,
-    ledger: Ledger,
+    book: Book,
     planned: bool,
     wake_at: Option<Nanos>,
     /// When the controller last looked. Plans for arrivals and ends in between do not put its next look off.
@@ -112,7 +122,7 @@ impl SmkP {
             device,
             shape: *shape,
             settings,
-            ledger: Ledger::new(shape),
+            book: Book::new(shape),
             planned: false,
             wake_at: None,
             looked: Nanos::ZERO,
@@ -124,10 +134,10 @@ impl SmkP {
 
     /// Lists the participants in dispatch order and what they demand.
     fn participants(&mut self, balance: &Balance) {
-        let (ledger, scratch) = (&self.ledger, &mut self.scratch);
+        let (book, scratch) = (&self.book, &mut self.scratch);
         scratch.order.clear();
-        let weighted = |tenant: &TenantBook| tenant.excess / f64::from(tenant.weight);
-        let active = ledger.active().map(|t| (t.class, weighted(t), t.id));
+        let weighted = |tenant: &TenantRecord| tenant.excess / f64::from(tenant.weight);
+        let active = book.active().map(|t| (t.class, weighted(t), t.id));
         scratch.order.extend(active);
         scratch.order.sort_unstable_by(|one, other| {
             let excess = one.1.total_cmp(&other.1);
@@ -137,11 +147,11 @@ impl SmkP {
         scratch.claims.clear();
         scratch.demands.clear();
         for (_, _, id) in &scratch.order {
-            let Some(tenant) = ledger.tenant_book(*id) else {
+            let Some(tenant) = book.tenant(*id) else {
                 continue;
             };
             let (claim, before) = (scratch.claims.len(), scratch.demands.len());
-            for (_, row) in ledger.rows_of(tenant).filter(|(_, row)| row.works) {
+            for (_, row) in book.rows_of(tenant).filter(|(_, row)| row.works) {
                 if max_residency(&self.shape, &row.block) > 0 {
                     scratch.demands.push(Demand {
                         claim,
@@ -224,8 +234,8 @@ impl SmkP {
             from += own;
         }
         let block = |row: RowId| {
-            let book = self.ledger.row(row);
-            book.map_or_else(BlockShape::default, |book| book.block)
+            let record = self.book.row(row);
+            record.map_or_else(BlockShape::default, |record| record.block)
         };
         plan.finish(standing, block)
             .expect("parts cover the device once, and each row and tenant is listed once");
@@ -234,7 +244,7 @@ impl SmkP {
     /// Adds a tenant's limit and rows.
     fn add_tenant(&self, plan: &mut PlanBuilder<'_>, claim: usize, alone: bool) {
         let id = self.scratch.tenants[claim];
-        let Some(tenant) = self.ledger.tenant_book(id) else {
+        let Some(tenant) = self.book.tenant(id) else {
             return;
         };
         let limits = || (0..).map(GroupId).zip(&self.scratch.limits);
@@ -247,7 +257,7 @@ impl SmkP {
                 plan.group_limit(group, place, *limit);
             }
         }
-        for (row, book) in self.ledger.rows_of(tenant) {
+        for (row, record) in self.book.rows_of(tenant) {
             let listed = PlanRow {
                 row,
                 tenant: id,
@@ -258,15 +268,15 @@ impl SmkP {
                 },
                 budget: None,
             };
-            let place = match book.works {
+            let place = match record.works {
                 true => plan.row(listed, Cell::default()),
                 false => plan.standby_row(listed, Cell::default()),
             };
-            let most = max_residency(&self.shape, &book.block);
-            let mut known = (SmUnits(0), self.cap_within(book, most, SmUnits(0)));
+            let most = max_residency(&self.shape, &record.block);
+            let mut known = (SmUnits(0), self.cap_within(record, most, SmUnits(0)));
             for (group, limit) in limits() {
                 if known.0 != *limit {
-                    known = (*limit, self.cap_within(book, most, *limit));
+                    known = (*limit, self.cap_within(record, most, *limit));
                 }
                 plan.cell(group, place, Cell::capped(known.1));
             }
@@ -297,7 +307,7 @@ impl SmkP {
     }
 
     /// Returns as many blocks of a row as its tenant's limit permits on an SM, `most` at most.
-    fn cap_within(&self, row: &RowBook, most: u16, limit: SmUnits) -> u16 {
+    fn cap_within(&self, row: &RowRecord, most: u16, limit: SmUnits) -> u16 {
         match (row.spill, limit) {
             (true, _) => NO_CAP,
             (false, SmUnits(0)) => 0,
@@ -310,10 +320,10 @@ impl SmkP {
 
     /// Returns when the controller should look again, or a grace ends.
     fn next_wake(&self, balance: &Balance, now: Nanos) -> Option<Nanos> {
-        let tick = self.settings.hold_shares && self.ledger.active().nth(1).is_some();
-        let tenants = self.ledger.active();
+        let tick = self.settings.hold_shares && self.book.active().nth(1).is_some();
+        let tenants = self.book.active();
         let idle_tenant = tenants.clone().filter(|tenant| tenant.open_launches == 0);
-        let rows = tenants.flat_map(|tenant| self.ledger.rows_of(tenant));
+        let rows = tenants.flat_map(|tenant| self.book.rows_of(tenant));
         let idle_row = rows.filter(|(_, row)| row.works && row.open_launches == 0);
         let grace = idle_tenant
             .map(|tenant| tenant.last_open)
@@ -331,13 +341,13 @@ impl SmkP {
 
 impl Policy for SmkP {
     fn observe(&mut self, event: &Event) {
-        self.ledger.observe(event);
+        self.book.observe(event);
     }
 
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        self.ledger.advance(now);
-        self.ledger.expire(self.settings.grace);
-        let changed = self.ledger.take_changed();
+        self.book.advance(now);
+        self.book.expire(self.settings.grace);
+        let changed = self.book.take_demand_changed();
         let due = self.wake_at.is_some_and(|at| now >= at);
         if due || !self.planned {
             self.looked = now;
@@ -345,13 +355,13 @@ impl Policy for SmkP {
         if self.planned && !changed && !due {
             return false;
         }
-        let balance = share_control::rebase(&mut self.ledger, self.shape.sms);
+        let balance = share_control::rebase(&mut self.book, self.shape.sms);
         self.wake_at = self.next_wake(&balance, now);
         let off = balance.is_off();
         if self.planned && !changed && !off && !self.correcting {
             return false;
         }
-        self.ledger.planned();
+        self.book.planned();
         self.correcting = off;
         self.even = self.settings.hold_shares && (balance.is_stuck() || (self.even && off));
         self.build(&balance, standing, next);

@@ -4,58 +4,46 @@
 //! that arrived first. Where there are more kernels than SMs, several share one.
 
 use crate::contract::Element;
-use crate::event::Event;
-use crate::ids::{DeviceId, RowId};
-use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
-use crate::policy::Policy;
-use crate::roster::{Job, Roster};
-use crate::shape::DeviceShape;
+use crate::division::{Dividing, Division, Lined};
+use crate::plan::{Group, NO_CAP};
+use crate::policy::{NO_CLASS, PolicyInfo};
 use crate::sm_set::SmSet;
-use crate::units::Nanos;
 
 /// The policy's name.
 pub const NAME: &str = "spatial";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap, Element::Order];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "every kernel has SMs of its own; several share one where there are more kernels than SMs",
+    source: "Spart of SMK section 6; Spatial of Warped-Slicer section 2",
+    promises_weights: false,
+    weights: "SMs are divided in proportion, among kernels and not tenants",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Cap, Element::Order],
+    make: |device, shape, _| Box::new(Dividing::<Spatial>::new(device, shape)),
+};
 
 /// SMs of its own for each kernel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Spatial {
-    device: DeviceId,
-    roster: Roster,
-    heads: Vec<Job>,
-    rows: Vec<RowId>,
-    groups: Vec<Group>,
+    /// How many rows have SMs of their own.
+    owners: usize,
 }
 
-impl Spatial {
-    /// Returns the policy for one device.
-    #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape) -> Self {
-        Self {
-            device,
-            roster: Roster::new(shape),
-            heads: Vec::new(),
-            rows: Vec::new(),
-            groups: Vec::new(),
-        }
-    }
-
+impl Division for Spatial {
     /// Divides the SMs: each of the first rows, as many as there are SMs, gets a group of at least one.
-    fn divide(&mut self) {
-        let sms = u64::from(self.roster.shape().sms);
-        let owners = self
-            .rows
-            .len()
-            .clamp(1, usize::from(self.roster.shape().sms));
-        let owning = &self.rows[..owners.min(self.rows.len())];
-        let all_weights = self.roster.weights_of(owning).max(1);
-        self.groups.clear();
+    fn divide(&mut self, lined: &Lined<'_>, groups: &mut Vec<Group>) {
+        let sms = lined.book.shape().sms;
+        let owners = lined.rows.len().clamp(1, usize::from(sms));
+        let owning = &lined.rows[..owners.min(lined.rows.len())];
+        let all_weights = lined.book.weights_of(owning).max(1);
+        let sms = u64::from(sms);
         let (mut from, mut weights) = (0_u64, 0_u64);
+        let all = groups.pop();
         for place in 0..owners {
             let row = owning.get(place..=place).unwrap_or_default();
-            weights += self.roster.weights_of(row);
+            weights += lined.book.weights_of(row);
             let left = (owners - 1 - place) as u64;
             let to = match place + 1 == owners {
                 true => sms,
@@ -64,48 +52,18 @@ impl Spatial {
                     .clamp(from + 1, sms - left),
             };
             let sm = |at: u64| u16::try_from(at).unwrap_or(u16::MAX);
-            self.groups.push(Group {
-                sms: SmSet::range(sm(from), sm(to)),
-                order: DispatchOrder::Arrival,
-                preemption: Preemption::None,
-                head_of_line: false,
-            });
+            let sms = SmSet::range(sm(from), sm(to));
+            groups.extend(all.map(|all| Group { sms, ..all }));
             from = to;
         }
-    }
-}
-
-impl Policy for Spatial {
-    fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
+        self.owners = owners;
     }
 
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !self.roster.take_changed() {
-            return false;
+    fn cap(&self, lined: &Lined<'_>, group: usize, place: usize) -> u16 {
+        let row = lined.book.row(lined.rows[place]);
+        match place % self.owners == group {
+            true => row.map_or(NO_CAP, |row| row.most),
+            false => 0,
         }
-        self.roster.line_up(&mut self.heads, &mut self.rows);
-        self.divide();
-        let layout = Layout::checked(self.device);
-        let plans = (standing, &mut *next);
-        let owners = self.groups.len();
-        layout.fill(
-            &self.roster,
-            plans,
-            &self.groups,
-            &self.rows,
-            |group, place| match place % owners == group {
-                true => self
-                    .roster
-                    .row(self.rows[place])
-                    .map_or(NO_CAP, |info| info.most),
-                false => 0,
-            },
-        );
-        true
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
     }
 }

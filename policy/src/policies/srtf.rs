@@ -11,23 +11,33 @@
 //! Three policies share this file's state: with sampling ([`NAME`]), with profiles instead of it
 //! ([`super::srtf_zero`]), and one that shares where that is fairer ([`super::srtf_adaptive`]).
 
+use crate::book::{Book, Job};
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
 use crate::plan::{DispatchOrder, Group, Plan, Preemption};
-use crate::policy::{Policy, Watch};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
 use crate::predict::{Durations, simple_slicing, takes_over};
 use crate::profiles::Profiles;
-use crate::roster::{Job, Roster};
 use crate::shape::{DeviceShape, Room};
 use crate::sm_set::SmSet;
 use crate::units::Nanos;
 
 /// The policy's name.
 pub const NAME: &str = "srtf";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "the kernel with the least predicted remaining time has the device; new ones are sampled",
+    source: "SRTF section 5.1.1",
+    promises_weights: false,
+    weights: "they have no meaning: kernels go by their remaining times alone",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Cap],
+    make: |device, shape, _| Box::new(Srtf::new(device, shape, Settings::default())),
+};
 
 /// What can be set.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +56,7 @@ const SHARED_RESIDENCY: u16 = 3;
 pub struct Srtf {
     device: DeviceId,
     settings: Settings,
-    roster: Roster,
+    book: Book,
     durations: Durations,
     heads: Vec<Job>,
     rows: Vec<RowId>,
@@ -77,7 +87,7 @@ impl Srtf {
         Self {
             device,
             settings,
-            roster: Roster::new(shape),
+            book: Book::new(shape),
             durations: Durations::default(),
             heads: Vec::new(),
             rows: Vec::new(),
@@ -91,7 +101,7 @@ impl Srtf {
 
     /// Returns the duration of a row's blocks in nanoseconds, if it is known.
     fn block_ns(&self, row: RowId) -> Option<f64> {
-        let profile = self.roster.row(row)?.profile;
+        let profile = self.book.row(row)?.profile;
         let known = self.settings.profiles.block_ns(profile);
         known.or_else(|| self.durations.of(row))
     }
@@ -103,7 +113,7 @@ impl Srtf {
             let Some(block_ns) = self.block_ns(job.row) else {
                 continue;
             };
-            let resident = self.roster.resident(job.row);
+            let resident = self.book.resident(job.row);
             let runtime = |blocks| simple_slicing(0.0, blocks, resident, block_ns);
             self.order.push(Forecast {
                 row: job.row,
@@ -123,7 +133,7 @@ impl Srtf {
         let heads = &self.heads;
         let works = |row: RowId| heads.iter().any(|job| job.row == row);
         self.current = self.current.filter(|row| works(*row));
-        let ended = |row: RowId| self.roster.row(row).map_or(u64::MAX, |info| info.ended);
+        let ended = |row: RowId| self.book.row(row).map_or(u64::MAX, |info| info.ended);
         self.sampled = self
             .sampled
             .filter(|watch| works(watch.row) && ended(watch.row) < watch.ended);
@@ -170,7 +180,7 @@ impl Srtf {
 
     /// Returns a row's cap on the SM of samples, or on the others.
     fn cap(&self, on_sample: bool, row: RowId) -> u16 {
-        let most = self.roster.row(row).map_or(0, |info| info.most);
+        let most = self.book.row(row).map_or(0, |info| info.most);
         let owner = match self.sampled {
             Some(watch) if on_sample => Some(watch.row),
             _ => self.current,
@@ -183,9 +193,9 @@ impl Srtf {
 
     /// Returns a row's cap where kernels share: the fastest keeps a few blocks, the others have what is left in order.
     fn shared_cap(&self, row: RowId) -> u16 {
-        let mut room = Room::empty_sm(self.roster.shape());
+        let mut room = Room::empty_sm(self.book.shape());
         for (place, forecast) in self.order.iter().enumerate() {
-            let Some(info) = self.roster.row(forecast.row) else {
+            let Some(info) = self.book.row(forecast.row) else {
                 continue;
             };
             let fits = u16::try_from(room.fits(&info.block)).unwrap_or(info.most);
@@ -203,7 +213,7 @@ impl Srtf {
 
     fn fill(&mut self, standing: &Plan, next: &mut Plan) {
         let layout = Layout::checked(self.device);
-        let sms = self.roster.shape().sms;
+        let sms = self.book.shape().sms;
         let group = |from, to| Group {
             sms: SmSet::range(from, to),
             order: DispatchOrder::Rank,
@@ -215,17 +225,17 @@ impl Srtf {
         let plans = (standing, next);
         if self.shares && self.sampled.is_none() {
             let all = [group(0, sms)];
-            layout.fill(&self.roster, plans, &all, &self.rows, |_, place| {
+            layout.fill(&self.book, plans, &all, &self.rows, |_, place| {
                 self.shared_cap(self.rows[place])
             });
         } else if self.sampled.is_some() && sms > 1 {
             let two = [group(0, 1), group(1, sms)];
-            layout.fill(&self.roster, plans, &two, &self.rows, |group, place| {
+            layout.fill(&self.book, plans, &two, &self.rows, |group, place| {
                 self.cap(group == 0, self.rows[place])
             });
         } else {
             let all = [group(0, sms)];
-            layout.fill(&self.roster, plans, &all, &self.rows, |_, place| {
+            layout.fill(&self.book, plans, &all, &self.rows, |_, place| {
                 self.cap(true, self.rows[place])
             });
         }
@@ -234,8 +244,8 @@ impl Srtf {
     /// Watches the row that is sampled; else the one that runs, until its next wave has ended.
     fn next_watch(&self) -> Option<Watch> {
         let wave = |row: RowId| {
-            let ended = self.roster.row(row)?.ended;
-            let ended = ended.saturating_add(self.roster.resident(row));
+            let ended = self.book.row(row)?.ended;
+            let ended = ended.saturating_add(self.book.resident(row));
             Some(Watch { row, ended })
         };
         let several = self.heads.len() > 1;
@@ -246,20 +256,20 @@ impl Srtf {
 
 impl Policy for Srtf {
     fn observe(&mut self, event: &Event) {
-        self.roster.observe(event);
+        self.book.observe(event);
         self.durations.observe(event);
     }
 
     fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         let reached = |watch: Watch| {
-            let row = self.roster.row(watch.row);
+            let row = self.book.row(watch.row);
             row.is_some_and(|row| row.ended >= watch.ended)
         };
         let due = self.watch.is_some_and(reached);
-        if !(self.roster.take_changed() || due) {
+        if !(self.book.take_changed() || due) {
             return false;
         }
-        self.roster.heads(&mut self.heads);
+        self.book.heads(&mut self.heads);
         self.shares = false;
         self.forecast();
         self.decide();

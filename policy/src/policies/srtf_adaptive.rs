@@ -6,12 +6,23 @@
 use super::srtf::{Settings, Srtf};
 use crate::contract::Element;
 use crate::ids::DeviceId;
+use crate::policy::{NO_CLASS, PolicyInfo};
 use crate::shape::DeviceShape;
 
 /// The policy's name.
 pub const NAME: &str = "srtf-adaptive";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap, Element::Order];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "as srtf, but kernels share the device where exclusive use would be unfair",
+    source: "SRTF section 5.1.2",
+    promises_weights: false,
+    weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[Element::Cap, Element::Order],
+    make: |device, shape, _| Box::new(new(device, shape)),
+};
 
 /// Difference of predicted slowdowns beyond which kernels share.
 const THRESHOLD: f64 = 0.5;

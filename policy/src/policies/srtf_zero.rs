@@ -5,13 +5,24 @@
 use super::srtf::{Settings, Srtf};
 use crate::contract::Element;
 use crate::ids::DeviceId;
+use crate::policy::{NO_CLASS, PolicyInfo};
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
 
 /// The policy's name.
 pub const NAME: &str = "srtf-zero";
-/// The elements of a plan that it uses.
-pub const USES: &[Element] = &[Element::Cap];
+/// What it is.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: NAME,
+    summary: "as srtf, with profiles instead of samples",
+    source: "SRTF section 6.2.2",
+    promises_weights: false,
+    weights: "they have no meaning: kernels go by their remaining times alone",
+    class: NO_CLASS,
+    is_oracle: true,
+    uses: &[Element::Cap],
+    make: |device, shape, known| Box::new(new(device, shape, known.clone())),
+};
 
 /// Returns the policy for one device, with profiles of kernels.
 #[must_use]

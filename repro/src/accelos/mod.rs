@@ -11,7 +11,7 @@ use crate::measure::device;
 use crate::tables::Report;
 use crate::world::{Contender, World};
 use anyhow::Result;
-use gridmux_policy::executor::{MeasuredKernel, Work, measured_kernels};
+use gridmux_mix::event::{MeasuredKernel, Work, measured_kernels};
 use gridmux_policy::policies::gridmux;
 
 pub(crate) use sets::{Draw, Results};

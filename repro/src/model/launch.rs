@@ -1,13 +1,11 @@
 //! Our kernels as launches on the SM model.
 
-use anyhow::{Context, Result};
-use gridmux_hw_model::{DomainId, Gpu, GpuConfig, QueueId, Submission};
-use gridmux_policy::driver::Engine;
+use anyhow::Result;
+use gridmux_hw_model::{Gpu, GpuConfig, QueueId};
+use gridmux_mix::Engine;
+use gridmux_mix::model::{ModelSubmission, OwnKernel};
 use gridmux_policy::shape::max_residency;
-use gridmux_workloads::{Arg, Case, Params, Size, Workload};
-
-/// Address space of a tenant, in bytes.
-const SPACE: u64 = 8 << 30;
+use gridmux_workloads::{Case, Params, Size, Workload};
 
 /// A kernel in a size.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +27,7 @@ impl Sized {
         let mut params = workload.params(Size::Tiny, 1);
         params.rounds = workload.params(Size::Small, 1).rounds;
         let mut device = Gpu::new(gpu.clone());
-        let launch = submission(&mut device, workload, &workload.case_with(params)?, 0)?;
+        let launch = submission(&mut device, workload.case_with(params)?, 0)?;
         let block = device.describe(&launch)?.block;
         let resident = u64::from(max_residency(&device.shape(), &block)) * u64::from(gpu.sm.count);
         while blocks_of(workload, params) < waves * resident {
@@ -55,33 +53,7 @@ fn blocks_of(workload: &Workload, params: Params) -> u64 {
 }
 
 /// Loads a kernel and the buffers of one launch for a tenant of its own; launches go to the given queue.
-pub(crate) fn submission(
-    gpu: &mut Gpu,
-    workload: &Workload,
-    case: &Case,
-    queue: u8,
-) -> Result<Submission> {
-    let domain: DomainId = gpu.memory_mut().create_domain(SPACE)?;
-    let module = gridmux_ptx::Module::parse(workload.ptx)?;
-    let loaded = gpu.load(domain, &module.decode()?, workload.ptx.as_bytes())?;
-    let mut addresses = Vec::new();
-    for arg in &case.args {
-        if let Arg::Buffer { bytes, .. } = arg {
-            let memory = gpu.memory_mut();
-            let address = memory.alloc(domain, bytes.len() as u64)?;
-            memory.write(domain, address, bytes)?;
-            addresses.push(address);
-        }
-    }
-    Ok(Submission {
-        queue: QueueId(queue),
-        kernel: loaded
-            .kernel(workload.entry)
-            .context("a kernel that the table names")?,
-        grid: case.grid,
-        block: case.block,
-        dynamic_shared_bytes: case.dynamic_shared_bytes,
-        params: case.pack_params(&addresses),
-        budget: None,
-    })
+pub(crate) fn submission(gpu: &mut Gpu, case: Case, queue: u8) -> Result<ModelSubmission> {
+    let own = OwnKernel::load(gpu, case, QueueId(queue))?;
+    Ok(own.submission)
 }

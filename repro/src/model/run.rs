@@ -4,8 +4,9 @@
 
 use super::{Sized, submission};
 use anyhow::{Context, Result, ensure};
-use gridmux_hw_model::{BlockChange, DriverOptions, Gpu, GpuConfig, PolicyDriver};
-use gridmux_policy::driver::Engine;
+use gridmux_hw_model::{BlockChange, Gpu, GpuConfig};
+use gridmux_mix::model::ModelDriver;
+use gridmux_mix::{DriverOptions, Engine};
 use gridmux_policy::ids::ProfileKey;
 use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
 use gridmux_policy::units::Cycles;
@@ -72,7 +73,7 @@ impl Mix {
         let shape = gpu.shape();
         let (mut submissions, mut launches) = (Vec::new(), Vec::new());
         for (place, (kernel, arrival)) in (0..).zip(&self.launches) {
-            let submission = submission(&mut gpu, kernel.workload, &kernel.case()?, place)?;
+            let submission = submission(&mut gpu, kernel.case()?, place)?;
             let described = gpu.describe(&submission)?;
             let key = gpu.profile(&described.kernel, &described.block);
             let launch = Traced {
@@ -93,7 +94,7 @@ impl Mix {
             record,
             ..DriverOptions::default()
         };
-        let mut driver = PolicyDriver::new(gpu, policy, DeviceId(0), options);
+        let mut driver = ModelDriver::new(gpu, policy, DeviceId(0), options);
         if let Some(profiles) = learning {
             driver.learn(profiles);
         }

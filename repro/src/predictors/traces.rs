@@ -3,8 +3,9 @@
 use crate::context::Context;
 use crate::model::{Mix, Ran, Sized};
 use anyhow::Result;
-use gridmux_hw_model::{GpuConfig, event_config};
-use gridmux_policy::executor::EventConfig;
+use gridmux_hw_model::GpuConfig;
+use gridmux_mix::event::EventConfig;
+use gridmux_mix::model::event_config;
 use gridmux_policy::{DeviceId, Profiles, by_name};
 use gridmux_workloads::{Workload, workloads};
 

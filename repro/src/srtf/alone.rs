@@ -3,8 +3,8 @@
 use crate::tables::{Figures, Note, Row};
 use crate::world::World;
 use anyhow::Result;
-use gridmux_policy::driver::{BlockChange, DriverOptions};
-use gridmux_policy::executor::{ErcKernel, EventDriver, EventExecutor};
+use gridmux_mix::driver::{BlockChange, DriverOptions};
+use gridmux_mix::event::{ErcKernel, EventDriver, EventExecutor};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Class, DeviceId, Profiles, TenantId, by_name};
 

@@ -1,10 +1,10 @@
 //! SRTF: the paper's experiments on its eight ERCBench kernels, and on ours where the SM model is to say it.
 //!
 //! [`alone`] is Table 3; [`pairs`] runs the 56 ordered pairs, of which [`tables`] makes Tables 5 and 6, [`text`] what
-//! the text counts, [`order`] the order of the policies, and [`figure_1`] Figure 1.
+//! the text counts, [`order`] the order of the policies, and [`figure_1`] Figure 1; [`bars`] says how near they have to
+//! be to the paper.
 
 mod alone;
-#[cfg(test)]
 mod bars;
 mod figure_1;
 mod order;
@@ -17,7 +17,7 @@ use crate::predictors;
 use crate::tables::Report;
 use crate::world::World;
 use anyhow::Result;
-use gridmux_policy::executor::{ErcKernel, EventConfig, ercbench};
+use gridmux_mix::event::{ErcKernel, EventConfig, ercbench};
 
 pub(crate) use pairs::{OFFSETS, Runs};
 
@@ -43,11 +43,13 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         let (kernels, world) = kernels()?;
         report.tables.push(alone::table(&kernels, &world)?);
         let runs = Runs::of(context, &world)?;
-        report.tables.extend(tables::all(&runs));
-        report.tables.push(order::on_event(&runs));
-        report.tables.push(tables::derived(&runs));
-        report.tables.push(text::counts(&runs));
-        report.tables.push(text::examples(&runs));
+        let mut tables = tables::all(&runs);
+        tables.push(order::on_event(&runs));
+        tables.push(tables::derived(&runs));
+        tables.push(text::counts(&runs));
+        tables.push(text::examples(&runs));
+        bars::check(&runs, &tables)?;
+        report.tables.extend(tables);
         let (table, picture) = figure_1::table(&runs);
         report.tables.push(table);
         report.pictures.push(picture);

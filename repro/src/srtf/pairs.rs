@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::picture::{Picture, Series, curves};
 use crate::world::{Contender, World};
 use anyhow::{Context as _, Result};
-use gridmux_policy::executor::ErcKernel;
+use gridmux_mix::event::ErcKernel;
 use gridmux_policy::metrics::{antt, geometric_mean, stp, strict_f};
 use gridmux_policy::units::{Cycles, Nanos};
 use gridmux_policy::{Event, Plan, Policy, Watch};

@@ -197,7 +197,7 @@ impl Show {
         let info = found.expect("the parser takes no other name");
         let enforced = |element: &Element| Enforced {
             element: *element,
-            event: gridmux_policy::executor::enforces(*element),
+            event: gridmux_mix::event::enforces(*element),
             model: gridmux_hw_model::plan::enforces(*element),
             device: gridmux_mediator::dispatch::enforces(*element),
         };

@@ -10,6 +10,7 @@ use gridmux_hw_model::launch::{WORKSPACE_BYTES, check_shape, check_shared};
 use gridmux_hw_model::{
     Description, Fault, FaultKind, Gpu, GpuConfig, Kernel, MemoryError, Partition,
 };
+use gridmux_mix::recording::check_blocks;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,6 @@ pub(super) const BUDGET: u64 = 100_000_000;
 /// What to do about a launch that was given up at its budget.
 pub(super) const BUDGET_HINT: &str =
     "a kernel that takes longer, and ends, runs with a larger --budget";
-
-/// Most blocks of a simulated grid.
-const MOST_BLOCKS: u64 = 1 << 24;
 
 /// What a file that describes a GPU ends with.
 const ENDING: &str = ".toml";
@@ -402,18 +400,6 @@ pub(super) fn grid(text: &str) -> Result<[u32; 3], String> {
     let grid = extent(text)?;
     check_blocks(grid)?;
     Ok(grid)
-}
-
-/// Checks that a grid is none that nobody would wait for.
-pub(super) fn check_blocks(grid: [u32; 3]) -> Result<(), String> {
-    let blocks = grid.iter().map(|axis| u64::from(*axis));
-    let blocks = blocks.fold(1, u64::saturating_mul);
-    match blocks > MOST_BLOCKS {
-        true => Err(format!(
-            "a simulated grid has at most {MOST_BLOCKS} blocks, not {blocks}"
-        )),
-        false => Ok(()),
-    }
 }
 
 /// Checks that a GPU has room for blocks of that many threads per axis, with so much dynamic shared memory in bytes,

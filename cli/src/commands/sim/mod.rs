@@ -1,8 +1,7 @@
 //! `gridmux sim`: the SM model and the `event` executor by themselves.
 //!
 //! `kernel` runs one kernel on a GPU that `gpus` describes. `mix` and `trace` run programs together under a policy:
-//! [`play`] runs them, [`meter`] measures what they hold, [`recording`] reads traces, [`replay`] makes launches of
-//! them, [`loading`] loads users' PTX.
+//! the room `mix` runs them, [`programs`] reads traces and says what came of a run, [`loading`] loads users' PTX.
 
 mod argument;
 mod comparison;
@@ -12,19 +11,17 @@ mod kernel;
 mod launch;
 mod lines;
 mod loading;
-mod meter;
 mod mix;
-mod play;
+mod programs;
 mod ptx_file;
 mod random;
-mod recording;
-mod replay;
 mod report;
 mod trace;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Subcommand;
+use programs::{Passed, When, recording};
 
 /// Commands on the SM model and the event executor.
 #[derive(Debug, Subcommand)]

@@ -6,8 +6,6 @@ mod lane;
 mod report;
 mod run;
 
-pub(super) use report::Percentiles;
-
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;

@@ -2,6 +2,7 @@
 
 use super::closed_loop::Timings;
 use crate::units::counted;
+use gridmux_policy::metrics::Percentiles;
 use serde::Serialize;
 
 /// The result line.
@@ -43,32 +44,6 @@ pub(super) struct Report {
     pub(super) latency_ns: Percentiles,
     /// From a launch's first block to its end, device nanoseconds.
     pub(super) run_ns: Percentiles,
-}
-
-/// Percentiles; `None` of nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(in crate::commands) struct Percentiles {
-    pub(in crate::commands) p50: Option<u64>,
-    pub(in crate::commands) p90: Option<u64>,
-    pub(in crate::commands) p99: Option<u64>,
-    pub(in crate::commands) max: Option<u64>,
-}
-
-impl Percentiles {
-    /// Works out nearest-rank percentiles.
-    pub(in crate::commands) fn of(mut values: Vec<u64>) -> Self {
-        values.sort_unstable();
-        let rank = |percent: usize| {
-            let index = (values.len() * percent).div_ceil(100).max(1) - 1;
-            values.get(index).copied()
-        };
-        Self {
-            p50: rank(50),
-            p90: rank(90),
-            p99: rank(99),
-            max: values.last().copied(),
-        }
-    }
 }
 
 impl Report {

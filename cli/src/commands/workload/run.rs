@@ -3,13 +3,14 @@
 use super::closed_loop::{self, Timings};
 use super::directions::Directions;
 use super::lane::Lane;
-use super::report::{Percentiles, Report};
+use super::report::Report;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::DEFAULT_RUN_DIR;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
+use gridmux_policy::metrics::Percentiles;
 use gridmux_tenant::{CallError, ClientError, ConnectOptions, ControlCode, Gpu};
 use gridmux_workloads::{Case, Size, Workload, by_name, workloads};
 use std::io::ErrorKind;

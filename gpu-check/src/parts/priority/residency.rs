@@ -1,7 +1,7 @@
 //! Which share of the SMs slices at a high level keep over a filler: a capped launch that may have half of the device,
 //! in slices on several lanes of which each runs a part of the cap at a time, with a filler at the lowest level below.
-//! A lane with one slice outstanding stands empty from its end until the host has launched the next one; a lane with two
-//! does not, but holds a slice longer when the cap falls.
+//! A lane with one slice outstanding stands empty from its end until the host has launched the next one; a lane with
+//! two does not, but holds a slice longer when the cap falls.
 
 use super::LevelBench;
 use crate::lab::Lab;

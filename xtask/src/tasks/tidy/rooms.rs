@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads and the test kit.
-const ROOMS: [(&str, &str, MayKnow); 17] = [
+const ROOMS: [(&str, &str, MayKnow); 18] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-launch", "launch", MayKnow::Only(&["gridmux-ptx"])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
@@ -20,6 +20,16 @@ const ROOMS: [(&str, &str, MayKnow); 17] = [
         "gridmux-hw-model",
         "hw-model",
         MayKnow::Only(&["gridmux-ptx", "gridmux-sync", "gridmux-policy"]),
+    ),
+    (
+        "gridmux-mix",
+        "mix",
+        MayKnow::Only(&[
+            "gridmux-ptx",
+            "gridmux-policy",
+            "gridmux-hw-model",
+            "gridmux-workloads",
+        ]),
     ),
     (
         "gridmux-channel",
@@ -58,7 +68,7 @@ const ROOMS: [(&str, &str, MayKnow); 17] = [
         MayKnow::Only(&[
             "gridmux-policy",
             "gridmux-hw-model",
-            "gridmux-ptx",
+            "gridmux-mix",
             "gridmux-workloads",
         ]),
     ),

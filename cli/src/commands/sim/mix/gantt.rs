@@ -1,8 +1,7 @@
-//! The timeline of a mix: when each program waited, ran, and how much of the GPU it held.
+//! The timeline of a mix as text.
 
-use crate::commands::sim::meter::{Meter, Span};
 use crate::units::nanos;
-use serde::Serialize;
+use gridmux_mix::timeline::Track;
 
 /// Columns of the text.
 const COLUMNS: u64 = 60;
@@ -10,49 +9,6 @@ const COLUMNS: u64 = 60;
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// It has a launch that has arrived, and no block on the GPU.
 const WAITS: char = '.';
-
-/// One program's track, in spans of equal length from time 0 on. Parts are from 0 to 1.
-#[derive(Debug, Serialize)]
-pub(super) struct Track {
-    name: String,
-    /// Length of a span.
-    span_ns: u64,
-    /// The part of the GPU that its blocks held, by the resource that they hold most of.
-    held: Vec<f64>,
-    /// The part of the time in which it had blocks on the GPU.
-    running: Vec<f64>,
-    /// The part of the time in which it had none and a launch had arrived.
-    waiting: Vec<f64>,
-}
-
-/// Returns the tracks of all programs.
-#[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
-pub(super) fn tracks<'a>(meter: &Meter, names: impl Iterator<Item = &'a str>) -> Vec<Track> {
-    let width = meter.width_ns() as f64;
-    let parts = |spans: &[Span], of: fn(&Span) -> f64| {
-        let part = |span: &Span| (of(span) / width * 1e4).round() / 1e4;
-        spans.iter().map(part).collect()
-    };
-    let track = |(program, name): (usize, &str)| {
-        let spans: Vec<Span> = meter.spans(program).to_vec();
-        let spans: Vec<Span> = spans
-            .into_iter()
-            .map(|span| Span {
-                // Streams that are open at once count once each.
-                open_ns: span.open_ns.min(width),
-                ..span
-            })
-            .collect();
-        Track {
-            name: name.to_owned(),
-            span_ns: meter.width_ns(),
-            held: parts(&spans, |span| span.held_ns),
-            running: parts(&spans, |span| span.running_ns),
-            waiting: parts(&spans, |span| (span.open_ns - span.running_ns).max(0.0)),
-        }
-    };
-    names.enumerate().map(track).collect()
-}
 
 /// Returns the tracks as text; everything ends at `end_ns`.
 pub(super) fn text(tracks: &[Track], names: impl Iterator<Item = String>, end_ns: u64) -> String {
@@ -68,43 +24,43 @@ pub(super) fn text(tracks: &[Track], names: impl Iterator<Item = String>, end_ns
     );
     for (track, name) in tracks.iter().zip(names) {
         let columns = end_ns.div_ceil(column_ns);
-        let line: String = (0..columns).map(|at| track.column(at, column_ns)).collect();
+        let line: String = (0..columns)
+            .map(|at| column(track, at, column_ns))
+            .collect();
         text += &format!("{name:<width$} |{line}|\n");
     }
     text
 }
 
-impl Track {
-    /// Returns what a column shows: what the program held in it where it ran, else whether it waited.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "an eighth from 0 to 7"
-    )]
-    fn column(&self, at: u64, column_ns: u64) -> char {
-        let (from, to) = (at * column_ns, (at + 1) * column_ns);
-        let mean = |parts: &[f64]| self.mean(parts, from, to);
-        let (held, running) = (mean(&self.held), mean(&self.running));
-        let waiting = mean(&self.waiting);
-        if running > 0.0 && running >= waiting {
-            return EIGHTHS[((held * 8.0).ceil() as usize).clamp(1, 8) - 1];
-        }
-        if waiting > 0.0 { WAITS } else { ' ' }
+/// Returns what a column shows: what the program held in it where it ran, else whether it waited.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an eighth from 0 to 7"
+)]
+fn column(track: &Track, at: u64, column_ns: u64) -> char {
+    let (from, to) = (at * column_ns, (at + 1) * column_ns);
+    let mean = |parts: &[f64]| mean_between(track, parts, from, to);
+    let (held, running) = (mean(&track.held), mean(&track.running));
+    let waiting = mean(&track.waiting);
+    if running > 0.0 && running >= waiting {
+        return EIGHTHS[((held * 8.0).ceil() as usize).clamp(1, 8) - 1];
     }
+    if waiting > 0.0 { WAITS } else { ' ' }
+}
 
-    /// Returns the mean of parts between two times.
-    #[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
-    fn mean(&self, parts: &[f64], from: u64, to: u64) -> f64 {
-        let (mut sum, mut at) = (0.0, from);
-        while at < to {
-            let span = at / self.span_ns;
-            let until = to.min((span + 1) * self.span_ns);
-            let part = usize::try_from(span).ok().and_then(|span| parts.get(span));
-            sum += part.copied().unwrap_or(0.0) * (until - at) as f64;
-            at = until;
-        }
-        sum / (to - from) as f64
+/// Returns the mean of parts between two times.
+#[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
+fn mean_between(track: &Track, parts: &[f64], from: u64, to: u64) -> f64 {
+    let (mut sum, mut at) = (0.0, from);
+    while at < to {
+        let span = at / track.span_ns;
+        let until = to.min((span + 1) * track.span_ns);
+        let part = usize::try_from(span).ok().and_then(|span| parts.get(span));
+        sum += part.copied().unwrap_or(0.0) * (until - at) as f64;
+        at = until;
     }
+    sum / (to - from) as f64
 }
 
 #[cfg(test)]

@@ -4,16 +4,14 @@
 //! are compared by one measure.
 
 mod gantt;
-mod member;
-mod on_event;
-mod on_model;
 mod profiles;
 mod report;
 mod spec;
+mod user;
 
 use super::argument::Argument;
 use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, is_file};
-use super::play::{self, Run};
+use super::programs::{failure, hint_if_nobody_met};
 use crate::commands::policy::name_parser;
 use crate::failure::Failure;
 use crate::files;
@@ -21,15 +19,14 @@ use crate::offer::gpus;
 use crate::output::{Output, note};
 use crate::waiting::Waiting;
 use clap::{Args, ValueEnum, ValueHint};
+use gridmux_hw_model::Gpu;
 use gridmux_hw_model::GpuConfig;
+use gridmux_mix::play::Run;
+use gridmux_mix::report::{MixReport, ProgramReport, Setting};
+use gridmux_mix::{Member, MixError, OnEvent, OnModel, Verdict};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Profiles, all_policies};
-use member::Member;
-use on_event::OnEvent;
-use on_model::{OnModel, Verdict};
 use profiles::Known;
-use report::{Program, Report, Setting};
-use serde::Serialize;
 use spec::{Offset, Source, Spec};
 use std::path::{Path, PathBuf};
 
@@ -117,7 +114,7 @@ pub(crate) struct Mix {
         long,
         visible_alias = "device",
         value_name = "NAME|FILE.toml",
-        default_value = gridmux_policy::executor::MEASURED_ON,
+        default_value = gridmux_mix::event::MEASURED_ON,
         value_parser = gpus(),
         hide_possible_values = true
     )]
@@ -140,8 +137,7 @@ pub(crate) struct Mix {
 }
 
 /// An executor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum On {
     /// Thread blocks by their durations
     Event,
@@ -155,20 +151,30 @@ enum Bench<'a> {
     Model(OnModel<'a>),
 }
 
+/// A run, what came of each program's results, and the GPU as it is then, if it is one.
+type Ran = (Run, Vec<Verdict>, Option<Gpu>);
+
 impl Bench<'_> {
-    /// Runs some members, each from its offset in nanoseconds on; `keep` as in [`OnModel::run`].
-    fn run(
-        &self,
-        policy: (&str, &Profiles),
-        take: &[(usize, u64)],
-        keep: bool,
-    ) -> Result<(Run, Vec<Verdict>), Failure> {
+    /// Runs some members, each from its offset in nanoseconds on.
+    fn run(&self, policy: (&str, &Profiles), take: &[(usize, u64)]) -> Result<Ran, MixError> {
         match self {
             Self::Event(event) => {
                 let run = event.run(policy, take)?;
-                Ok((run, take.iter().map(|_| None).collect()))
+                Ok((run, take.iter().map(|_| None).collect(), None))
             }
-            Self::Model(model) => model.run(policy, take, keep),
+            Self::Model(model) => {
+                let (run, verdicts, gpu) = model.run(policy, take)?;
+                Ok((run, verdicts, Some(gpu)))
+            }
+        }
+    }
+}
+
+impl From<On> for gridmux_mix::On {
+    fn from(on: On) -> Self {
+        match on {
+            On::Event => Self::Event,
+            On::Model => Self::Model,
         }
     }
 }
@@ -191,8 +197,12 @@ impl Mix {
                     .map_err(|failure| failure.of(&spec.name))?;
             }
         }
-        let members = self.workloads.iter().cloned().map(Member::read);
-        let members = members.collect::<Result<Vec<Member>, Failure>>()?;
+        let budget = Cycles(self.budget);
+        let members = self.workloads.iter().map(|spec| user::member(spec, budget));
+        let (members, from_files): (Vec<Member>, Vec<_>) = members
+            .collect::<Result<Vec<_>, Failure>>()?
+            .into_iter()
+            .unzip();
         let known = Known::read(self.profiles.clone(), &config, self.on)?;
         let bench = self.bench(&config, &members)?;
         let nothing = Profiles::default();
@@ -202,27 +212,33 @@ impl Mix {
         };
         let mut alone = Vec::with_capacity(members.len());
         for member in 0..members.len() {
-            let (run, _) = bench.run((ALONE, learnt), &[(member, 0)], false)?;
-            alone.extend(run.played);
+            let run = bench.run((ALONE, learnt), &[(member, 0)]);
+            alone.extend(run.map_err(failure)?.0.played);
         }
         let (from, to) = alone[0].span_ns();
         let take: Vec<(usize, u64)> = self.offsets(to - from).into_iter().enumerate().collect();
-        let (together, verdicts) = bench.run((&self.policy, &known.profiles), &take, true)?;
+        let together = bench.run((&self.policy, &known.profiles), &take);
+        let (together, verdicts, gpu) = together.map_err(failure)?;
+        if let Some(gpu) = &gpu {
+            for kernel in from_files.iter().flatten() {
+                kernel.fetch(gpu)?;
+            }
+        }
         known.keep()?;
         let programs = members.iter().zip(together.played.iter().zip(&alone));
         let programs = programs.zip(verdicts);
-        let programs: Vec<Program> = programs
-            .map(|((member, played), verdict)| Program::new(member, played, verdict))
+        let programs: Vec<ProgramReport> = programs
+            .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict))
             .collect();
-        play::hint_if_nobody_met(&together, programs.iter().map(Program::slowdown));
+        hint_if_nobody_met(&together, programs.iter().map(|program| program.slowdown));
         let setting = Setting {
             policy: self.policy,
-            on: self.on,
+            on: self.on.into(),
             gpu: config.name.clone(),
             sms: config.sm.count,
         };
-        let report = Report::new(setting, programs, (&together, &alone));
-        out.show(&report, || report.text())?;
+        let report = MixReport::new(setting, programs, (&together, &alone));
+        out.show(&report, || report::text(&report))?;
         match report.wrong() {
             None => Ok(()),
             Some(_) if out.is_json() => Err(Failure::reported()),
@@ -251,7 +267,8 @@ impl Mix {
                 )));
             }
             if self.on == On::Model && matches!(spec.source, Source::ErcBench(_)) {
-                return Err(on_model::no_code(name));
+                let program = name.clone();
+                return Err(failure(MixError::NoCode { program }));
             }
             if let (On::Model, Source::Ptx(kernel)) = (self.on, &spec.source) {
                 check_targets(&kernel.args)?;
@@ -301,17 +318,14 @@ impl Mix {
         members: &'a [Member],
     ) -> Result<Bench<'a>, Failure> {
         Ok(match self.on {
-            On::Event => Bench::Event(OnEvent::new(
-                config,
-                (members, Cycles(self.budget)),
-                |name| {
-                    note(&format!("measuring {name} alone on the model"));
-                },
-            )?),
+            On::Event => {
+                let progress = |name: &str| note(&format!("measuring {name} alone on the model"));
+                let event = OnEvent::new(config, members, progress);
+                Bench::Event(event.map_err(failure)?)
+            }
             On::Model => Bench::Model(OnModel {
                 config,
                 threads: self.threads,
-                budget: Cycles(self.budget),
                 members,
             }),
         })

@@ -3,13 +3,14 @@
 //! Rules: a part without `=` belongs to the value before it, so that `grid=4,2` is one value; a key that says nothing
 //! of its source is an error, as is one that does not exist.
 
+use crate::commands::sim::When;
 use crate::commands::sim::argument::Argument;
 use crate::commands::sim::loading::{extent, grid};
-use crate::commands::sim::replay::Arrivals;
 use clap::ValueEnum;
 use gridmux_mediator::config::MAX_WEIGHT;
+use gridmux_mix::Pace;
+use gridmux_mix::event::{ErcKernel, ercbench};
 use gridmux_policy::Class;
-use gridmux_policy::executor::{ErcKernel, ercbench};
 use gridmux_workloads::{Size, Workload, workloads};
 use std::path::{Path, PathBuf};
 
@@ -50,7 +51,7 @@ pub(super) enum Source {
     /// A kernel of a PTX file.
     Ptx(UserKernel),
     /// A recorded program.
-    Trace { file: PathBuf, arrivals: Arrivals },
+    Trace { file: PathBuf, arrivals: When },
 }
 
 /// A launch of a kernel of the user's.
@@ -71,15 +72,6 @@ pub(super) enum Offset {
     Ns(u64),
     /// Percent of the first workload's time alone, after its begin.
     Percent(f64),
-}
-
-/// When the launches after the first one arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
-    /// Nanoseconds after the end of the launch before it.
-    Closed(u64),
-    /// Nanoseconds after the arrival of the launch before it.
-    Open(u64),
 }
 
 /// A key, and the sources that it goes with.
@@ -162,8 +154,8 @@ fn source(text: &str, keys: &mut Keys) -> Result<(Source, String), String> {
     if !text.contains('/') && !Path::new(text).exists() {
         return Err(unknown(text));
     }
-    let arrivals = keys.one("arrivals", |text| Arrivals::from_str(text, false))?;
-    let arrivals = arrivals.unwrap_or(Arrivals::Recorded);
+    let arrivals = keys.one("arrivals", |text| When::from_str(text, false))?;
+    let arrivals = arrivals.unwrap_or(When::Recorded);
     Ok((Source::Trace { file, arrivals }, stem))
 }
 

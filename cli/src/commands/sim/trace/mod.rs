@@ -5,18 +5,19 @@
 mod report;
 
 use super::loading::{Changes, gpu};
-use super::play::{self, Program, Run};
-use super::recording::{self, Recording};
-use super::replay::{Arrivals, StandIns};
+use super::programs::{failure, hint_if_nobody_met};
+use super::{When, recording};
 use crate::commands::policy::name_parser;
 use crate::commands::serve::{TenantOption, tenant};
 use crate::failure::Failure;
 use crate::offer::gpus;
 use crate::output::Output;
 use clap::{Args, ValueHint};
-use gridmux_hw_model::{Gpu, GpuConfig};
+use gridmux_hw_model::GpuConfig;
 use gridmux_mediator::config::MAX_WEIGHT;
-use gridmux_policy::{Class, Profiles};
+use gridmux_mix::play::Run;
+use gridmux_mix::{Member, OnModel, Pace};
+use gridmux_policy::Profiles;
 use report::{Report, Tenant};
 use std::path::PathBuf;
 
@@ -73,7 +74,7 @@ pub(crate) struct Trace {
     sms: Option<u16>,
     /// When launches arrive; never before the one before them in their stream has ended
     #[arg(long, value_enum, default_value = "recorded")]
-    arrivals: Arrivals,
+    arrivals: When,
     /// Threads that run the model; times are the same for any number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
@@ -86,15 +87,6 @@ struct Source {
     file: PathBuf,
 }
 
-/// A tenant that takes part.
-#[derive(Debug)]
-struct Party<'a> {
-    name: &'a str,
-    weight: u32,
-    class: Class,
-    recording: &'a Recording,
-}
-
 impl Trace {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
@@ -102,30 +94,22 @@ impl Trace {
         if let Some(sms) = self.sms {
             config = config.scaled_to_sms(sms);
         }
-        let read = self
-            .sources
-            .iter()
-            .map(|source| recording::file(&source.file));
-        let recordings = read.collect::<Result<Vec<Recording>, Failure>>()?;
-        let parties: Vec<Party<'_>> = self
-            .sources
-            .iter()
-            .zip(&recordings)
-            .map(|pair| self.party(pair))
-            .collect();
-        let together = self.play(&config, &parties)?;
+        let members = self.sources.iter().map(|source| self.member(source));
+        let members = members.collect::<Result<Vec<Member>, Failure>>()?;
+        let all: Vec<usize> = (0..members.len()).collect();
+        let together = self.play(&config, &members, &all)?;
         let mut tenants = Vec::new();
-        for (party, together) in parties.iter().zip(&together.played) {
+        for (place, (member, together)) in members.iter().zip(&together.played).enumerate() {
             // The only tenant was alone already.
-            let alone = match parties.len() {
+            let alone = match members.len() {
                 1 => None,
-                _ => Some(self.play(&config, std::slice::from_ref(party))?),
+                _ => Some(self.play(&config, &members, &[place])?),
             };
             let alone = alone.as_ref().map_or(together, |run| &run.played[0]);
-            tenants.push(Tenant::new(party, together, alone));
+            tenants.push(Tenant::new(member, together, alone));
         }
         let slowdowns = tenants.iter().filter_map(Tenant::slowdown);
-        play::hint_if_nobody_met(&together, slowdowns);
+        hint_if_nobody_met(&together, slowdowns);
         let report = Report::new(
             (&config.name, config.sm.count),
             &self.policy,
@@ -135,24 +119,16 @@ impl Trace {
         out.show(&report, || report.text())
     }
 
-    /// Runs all parties together.
-    fn play(&self, config: &GpuConfig, parties: &[Party<'_>]) -> Result<Run, Failure> {
-        let mut gpu = Gpu::new(config.clone());
-        gpu.set_threads(self.threads.into());
-        let (mut programs, mut first_stream) = (Vec::new(), 0);
-        for party in parties {
-            let stand_ins = StandIns::load(&mut gpu, party.recording)?;
-            let arrivals = (self.arrivals, 0);
-            programs.push(Program {
-                name: party.name.to_owned(),
-                weight: party.weight,
-                class: party.class,
-                streams: stand_ins.streams(party.recording, arrivals, first_stream),
-            });
-            first_stream += party.recording.streams;
-        }
-        let mut driver = play::driver(gpu, (&self.policy, &Profiles::default()))?;
-        play::run(&mut driver, &programs, |_, _| Ok(()))
+    /// Runs some members together.
+    fn play(&self, config: &GpuConfig, members: &[Member], take: &[usize]) -> Result<Run, Failure> {
+        let model = OnModel {
+            config,
+            threads: self.threads,
+            members,
+        };
+        let take: Vec<(usize, u64)> = take.iter().map(|member| (*member, 0)).collect();
+        let ran = model.run((&self.policy, &Profiles::default()), &take);
+        Ok(ran.map_err(failure)?.0)
     }
 
     /// Checks the names that belong together.
@@ -195,17 +171,21 @@ impl Trace {
         Ok(())
     }
 
-    fn party<'a>(&self, (source, recording): (&'a Source, &'a Recording)) -> Party<'a> {
-        let option = self
-            .tenants
-            .iter()
-            .find(|option| option.name == source.name);
-        Party {
-            name: &source.name,
+    /// Reads a trace, whose tenant takes part.
+    fn member(&self, source: &Source) -> Result<Member, Failure> {
+        let mut options = self.tenants.iter();
+        let option = options.find(|option| option.name == source.name);
+        Ok(Member {
+            name: source.name.clone(),
             weight: option.and_then(|option| option.weight).unwrap_or(1),
             class: option.and_then(|option| option.class).unwrap_or_default(),
-            recording,
-        }
+            source: gridmux_mix::Source::Recorded {
+                recording: recording(&source.file)?,
+                arrivals: self.arrivals.into(),
+            },
+            launches: 1,
+            pace: Pace::Closed(0),
+        })
     }
 }
 

@@ -1,12 +1,12 @@
 //! What `gridmux sim trace` prints.
 
-use super::Party;
-use crate::commands::sim::play::Played;
-use crate::commands::sim::replay::Arrivals;
-use crate::commands::workload::Percentiles;
+use crate::commands::sim::When;
 use crate::table;
 use crate::units::{counted, nanos};
-use gridmux_policy::{Class, metrics};
+use gridmux_mix::Member;
+use gridmux_mix::play::Played;
+use gridmux_policy::Class;
+use gridmux_policy::metrics::{self, Percentiles};
 use serde::Serialize;
 
 /// A replay: all tenants together, and each alone. Times are the modelled device's.
@@ -15,7 +15,7 @@ pub(super) struct Report {
     pub(super) gpu: String,
     pub(super) sms: u16,
     pub(super) policy: String,
-    pub(super) arrivals: Arrivals,
+    pub(super) arrivals: When,
     pub(super) tenants: Vec<Tenant>,
     /// System throughput: the sum of time alone over time together; `None`, as the next two, without launches.
     pub(super) stp: Option<f64>,
@@ -37,9 +37,9 @@ pub(super) struct Tenant {
     /// The file's last line ends in the middle.
     is_cut_off: bool,
     /// From arrival to end, with all tenants together.
-    turnaround_ns: Spread,
+    turnaround_ns: Distribution,
     /// The same with the device to itself, under the same policy.
-    alone_ns: Spread,
+    alone_ns: Distribution,
     /// Mean turnaround together over that alone; `None` without launches.
     slowdown: Option<f64>,
     /// From the first launch of all tenants to its own last end, together and alone.
@@ -53,14 +53,14 @@ pub(super) struct Tenant {
 
 /// A mean and percentiles.
 #[derive(Debug, Serialize)]
-struct Spread {
+struct Distribution {
     mean: Option<f64>,
     #[serde(flatten)]
     percentiles: Percentiles,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "figures for display")]
-impl Spread {
+impl Distribution {
     fn of(values: &[u64]) -> Self {
         let sum: f64 = values.iter().map(|value| *value as f64).sum();
         Self {
@@ -72,19 +72,20 @@ impl Spread {
 
 impl Tenant {
     /// Puts a tenant's two runs side by side.
-    pub(super) fn new(party: &Party<'_>, together: &Played, alone: &Played) -> Self {
-        let turnaround_ns = Spread::of(&together.turnaround_ns());
-        let alone_ns = Spread::of(&alone.turnaround_ns());
+    pub(super) fn new(member: &Member, together: &Played, alone: &Played) -> Self {
+        let turnaround_ns = Distribution::of(&together.turnaround_ns());
+        let alone_ns = Distribution::of(&alone.turnaround_ns());
         let means = turnaround_ns.mean.zip(alone_ns.mean);
         let reading = &together.reading;
+        let recording = member.recording();
         let part = |integral: f64| (reading.total > 0.0).then(|| integral / reading.total);
         Self {
-            name: party.name.to_owned(),
-            weight: party.weight,
-            class: party.class,
-            launches: party.recording.launches.len(),
-            left_out: party.recording.left_out,
-            is_cut_off: party.recording.is_cut_off,
+            name: member.name.clone(),
+            weight: member.weight,
+            class: member.class,
+            launches: recording.map_or(0, |recording| recording.launches.len()),
+            left_out: recording.map_or(0, |recording| recording.left_out),
+            is_cut_off: recording.is_some_and(|recording| recording.is_cut_off),
             slowdown: means.map(|(together, alone)| together / alone),
             turnaround_ns,
             alone_ns,
@@ -135,7 +136,7 @@ impl Report {
     pub(super) fn new(
         gpu: (&str, u16),
         policy: &str,
-        arrivals: Arrivals,
+        arrivals: When,
         tenants: Vec<Tenant>,
     ) -> Self {
         let means = tenants

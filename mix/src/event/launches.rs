@@ -1,0 +1,177 @@
+//! Launches, their queues, and which of them may place blocks.
+//!
+//! Rules: launches of one queue run one after another, in order of arrival; a slot names a launch until the launch is
+//! removed; the lists of candidates are made again only after a launch came, went or placed its last block, after a
+//! switch, and for a new plan.
+
+use super::kernel::{Blocks, EventKernel, LaunchCounters};
+use gridmux_policy::ids::{RowId, TenantId};
+use gridmux_policy::plan::Plan;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// A launch that has not ended.
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) number: u64,
+    /// Order of arrival.
+    pub(super) serial: u64,
+    pub(super) row: RowId,
+    pub(super) tenant: TenantId,
+    pub(super) kernel: Arc<EventKernel>,
+    pub(super) work: Blocks,
+    /// Blocks of its kernel that an SM holds.
+    pub(super) most: u16,
+    pub(super) blocks: u64,
+    pub(super) started: u64,
+    pub(super) ended: u64,
+    /// Switched blocks by number.
+    pub(super) saved: BTreeMap<u64, Saved>,
+    pub(super) counters: LaunchCounters,
+    queue: (TenantId, u32),
+}
+
+/// A block that was switched out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Saved {
+    /// What is left of its work.
+    pub(super) work: f64,
+    /// Its residence until then.
+    pub(super) ran: u64,
+    /// Bytes of its context.
+    pub(super) bytes: u64,
+}
+
+/// What is remembered of a row.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RowCounts {
+    /// Blocks that have started.
+    pub(super) started: u64,
+    /// Blocks that have ended.
+    pub(super) ended: u64,
+    /// Sum of their residences.
+    pub(super) ran: u64,
+    /// Its cap was reported as reached, and holds still.
+    pub(super) capped: bool,
+}
+
+/// All launches.
+#[derive(Debug, Default)]
+pub(super) struct Launches {
+    slots: Vec<Option<Launch>>,
+    free: Vec<u32>,
+    by_number: HashMap<u64, u32>,
+    queues: HashMap<(TenantId, u32), VecDeque<u32>>,
+    serial: u64,
+    /// Slots of launches with a block to place, in order of arrival and in order of rank.
+    by_arrival: Vec<u32>,
+    by_rank: Vec<u32>,
+    /// The two lists have to be made again.
+    pub(super) stale: bool,
+}
+
+impl Launch {
+    pub(super) fn new(
+        (number, row): (u64, RowId),
+        queue: (TenantId, u32),
+        (kernel, work): (Arc<EventKernel>, Blocks),
+        (blocks, most): (u64, u16),
+    ) -> Self {
+        Self {
+            number,
+            serial: 0,
+            row,
+            tenant: queue.0,
+            kernel,
+            work,
+            most,
+            blocks,
+            started: 0,
+            ended: 0,
+            saved: BTreeMap::new(),
+            counters: LaunchCounters::default(),
+            queue,
+        }
+    }
+
+    /// Returns whether it has a block that is on no SM and not on its way out.
+    fn has_work(&self) -> bool {
+        self.started < self.blocks || !self.saved.is_empty()
+    }
+}
+
+impl Launches {
+    pub(super) fn insert(&mut self, mut launch: Launch) {
+        launch.serial = self.serial;
+        self.serial += 1;
+        self.stale = true;
+        let (number, queue) = (launch.number, launch.queue);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.slots[slot as usize] = Some(launch);
+        self.by_number.insert(number, slot);
+        self.queues.entry(queue).or_default().push_back(slot);
+    }
+
+    pub(super) fn slot_of(&self, number: u64) -> Option<u32> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// Returns the launch in a slot that is in use.
+    pub(super) fn get(&self, slot: u32) -> &Launch {
+        let launch = self.slots[slot as usize].as_ref();
+        launch.expect("a slot is freed after its last block is gone from every SM")
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> &mut Launch {
+        let launch = self.slots[slot as usize].as_mut();
+        launch.expect("a slot is freed after its last block is gone from every SM")
+    }
+
+    /// Removes a launch of which nothing is on an SM.
+    pub(super) fn remove(&mut self, slot: u32) -> Launch {
+        let launch = self.slots[slot as usize].take();
+        let launch = launch.expect("a slot is freed once");
+        self.free.push(slot);
+        self.by_number.remove(&launch.number);
+        if let Some(queue) = self.queues.get_mut(&launch.queue) {
+            queue.retain(|other| *other != slot);
+            if queue.is_empty() {
+                self.queues.remove(&launch.queue);
+            }
+        }
+        self.stale = true;
+        launch
+    }
+
+    /// Makes the lists of candidates, if they have to be made again: heads of queues with a block to place.
+    pub(super) fn sort(&mut self, plan: &Plan) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let slots = &self.slots;
+        let launch = |slot: u32| slots[slot as usize].as_ref();
+        let heads = self
+            .queues
+            .values()
+            .filter_map(|queue| queue.front().copied());
+        self.by_arrival.clear();
+        let works = |slot: &u32| launch(*slot).is_some_and(Launch::has_work);
+        self.by_arrival.extend(heads.filter(works));
+        let serial = |slot: &u32| launch(*slot).map(|launch| launch.serial);
+        self.by_arrival.sort_unstable_by_key(serial);
+        self.by_rank.clone_from(&self.by_arrival);
+        let rank = |slot: &u32| launch(*slot).map(|launch| plan.rank(launch.row));
+        self.by_rank.sort_by_key(rank);
+    }
+
+    /// Returns the candidates in order of rank, or of arrival.
+    pub(super) fn candidates(&self, ranked: bool) -> &[u32] {
+        match ranked {
+            true => &self.by_rank,
+            false => &self.by_arrival,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Which blocks leave an SM by context switch: those beyond a cap or limit of a new plan.
+//!
+//! Rules: beyond a cap the blocks of the youngest launch leave first, beyond a tenant's limit those of the worst rank,
+//! then of the youngest launch; the highest numbers of a launch first. Only groups that switch give blocks up; the
+//! others wait for their ends. Where the cheapest way is asked for, a block stays that is expected to end sooner than
+//! its switch would take.
+
+use super::EventExecutor;
+use super::place::group_of;
+use gridmux_policy::ids::{RowId, TenantId};
+use gridmux_policy::plan::Preemption;
+use gridmux_policy::shape::SmUnits;
+use std::cmp::Reverse;
+
+/// A block that may leave.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    sm: usize,
+    slot: u32,
+    block: u64,
+    serial: u64,
+    row: RowId,
+    tenant: TenantId,
+    /// Its residence so far.
+    ran: u64,
+}
+
+impl EventExecutor {
+    /// Switches out what is beyond the newest plan's caps and limits, once for each plan.
+    pub(super) fn give_up(&mut self) {
+        if !std::mem::take(&mut self.is_new) {
+            return;
+        }
+        for sm in 0..self.sms.len() {
+            let group = group_of(self, sm);
+            if self.preemption(group).switches() {
+                self.give_up_on(sm, group);
+            }
+        }
+        for at in 0..self.plan.limits().len() {
+            let limit = self.plan.limits()[at];
+            self.give_up_on_device(limit.tenant, limit.device);
+        }
+    }
+
+    fn preemption(&self, group: usize) -> Preemption {
+        let group = self.plan.groups().get(group);
+        group.map_or(Preemption::None, |group| group.preemption)
+    }
+
+    /// Blocks beyond the caps and limits of one SM.
+    fn give_up_on(&mut self, sm: usize, group: usize) {
+        let mut running = self.running_on(sm);
+        running.sort_by_key(|r| Reverse((r.serial, r.block)));
+        running.retain(|r| {
+            let beyond = self.sms[sm].blocks_of(r.row) > self.plan.cap_on(group, r.row);
+            !(beyond && self.leave(r))
+        });
+        if self.plan.limits().is_empty() {
+            return;
+        }
+        running.sort_by_key(|r| Reverse((self.plan.rank(r.row), r.serial, r.block)));
+        for block in &running {
+            let limit = self.plan.limit_on(group, block.tenant);
+            let held = self.held_on(sm, block.tenant);
+            if limit != SmUnits::MAX && held.dominant(&self.config.shape) > limit {
+                self.leave(block);
+            }
+        }
+    }
+
+    /// Blocks beyond a tenant's limit on the device.
+    fn give_up_on_device(&mut self, tenant: TenantId, limit: SmUnits) {
+        let shape = self.config.shape;
+        let beyond = |executor: &Self| executor.held(tenant).dominant(&shape) > limit;
+        if limit == SmUnits::MAX || !beyond(self) {
+            return;
+        }
+        let all = 0..self.sms.len();
+        let switching = all.filter(|sm| self.preemption(group_of(self, *sm)).switches());
+        let mut running: Vec<Running> = switching.flat_map(|sm| self.running_on(sm)).collect();
+        running.retain(|r| r.tenant == tenant);
+        running.sort_by_key(|r| Reverse((self.plan.rank(r.row), r.serial, r.block)));
+        for block in &running {
+            if !beyond(self) {
+                return;
+            }
+            self.leave(block);
+        }
+    }
+
+    fn running_on(&self, sm: usize) -> Vec<Running> {
+        let cohorts = self.sms[sm].cohorts.iter();
+        cohorts
+            .flat_map(|cohort| {
+                let serial = self.launches.get(cohort.launch).serial;
+                cohort.blocks.iter().map(move |resident| Running {
+                    sm,
+                    slot: cohort.launch,
+                    block: resident.block,
+                    serial,
+                    row: cohort.row,
+                    tenant: cohort.tenant,
+                    ran: resident.ran(self.now),
+                })
+            })
+            .collect()
+    }
+
+    /// Switches a block out, unless it is expected to end sooner; returns whether it leaves.
+    fn leave(&mut self, block: &Running) -> bool {
+        let shape = self.launches.get(block.slot).kernel.block;
+        let bytes = u64::from(shape.registers) * 4 + u64::from(shape.shared_bytes);
+        let cycles = self.switch_cycles(bytes);
+        let cheapest = self.preemption(group_of(self, block.sm)) == Preemption::Cheapest;
+        if cheapest && !self.pays(block, cycles) {
+            return false;
+        }
+        self.sms[block.sm].pass_to(self.now);
+        self.sms[block.sm].switch_out(block.slot, block.block, cycles, bytes);
+        self.moved.set(block.sm);
+        self.release(block.slot);
+        true
+    }
+
+    /// Switching a block out and in again costs less than what it probably still has to run (Chimera's estimate: the
+    /// mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
+    #[allow(clippy::cast_precision_loss, reason = "times stay below 2^53 cycles")]
+    fn pays(&self, block: &Running, cycles: f64) -> bool {
+        let book = self.rows.get(block.row.index());
+        let Some(mean) = book.and_then(|book| book.ran.checked_div(book.ended)) else {
+            return true;
+        };
+        2.0 * cycles < mean.saturating_sub(block.ran) as f64
+    }
+
+    /// Returns how long a context takes to leave or to come back.
+    #[allow(clippy::cast_precision_loss, reason = "a context is small")]
+    pub(super) fn switch_cycles(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.config.contention.context_bytes_per_cycle
+    }
+}

@@ -1,0 +1,140 @@
+//! Measuring a kernel: one launch alone on a GPU, and how long each of its blocks was resident.
+//!
+//! The `event` executor takes its blocks' durations from such a measurement.
+
+use super::{ModelDriver, ModelSubmission, SubmitError};
+use crate::driver::{BlockChange, DriverOptions, Engine};
+use gridmux_hw_model::Gpu;
+use gridmux_policy::policies::fifo::Fifo;
+use gridmux_policy::shape::BlockShape;
+use gridmux_policy::units::Cycles;
+use gridmux_policy::{Class, DeviceId, TenantId};
+
+/// A launch that was alone on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measured {
+    /// What each block takes.
+    pub block: BlockShape,
+    /// From arrival to end.
+    pub runtime: Cycles,
+    /// Cycles for which each block was resident, by its number in the grid.
+    pub durations: Vec<u32>,
+}
+
+/// A launch could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// The launch cannot run.
+    #[error(transparent)]
+    Refused(#[from] SubmitError),
+    /// It did not end in good order.
+    #[error("{0}")]
+    Failed(String),
+    /// It did not end until the cycle that was given.
+    #[error("kernel '{kernel}' does not end within {limit} cycles")]
+    Endless {
+        /// The kernel.
+        kernel: String,
+        /// The cycle.
+        limit: u64,
+    },
+}
+
+/// Runs a launch alone on an idle GPU, in order of arrival, and returns what was measured.
+///
+/// # Errors
+/// [`MeasureError`]; `limit` is the cycle until which the launch must end.
+pub fn measure(
+    gpu: Gpu,
+    submission: ModelSubmission,
+    limit: Cycles,
+) -> Result<Measured, MeasureError> {
+    let (device, tenant) = (DeviceId(0), TenantId(0));
+    let kernel = submission.kernel.name.to_string();
+    let described = gpu.describe(&submission).map_err(SubmitError::Launch)?;
+    let policy = Box::new(Fifo::new(device, &Engine::shape(&gpu)));
+    let options = DriverOptions {
+        record: true,
+        ..DriverOptions::default()
+    };
+    let mut driver = ModelDriver::new(gpu, policy, device, options);
+    driver.tenant(tenant, 1, Class::Normal);
+    let number = driver.submit(tenant, submission, Cycles(0))?;
+    let in_time = driver.run(limit);
+    let outcome = driver.outcome(number);
+    if let Some(error) = outcome.and_then(|outcome| outcome.error.as_ref()) {
+        return Err(MeasureError::Failed(error.to_string()));
+    }
+    let runtime = outcome.and_then(|outcome| Some(outcome.end? - outcome.arrival));
+    let Some(runtime) = runtime.filter(|_| in_time) else {
+        let limit = limit.0;
+        return Err(MeasureError::Endless { kernel, limit });
+    };
+    let mut durations = vec![0; usize::try_from(described.blocks).unwrap_or(usize::MAX)];
+    for event in driver.take_block_events() {
+        if let BlockChange::Retired { ran } = event.change
+            && let Ok(at) = usize::try_from(event.block)
+        {
+            durations[at] = u32::try_from(ran.0).unwrap_or(u32::MAX);
+        }
+    }
+    Ok(Measured {
+        block: described.block,
+        runtime,
+        durations,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MeasureError, measure};
+    use crate::model::ModelSubmission;
+    use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn};
+    use gridmux_policy::units::Cycles;
+
+    /// Returns a launch of blocks that stay for 50 us.
+    fn launch(gpu: &mut Gpu, blocks: u32) -> ModelSubmission {
+        let stand_in = StandIn {
+            name: "k".to_owned(),
+            registers: 16,
+            static_shared_bytes: 0,
+        };
+        let domain = gpu.memory_mut().create_domain(1 << 30).expect("room");
+        ModelSubmission {
+            queue: QueueId(0),
+            kernel: stand_in.load(gpu, domain).expect("it is PTX"),
+            grid: [blocks, 1, 1],
+            block: [64, 1, 1],
+            dynamic_shared_bytes: 0,
+            params: StandIn::params(50_000),
+            budget: None,
+        }
+    }
+
+    #[test]
+    fn every_block_has_its_duration_and_what_does_not_end_is_an_error() {
+        let config = GpuConfig::builtin("gtx980").expect("it is built in");
+        let config = config.scaled_to_sms(1);
+        let due = u32::try_from(config.ns_to_cycles(50_000)).expect("small");
+        let mut gpu = Gpu::new(config.clone());
+        let submission = launch(&mut gpu, 5);
+        let measured = measure(gpu, submission, Cycles(1 << 40)).expect("it ends");
+        assert_eq!((measured.durations.len(), measured.block.threads), (5, 64));
+        for ran in &measured.durations {
+            assert!((due..due + due / 20).contains(ran), "{ran} for {due}");
+        }
+        assert!(measured.runtime.0 >= due.into());
+        let mut gpu = Gpu::new(config.clone());
+        let submission = launch(&mut gpu, 5);
+        let error = measure(gpu, submission, Cycles(1000)).expect_err("too early");
+        assert!(
+            matches!(error, MeasureError::Endless { limit: 1000, .. }),
+            "{error}"
+        );
+        let mut gpu = Gpu::new(config);
+        let mut submission = launch(&mut gpu, 5);
+        submission.block = [2048, 1, 1];
+        let error = measure(gpu, submission, Cycles(1 << 40)).expect_err("too large");
+        assert!(matches!(error, MeasureError::Refused(_)), "{error}");
+    }
+}

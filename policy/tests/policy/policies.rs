@@ -1,0 +1,503 @@
+//! What every policy owes its executor, and what FIFO and SMK-P say in small cases.
+
+use crate::host::{Host, arrive, busy, ended, row_new, tenant};
+use gridmux_policy::{
+    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Nanos, Plan,
+    Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// SMK Figure 8's limits in whole numbers, on two SMs.
+const FIG8: DeviceShape = DeviceShape {
+    sms: 2,
+    threads: 60,
+    blocks: 1000,
+    registers: 100,
+    shared_bytes: 100,
+    submission_ns: 0,
+};
+const K1: BlockShape = BlockShape {
+    threads: 4,
+    registers: 10,
+    shared_bytes: 0,
+};
+const K2: BlockShape = BlockShape {
+    threads: 3,
+    registers: 3,
+    shared_bytes: 6,
+};
+/// Twelve fill an SM of [`WIDE`].
+const TWELFTH: BlockShape = BlockShape {
+    threads: 100,
+    registers: 1,
+    shared_bytes: 0,
+};
+const WIDE: DeviceShape = DeviceShape {
+    threads: 1200,
+    ..FIG8
+};
+
+fn caps(plan: &Plan, row: u32) -> [u16; 2] {
+    [0, 1].map(|sm| plan.on_sm(SmId(sm), RowId(row)).cap)
+}
+
+/// Blocks as they are, one that needs more than an SM has, and one that needs nothing.
+const BLOCKS: [BlockShape; 4] = [
+    K1,
+    K2,
+    BlockShape {
+        threads: 10_000,
+        registers: u32::MAX,
+        shared_bytes: 101,
+    },
+    BlockShape {
+        threads: 0,
+        registers: 0,
+        shared_bytes: 0,
+    },
+];
+
+// Length: an arm for each kind of event.
+/// Events out of order, of rows, launches and tenants that nobody knows, with numbers that are wrong.
+fn any_event() -> impl Strategy<Value = Event> {
+    let ids = (0_u32..6, 0_u32..4, any::<u16>(), any::<bool>());
+    let numbers = (0_u64..200_000, prop_oneof![0_u64..300, Just(u64::MAX)]);
+    (0..17, ids, numbers).prop_map(|(kind, (row, tenant, some, flag), (at, many))| {
+        let (row, tenant, at) = (RowId(row), TenantId(tenant), Nanos(at));
+        let (group, launch, few) = (GroupId(some), u64::from(some), u32::from(some));
+        let n = u32::try_from(many).unwrap_or(u32::MAX);
+        let block = BLOCKS[usize::from(some) % BLOCKS.len()];
+        match kind {
+            0 => Event::Tenant {
+                tenant,
+                weight: n,
+                class: if flag { Class::Latency } else { Class::Batch },
+            },
+            1 => Event::TenantGone { tenant },
+            2 => Event::RowNew {
+                row,
+                tenant,
+                block: BlockShape {
+                    threads: block.threads * (1 + few / 4 % 3),
+                    ..block
+                },
+                profile: ProfileKey(many),
+                spill: some % 5 == 0,
+            },
+            3 => Event::RowGone { row },
+            4 => Event::FirstStart { row, launch, at },
+            5 => Event::Blocks {
+                row,
+                group,
+                launch,
+                started: n,
+                ended: few,
+                ran_ns: many,
+                at,
+            },
+            6 => Event::Share {
+                tenant,
+                held: if flag { f64::from(n) } else { f64::NAN },
+                entitled: if few > 60_000 {
+                    f64::INFINITY
+                } else {
+                    f64::from(few)
+                },
+                at,
+            },
+            7 => Event::Ended { row, launch, at },
+            8 => Event::CapReached { row, at },
+            9 => Event::Degraded { row, at },
+            10 => Event::Lost { n: many },
+            11 => Event::Counters {
+                row,
+                open_launches: few % 3,
+                live: n,
+                waiting: many,
+                ended: at.0.wrapping_mul(u64::from(some)),
+                at,
+            },
+            12 => Event::Timer { at },
+            13 => Event::Switched {
+                row,
+                group,
+                out: n,
+                back: few,
+                bytes: many,
+                at,
+            },
+            14 => Event::Sample {
+                row,
+                group,
+                block_cycles: many,
+                issued: launch,
+                memory_stalls: many,
+                dram_bytes: launch,
+            },
+            _ => Event::Arrive {
+                row,
+                launch,
+                blocks: many,
+                at,
+            },
+        }
+    })
+}
+
+/// Which rows there are, by the events' own rules.
+fn follow(rows: &mut BTreeSet<(RowId, TenantId)>, event: &Event) {
+    match *event {
+        Event::RowNew { row, tenant, .. } => {
+            rows.retain(|known| known.0 != row);
+            rows.insert((row, tenant));
+        }
+        Event::RowGone { row } => rows.retain(|known| known.0 != row),
+        Event::TenantGone { tenant } => rows.retain(|known| known.1 != tenant),
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_policy_survives_every_event_in_any_order(
+        events in prop::collection::vec((any_event(), any::<bool>()), 1..120)
+    ) {
+        for info in all_policies() {
+            let mut host = Host::named(info.name, &FIG8);
+            let mut rows = BTreeSet::new();
+            for ((event, replans), step) in events.iter().zip(1..) {
+                follow(&mut rows, event);
+                host.tell(std::slice::from_ref(event));
+                if !replans || !host.replan(step * 2_000) {
+                    continue;
+                }
+                let plan = &host.standing;
+                for listed in plan.rows() {
+                    prop_assert!(rows.contains(&(listed.row, listed.tenant)), "{}: {listed:?}", info.name);
+                }
+                prop_assert!(plan.cap_total(RowId(999)) > 0, "{}: a launch would wait", info.name);
+                prop_assert!(plan.groups().iter().map(|group| group.sms.len()).sum::<u32>() == 2);
+            }
+        }
+    }
+}
+
+/// A row whose launches seemed to have ended was listed twice: as a loop that keeps its room, and for its open launch.
+#[test]
+fn a_row_that_is_told_of_an_end_of_another_launch_is_listed_once() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        host.tell(&[tenant(0, 1), row_new(0, 0, K1), ended(0, 1)]);
+        host.tell(&[arrive(0, 100, 1), ended(0, 9)]);
+        let plan = host.at(2);
+        assert_eq!(plan.rows().len(), 1, "{}", info.name);
+    }
+}
+
+#[test]
+fn every_policy_plans_at_once() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        assert!(host.replan(0), "the first replan gives a plan");
+        assert_eq!(host.standing.device, DeviceId(3));
+        let blocks = host.standing.cap_total(RowId(9));
+        assert!(blocks > 0, "{}: a launch would wait", info.name);
+        assert!(!host.replan(1), "{}: nothing happened", info.name);
+        assert!(!info.uses.is_empty());
+    }
+}
+
+#[test]
+fn an_unknown_name_lists_the_known_ones() {
+    let Err(error) = by_name("lottery", DeviceId(0), &FIG8, &Profiles::default()) else {
+        panic!("there is no such policy");
+    };
+    let text = error.to_string();
+    let known = "there is no policy named \"lottery\"; known policies: fifo, fifo-strict, ";
+    assert!(
+        text.starts_with(known) && text.contains(", smk-p"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_row_that_is_gone_is_not_in_the_next_plan() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        host.tell(&[tenant(0, 1), tenant(1, 1)]);
+        host.tell(&[row_new(5, 0, K1), row_new(6, 0, K1), row_new(7, 1, K2)]);
+        host.tell(&[arrive(5, 100, 1), arrive(6, 100, 1), arrive(7, 100, 1)]);
+        assert!(host.at(2).row(RowId(5)).is_some(), "{}", info.name);
+        host.tell(&[ended(5, 3), Event::RowGone { row: RowId(5) }]);
+        assert!(host.replan(4), "{}: a row less is a change", info.name);
+        assert!(host.standing.row(RowId(5)).is_none());
+        assert!(host.standing.row(RowId(6)).is_some());
+        let tenant = TenantId(1);
+        host.tell(&[Event::TenantGone { tenant }]);
+        assert!(host.replan(5), "{}: a tenant less is a change", info.name);
+        assert!(host.standing.row(RowId(7)).is_none());
+    }
+}
+
+/// Books were wrong for ever after events were lost: the other tenant kept the whole device.
+#[test]
+fn what_lives_is_named_again_after_a_loss() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &FIG8);
+        host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+        let before = caps(host.at(2), 1);
+        // Lost: the end of tenant 1's launch and the arrival of its next one.
+        host.tell(&[Event::Lost { n: 2 }]);
+        for (number, block) in [(0, K1), (1, K2)] {
+            let counters = Event::Counters {
+                row: RowId(number),
+                open_launches: 1,
+                live: 0,
+                waiting: 1000,
+                ended: 0,
+                at: Nanos(3),
+            };
+            host.tell(&[tenant(number, 1), row_new(number, number, block), counters]);
+        }
+        for now in [4, 1_000_000, 2_000_000] {
+            assert_eq!(caps(host.at(now), 1), before, "{} at {now}", info.name);
+        }
+    }
+}
+
+/// Cumulative numbers that are lower than before, ends of what never started, and numbers that nothing can have.
+#[test]
+fn numbers_that_run_backwards_leave_a_plan_in_force() {
+    let (row, tenant) = (RowId(0), TenantId(0));
+    let blocks = |started, ended, ran_ns, at| Event::Blocks {
+        row,
+        group: GroupId(0),
+        launch: 1,
+        started,
+        ended,
+        ran_ns,
+        at: Nanos(at),
+    };
+    let counters = |open_launches, live, waiting, at| Event::Counters {
+        row,
+        open_launches,
+        live,
+        waiting,
+        ended: 0,
+        at: Nanos(at),
+    };
+    let share = |held, entitled, at| Event::Share {
+        tenant,
+        held,
+        entitled,
+        at: Nanos(at),
+    };
+    let absurd = [
+        vec![blocks(0, u32::MAX, 0, 5), blocks(0, 1, u64::MAX, 0)],
+        vec![counters(1, 8, 100, 9), counters(1, 2, 10, 3)],
+        vec![counters(1, u32::MAX, u64::MAX, 9), counters(1, 0, 0, 1)],
+        vec![share(1e12, 1e12, 900), share(5.0, 1.0, 100)],
+        vec![share(f64::NAN, f64::INFINITY, 900), share(-1.0, -1.0, 0)],
+        vec![ended(0, 77), ended(0, 77)],
+    ];
+    for info in all_policies() {
+        for events in &absurd {
+            let mut host = Host::named(info.name, &FIG8);
+            host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+            host.tell(&[blocks(4, 2, 2000, 2)]).replan(3);
+            host.tell(events).replan(4);
+            for now in [1, 5, 1_000_000, 2_000_000] {
+                let plan = host.at(now);
+                let room = [0, 1].map(|row| plan.cap_total(RowId(row)));
+                assert!(room[0] > 0 || room[1] > 0, "{}: {events:?}", info.name);
+                let sms = plan.groups().iter().map(|group| group.sms.len());
+                assert_eq!(sms.sum::<u32>(), 2, "{}: {events:?}", info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_profile_is_used_where_a_policy_would_measure() {
+    // Row 0 has the longer blocks. Before a block has ended nothing but a profile says so.
+    let first = |name: &str, profiles: &Profiles| {
+        let policy = by_name(name, DeviceId(0), &FIG8, profiles).expect("a listed policy exists");
+        let mut host = Host::learning(policy, profiles);
+        host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K1));
+        let plan = host.at(3);
+        [0, 1].map(|row| plan.cap_total(RowId(row)))
+    };
+    let known = Profiles::default();
+    known.set(ProfileKey(0), 50_000.0);
+    known.set(ProfileKey(1), 1_000.0);
+    for (name, expected) in [("sjf", [0, 20]), ("ljf", [20, 0]), ("srtf-zero", [0, 20])] {
+        assert_eq!(first(name, &known), expected, "{name}");
+    }
+    let unknown = Profiles::default();
+    for name in ["srtf", "srtf-adaptive"] {
+        assert_eq!(first(name, &known), first(name, &unknown), "{name} samples");
+    }
+    assert_ne!(first("gridmux", &known), first("gridmux", &unknown));
+}
+
+#[test]
+fn fifo_is_arrival_order_at_full_residency() {
+    for (name, strict) in [("fifo", false), ("fifo-strict", true)] {
+        let mut host = Host::named(name, &FIG8);
+        host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+        let plan = host.at(3);
+        let order = (plan.order(), plan.head_of_line());
+        assert_eq!(order, (DispatchOrder::Arrival, strict));
+        assert_eq!(plan.groups()[0].preemption, Preemption::None);
+        assert_eq!((caps(plan, 0), caps(plan, 1)), ([10; 2], [16; 2]));
+        assert_eq!(plan.stop(RowId(0)), Stop::Ahead);
+        host.tell(&[arrive(1, 100, 4), row_new(0, 0, K1)]);
+        assert!(!host.replan(5), "nothing new");
+    }
+}
+
+#[test]
+fn smk_p_starts_from_figure_8() {
+    let mut host = Host::paper(&DeviceShape { sms: 1, ..FIG8 });
+    host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+    let plan = host.at(3);
+    let totals = [0, 1].map(|row| plan.cap_total(RowId(row)));
+    assert_eq!(totals, [6, 12]);
+    // As limits over all of a tenant's rows: 6/10 of the registers, 72/100 of the shared memory.
+    let units = |part: f64| part * 65_536.0;
+    for (number, part) in [(0, 0.6), (1, 0.72)] {
+        let limit = plan.device_limit(TenantId(number));
+        assert!((limit.as_sms() * 65_536.0 - units(part)).abs() <= 1.0);
+        let place = plan.limit_place(TenantId(number)).expect("it has a limit");
+        assert_eq!(plan.group_limit(0, place), limit, "one group of one SM");
+    }
+    assert_eq!(plan.groups()[0].preemption, Preemption::Switch);
+}
+
+#[test]
+fn smk_p_follows_weights() {
+    let mut host = Host::paper(&WIDE);
+    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 2, TWELFTH));
+    let plan = host.at(2);
+    assert_eq!((caps(plan, 0), caps(plan, 1)), ([4; 2], [8; 2]));
+    // Another weight is another plan.
+    host.tell(&[tenant(0, 2)]);
+    assert!(host.replan(3));
+    assert_eq!(caps(&host.standing, 0), [6; 2]);
+}
+
+#[test]
+fn smk_p_lets_one_alone_do_as_it_likes() {
+    let mut host = Host::named("smk-p", &WIDE);
+    host.tell(&busy(0, 1, TWELFTH));
+    host.tell(&[row_new(8, 0, TWELFTH), arrive(8, 1000, 1)]);
+    // Connected and idle: takes no part.
+    host.tell(&[tenant(1, 5), row_new(1, 1, TWELFTH)]);
+    let plan = host.at(2);
+    assert_eq!(plan.device_limit(TenantId(0)), SmUnits::MAX);
+    for row in [0, 8] {
+        assert_eq!(caps(plan, row), [12; 2], "each may fill the device");
+        assert_eq!(plan.stop(RowId(row)), Stop::Ahead);
+    }
+    assert_eq!(plan.groups()[0].preemption, Preemption::None);
+    host.tell(&[arrive(1, 1000, 5)]);
+    assert!(host.replan(6));
+    let plan = &host.standing;
+    for row in [0, 8, 1] {
+        assert_eq!(plan.stop(RowId(row)), Stop::Checked);
+    }
+    assert!(plan.device_limit(TenantId(0)) < SmUnits::ONE);
+    assert_eq!(plan.groups()[0].preemption, Preemption::Switch);
+}
+
+#[test]
+fn a_better_class_comes_first() {
+    let mut host = Host::named("smk-p", &WIDE);
+    for (number, class) in [(0, Class::Batch), (1, Class::Normal), (2, Class::Latency)] {
+        host.tell(&busy(number, 1, TWELFTH));
+        host.tell(&[Event::Tenant {
+            tenant: TenantId(number),
+            weight: 1,
+            class,
+        }]);
+    }
+    let plan = host.at(2);
+    let ranks = [2, 1, 0].map(|row| plan.rank(RowId(row)));
+    assert!(ranks.is_sorted_by(|one, other| one < other), "{ranks:?}");
+    assert!(plan.rank(RowId(70)) > ranks[2], "who is not listed is last");
+    let totals = [0, 1, 2].map(|row| plan.cap_total(RowId(row)));
+    assert_eq!(totals, [8; 3], "a class changes no share");
+}
+
+#[test]
+fn a_spill_row_is_bound_by_its_tenants_limit_alone() {
+    for info in all_policies() {
+        let mut host = Host::named(info.name, &WIDE);
+        host.tell(&busy(0, 1, TWELFTH)).tell(&[tenant(1, 1)]);
+        host.tell(&[Event::RowNew {
+            row: RowId(4),
+            tenant: TenantId(1),
+            block: TWELFTH,
+            profile: ProfileKey(0),
+            spill: true,
+        }]);
+        host.tell(&[arrive(4, 1000, 1)]);
+        let plan = host.at(2);
+        // Where one kernel has the device at a time, it may have to wait for its turn.
+        let total = plan.cap_total(RowId(4));
+        assert!(matches!(total, 0 | u32::MAX), "{}: {total}", info.name);
+        let limited = plan.device_limit(TenantId(1)) <= SmUnits::ONE;
+        assert_eq!(limited, info.promises_weights, "{}", info.name);
+    }
+}
+
+#[test]
+fn a_closed_loop_keeps_its_part_for_the_grace_and_not_longer() {
+    let mut host = Host::named("smk-p", &FIG8);
+    host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
+    let before = host.at(3).cap_total(RowId(1));
+    host.tell(&[ended(1, 100)]);
+    assert_eq!(host.at(5_000).cap_total(RowId(1)), before);
+    let wake = host.policy.wake_at().expect("the grace ends");
+    assert!(wake <= Nanos(20_100), "{wake}");
+    assert!(host.replan(20_200), "a tenant fewer changes the plan");
+    assert!(host.standing.row(RowId(1)).is_none());
+    assert_eq!(caps(&host.standing, 0), [10, 10], "the other has all");
+    host.tell(&[arrive(1, 1000, 30_000)]);
+    assert!(host.replan(30_001), "a tenant more changes the plan");
+    let totals = [0, 1].map(|row| host.standing.cap_total(RowId(row)));
+    assert!(totals[1] > 0 && totals[0] < 20, "{totals:?}");
+}
+
+#[test]
+fn rows_of_a_tenant_share_its_limit() {
+    let mut host = Host::named("smk-p", &WIDE);
+    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
+    host.tell(&[row_new(2, 0, TWELFTH), arrive(2, 1000, 1)]);
+    let half = SmUnits(SmUnits::ONE.0 / 2);
+    let plan = host.at(2);
+    let limits = [0, 1].map(|tenant| plan.device_limit(TenantId(tenant)));
+    assert_eq!(limits, [half.times(2); 2]);
+    // Either row may use all of it; together they hold no more than the limit.
+    let totals = [0, 2, 1].map(|row| plan.cap_total(RowId(row)));
+    assert_eq!(totals, [12; 3]);
+    // One of the two ends: it stays listed, and nothing of the shares changes.
+    host.tell(&[ended(2, 10)]);
+    let plan = host.at(30_000);
+    assert_eq!([0, 2, 1].map(|row| plan.cap_total(RowId(row))), [12; 3]);
+    assert_eq!(plan.device_limit(TenantId(0)), half.times(2));
+}
+
+#[test]
+fn a_tenant_whose_rows_are_gone_is_not_held_to_nothing() {
+    let mut host = Host::named("smk-p", &WIDE);
+    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
+    host.at(2);
+    host.tell(&[ended(1, 10), Event::RowGone { row: RowId(1) }]);
+    let plan = host.at(11);
+    assert_eq!(plan.device_limit(TenantId(1)), SmUnits::MAX);
+    assert!(plan.cap_total(RowId(44)) > 0, "its next launch can start");
+}
