@@ -326,7 +326,7 @@ impl Linker<'_> {
     ) -> Option<()> {
         let reads: SmallVec<[RegId; 1]> = i.guard.map(|g| g.reg).into_iter().collect();
         if !runtime.uses_heap() {
-            let draft = exec::lower_speech(lower, runtime, returns_at);
+            let draft = exec::lower_print(lower, runtime, returns_at);
             return self.emit(lower, draft, Some(i), &reads, &[], origin);
         }
         let scratch = lower.frame.scratch();
