@@ -119,7 +119,7 @@ fn deal(
     dealing: Dealing,
     (level, turns): (usize, u32),
 ) -> anyhow::Result<()> {
-    struct Lane {
+    struct SliceLane {
         stream: u64,
         /// An event behind each slice that is outstanding, the oldest first.
         outstanding: VecDeque<u64>,
@@ -129,7 +129,7 @@ fn deal(
     let mut lanes = Vec::new();
     let mut events = Vec::new();
     for _ in 0..dealing.lanes {
-        lanes.push(Lane {
+        lanes.push(SliceLane {
             stream: bench.another(level)?,
             outstanding: VecDeque::new(),
             launched: 0,
