@@ -10,6 +10,7 @@
 //! - Each probe has one site, in a function that is neither inlined nor merged (its name stands in the assembly).
 //! - On other machines than x86-64 a site is empty, and no probe exists.
 
+// Not the shim's: the kernel writes it, and loom cannot.
 use core::sync::atomic::{AtomicU16, Ordering};
 
 /// Counts the tracers of one probe; the kernel raises and lowers it in this process's memory.

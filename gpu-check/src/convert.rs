@@ -231,7 +231,7 @@ fn figure(part: &str, finding: &Finding) -> Option<Result<Figure, ConvertError>>
 mod tests {
     use super::{ConvertError, Publication, validation_file};
     use crate::document::Document;
-    use crate::finding::{End, Finding, Report, Validation};
+    use crate::finding::{End, Finding, PartReport, Validation};
     use serde_json::{Value, json};
     use std::path::Path;
 
@@ -245,16 +245,16 @@ mod tests {
         validation_file(document, &publication)
     }
 
-    fn report(part: &str, findings: Vec<Finding>) -> Report {
-        Report {
+    fn report(part: &str, findings: Vec<Finding>) -> PartReport {
+        PartReport {
             end: End::Done,
             findings,
-            ..Report::not_begun(part)
+            ..PartReport::not_begun(part)
         }
     }
 
     /// Returns a device whose facts are those of a driver, but for one.
-    fn device(other: &str, value: &Value) -> Report {
+    fn device(other: &str, value: &Value) -> PartReport {
         let facts = [
             ("name", json!("a card")),
             ("driver_version", json!(12080)),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     /// Returns a part with one figure.
-    fn figures(parameter: Value) -> Report {
+    fn figures(parameter: Value) -> PartReport {
         let run = [("kernel", json!("chase")), ("footprint_kb", parameter)];
         let run = run.map(|(key, value)| (key.to_owned(), value));
         let figure = Finding::Figure {

@@ -2,7 +2,7 @@
 //!
 //! Rule: in a file each finding takes one line, so that two documents can be compared line by line.
 
-use crate::finding::{Finding, Report};
+use crate::finding::{Finding, PartReport};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub struct Document {
     /// The size of its launches: `quick` or `full`.
     pub scale: String,
     /// Every part that was asked for, in order.
-    pub parts: Vec<Report>,
+    pub parts: Vec<PartReport>,
     /// Every part came to its end, and no check failed.
     pub passed: bool,
 }
@@ -32,11 +32,11 @@ pub struct Document {
 impl Document {
     /// Returns the document of these parts.
     #[must_use]
-    pub fn new(scale: &str, parts: Vec<Report>) -> Self {
+    pub fn new(scale: &str, parts: Vec<PartReport>) -> Self {
         Self {
             gpu_check: VERSION,
             scale: scale.to_owned(),
-            passed: parts.iter().all(Report::is_good),
+            passed: parts.iter().all(PartReport::is_good),
             parts,
         }
     }
@@ -45,9 +45,9 @@ impl Document {
     ///
     /// # Panics
     /// If there is no such part.
-    pub fn set(&mut self, at: usize, report: Report) {
+    pub fn set(&mut self, at: usize, report: PartReport) {
         self.parts[at] = report;
-        self.passed = self.parts.iter().all(Report::is_good);
+        self.passed = self.parts.iter().all(PartReport::is_good);
     }
 
     /// Reads a document, or the last line of a run's output, which is one.
@@ -152,25 +152,25 @@ fn text_of(path: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::Document;
-    use crate::finding::{End, Finding, Report};
+    use crate::finding::{End, Finding, PartReport};
     use serde_json::{Value, json};
     use std::os::unix::fs::symlink;
 
-    fn report(end: End, passed: bool) -> Report {
-        Report {
+    fn report(end: End, passed: bool) -> PartReport {
+        PartReport {
             end,
             findings: vec![Finding::Check {
                 name: "it works".to_owned(),
                 passed,
                 detail: String::new(),
             }],
-            ..Report::not_begun("device")
+            ..PartReport::not_begun("device")
         }
     }
 
     #[test]
     fn a_run_has_passed_when_every_part_has() {
-        let mut document = Document::new("full", vec![Report::not_begun("device")]);
+        let mut document = Document::new("full", vec![PartReport::not_begun("device")]);
         assert!(!document.passed);
         document.set(0, report(End::Done, false));
         assert!(!document.passed);

@@ -104,7 +104,7 @@ pub enum End {
 
 /// What came of a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct PartReport {
     /// The part's name.
     pub part: String,
     /// How it ended.
@@ -116,7 +116,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-impl Report {
+impl PartReport {
     /// Returns the report of a part that was not begun.
     #[must_use]
     pub fn not_begun(part: &str) -> Self {

@@ -10,7 +10,7 @@ use clap::builder::{
 use gridmux_gpu_check::convert::{Publication, validation_file};
 use gridmux_gpu_check::cuda::{Api, Cubins, Session};
 use gridmux_gpu_check::document::Document;
-use gridmux_gpu_check::finding::{End, Finding, Report};
+use gridmux_gpu_check::finding::{End, Finding, PartReport};
 use gridmux_gpu_check::lab::{Lab, Scale};
 use gridmux_gpu_check::parts::{PARTS, Part, by_name};
 use gridmux_gpu_check::runner::{self, Line, Settings};
@@ -185,7 +185,7 @@ fn check(cli: &Cli) -> anyhow::Result<bool> {
         deadline: Instant::now() + Duration::from_secs(cli.seconds),
     };
     // A part that is still to come stands there as one that was not begun.
-    let to_come = parts.iter().map(|part| Report::not_begun(part.name));
+    let to_come = parts.iter().map(|part| PartReport::not_begun(part.name));
     let mut document = Document::new(cli.scale.name(), to_come.collect());
     // At once, so that a path that cannot be written to ends the run before minutes are spent.
     leave(cli, &document)?;
@@ -220,7 +220,7 @@ fn say_finding(part: &Part, finding: &Finding) -> anyhow::Result<()> {
 }
 
 /// Prints how a part has ended.
-fn say_part(report: &Report) -> anyhow::Result<()> {
+fn say_part(report: &PartReport) -> anyhow::Result<()> {
     let (name, seconds) = (&report.part, report.seconds);
     let failed = report.failed_checks().count();
     say(json!({"part": name, "ended": report.end, "seconds": seconds}))?;

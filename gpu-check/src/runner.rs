@@ -1,7 +1,7 @@
 //! Parts as processes: each runs in a child of this program, with a time limit, and says its findings line by line.
 
 use crate::cuda::Cubins;
-use crate::finding::{End, Finding, Report};
+use crate::finding::{End, Finding, PartReport};
 use crate::lab::Scale;
 use crate::parts::Part;
 use anyhow::Context;
@@ -40,11 +40,11 @@ pub fn run(
     part: &Part,
     settings: &Settings,
     each: &mut dyn FnMut(&Finding) -> anyhow::Result<()>,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<PartReport> {
     let start = Instant::now();
     let left = settings.deadline.saturating_duration_since(start);
     if left.is_zero() {
-        return Ok(Report::not_begun(part.name));
+        return Ok(PartReport::not_begun(part.name));
     }
     let limit = left.min(Duration::from_secs(part.limit_s));
     let mut process = Process::start(&mut command(part, settings)?)?;
@@ -54,7 +54,7 @@ pub fn run(
         findings.push(finding);
         Ok(())
     })?;
-    Ok(Report {
+    Ok(PartReport {
         part: part.name.to_owned(),
         end,
         seconds: start.elapsed().as_secs_f64(),

@@ -109,7 +109,7 @@ pub(crate) fn attribute(fault: &mut Fault, memory: &Memory, own: DomainId) {
     fault.partition = domain.and_then(|domain| memory.partition_at(domain, address));
 }
 
-/// Returns which variable the nearest allocation is, when it is the module's.
+/// Returns the name of the module's variable that the nearest allocation is, if it is one.
 fn owner(kernel: &Kernel, nearest: Nearest) -> Option<Box<str>> {
     let start = nearest.0?.start;
     let variable = kernel.variables.iter().find(|v| v.address == start)?;

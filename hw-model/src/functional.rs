@@ -8,7 +8,7 @@ use crate::config::WARP_LANES;
 use crate::counters::Counters;
 use crate::exec::{
     Access, Block, BlockShape, Direction, Meeting, Op, RangeCache, RawFault, Space, Step,
-    Surroundings, Warp,
+    StepContext, Warp,
 };
 use crate::explain::{deadlock_note, dress};
 use crate::fault::{Fault, FaultKind};
@@ -239,7 +239,7 @@ impl FunctionalRun {
         let meeting = match step {
             Step::Done => Meeting::Wait,
             Step::Printed => {
-                if let Some(said) = storage.warps[index as usize].take_said() {
+                if let Some(said) = storage.warps[index as usize].take_output() {
                     append_printed(printed, self.tag, self.domain, &said);
                     self.charged = self.charged.saturating_add(said.work / PRINTED_BYTES);
                 }
@@ -331,7 +331,7 @@ impl Functional {
             let op = &kernel.ops[warp.pc as usize];
             let stepped = warp.step(
                 op,
-                Surroundings {
+                StepContext {
                     kernel,
                     block: &self.block.env,
                     domain,

@@ -3,7 +3,7 @@
 //! Rule: block events are aggregated per cycle and launch, never one report per block of the same cycle.
 
 use crate::counters::Counters;
-use crate::exec::Said;
+use crate::exec::StepOutput;
 use crate::fault::Fault;
 use crate::memory::DomainId;
 use gridmux_policy::units::Cycles;
@@ -107,7 +107,12 @@ pub struct Printed {
 }
 
 /// Appends to a launch's text, as far as there is room.
-pub(crate) fn append_printed(all: &mut Vec<Printed>, tag: u64, domain: DomainId, said: &Said) {
+pub(crate) fn append_printed(
+    all: &mut Vec<Printed>,
+    tag: u64,
+    domain: DomainId,
+    said: &StepOutput,
+) {
     let text = &said.text;
     let of_launch = all.iter().position(|p| p.tag == tag);
     let at = of_launch.unwrap_or_else(|| {

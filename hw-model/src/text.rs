@@ -247,7 +247,7 @@ fn unsigned(c: &Conversion, kind: u8, word: u64, out: &mut String) {
     pad(c, prefix, &digits, c.precision.is_none(), out);
 }
 
-/// Writes as many digits as the precision asks for; none for zero with precision 0.
+/// Returns digits, with zeros before them as the precision asks for; none for zero with precision 0.
 fn at_least(c: &Conversion, digits: String, is_zero: bool) -> String {
     match c.precision {
         Some(0) if is_zero => String::new(),
@@ -309,7 +309,7 @@ fn exponential(c: &Conversion, value: f64, precision: usize) -> String {
     format!("{mantissa}{point}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// Writes `%g`: exponential for exponents below -4 or not below the precision, without trailing zeros.
+/// Returns the text of `%g`: exponential for exponents below -4 or not below the precision, without trailing zeros.
 fn shortest(c: &Conversion, value: f64) -> String {
     let precision = c.precision.unwrap_or(6).max(1);
     let text = format!("{value:.*e}", precision - 1);
@@ -345,7 +345,7 @@ fn shortest(c: &Conversion, value: f64) -> String {
     }
 }
 
-/// Writes `%a`: one hexadecimal digit, the fraction, and a binary exponent.
+/// Returns the text of `%a`: one hexadecimal digit, the fraction, and a binary exponent.
 fn hexadecimal(c: &Conversion, value: f64) -> String {
     let bits = value.to_bits();
     let (biased, mut fraction) = (bits >> 52 & 0x7ff, bits & ((1 << 52) - 1));

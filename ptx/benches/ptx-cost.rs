@@ -224,7 +224,7 @@ fn assemble_all(assembler: &Assembler, jobs: Vec<Job>) -> Vec<Outcome> {
     let work = || {
         let mut costs = Vec::new();
         loop {
-            // Only the number matters, not its order against anything else.
+            // relaxed: only the number matters, not its order against anything else.
             let n = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(n) else { return costs };
             costs.push((n, assembler.costs(&job.text, &job.target)));

@@ -2,11 +2,15 @@
 //!
 //! The text is generated: kernels in nvcc's style, at least 8 MB of them under one header. The floor of every
 //! benchmark is the least that any parser has to do with the same bytes in the same run: look each one up in a
-//! 256-entry table and copy it.
+//! 256-entry table and copy it. `ptx_scaling` says how the time grows with the input, for the worst of many shapes.
+
+#[allow(dead_code, reason = "the test of allocations uses all of it")]
+#[path = "../tests/growth/shapes.rs"]
+mod shapes;
 
 use gridmux_ptx::Module;
-use gridmux_ptx::check::check_judged;
-use gridmux_ptx::forms::{Form, Judgement, Options, rewrite, rewrite_judged};
+use gridmux_ptx::check::check_with;
+use gridmux_ptx::forms::{Form, FormVerdicts, Options, rewrite, rewrite_with};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -56,15 +60,47 @@ fn main() {
         let value = speed(&text, |t| {
             let module = Module::parse(t).expect("the generated text is well-formed");
             let program = module.decode().expect("the generated text decodes");
-            let judgement = Judgement::new(&module, &program);
-            let kernels = check_judged(&program, &judgement);
+            let verdicts = FormVerdicts::new(&module, &program);
+            let kernels = check_with(&program, &verdicts);
             let options = Options::default();
-            let made = rewrite_judged(&module, &program, &judgement, &options, |_| Form::WORKER);
+            let made = rewrite_with(&module, &program, &verdicts, &options, |_| Form::WORKER);
             assert!(made.kernels.iter().all(|k| k.form == Form::WORKER));
             kernels.len() + made.bytes.len()
         });
         report("ptx_check_and_worker", floor, value);
     }
+    if wanted("ptx_scaling") {
+        let slowest = shapes::SHAPES
+            .iter()
+            .map(|(name, parts)| (scaling(parts), name));
+        let (ratio, name) = slowest.fold((0.0, &""), |a, b| if b.0 > a.0 { b } else { a });
+        eprintln!("ptx_scaling: {name}");
+        println!(
+            // Wide: a line of output.
+            r#"{{"name":"ptx_scaling","value":{ratio:.2},"unit":"times the time for four times the text","better":"lower","floor":4,"ratio":{:.4},"peer":null}}"#,
+            ratio / 4.0
+        );
+    }
+}
+
+/// Returns how many times as long a module that is four times as long takes to be judged and made a worker.
+fn scaling(parts: &[shapes::Part]) -> f64 {
+    let seconds = |bytes: usize| {
+        let text = shapes::text(parts, bytes);
+        let run = || {
+            let start = Instant::now();
+            if let Ok(module) = Module::parse(&*text)
+                && let Ok(program) = module.decode()
+            {
+                black_box(rewrite(&module, &program, &Options::default(), |_| {
+                    Form::FENCE_WORKER
+                }));
+            }
+            start.elapsed().as_secs_f64()
+        };
+        (0..3).map(|_| run()).fold(f64::INFINITY, f64::min)
+    };
+    seconds(4 << 20) / seconds(1 << 20)
 }
 
 fn report(name: &str, floor: f64, value: f64) {

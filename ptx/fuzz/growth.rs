@@ -14,13 +14,22 @@ pub const ALLOWANCE_BYTES: usize = 1 << 20;
 /// The counting allocator; each target installs it.
 pub struct Counting;
 
-// Each order below is relaxed: a target has one thread, and the counts publish nothing else.
+// relaxed: each order below, because a target has one thread, and the counts publish nothing else.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
 fn count(grown_by: usize) {
+    // relaxed: a target has one thread, and the counts publish nothing else.
     let held = HELD.fetch_add(grown_by, Ordering::Relaxed) + grown_by;
     PEAK.fetch_max(held, Ordering::Relaxed);
+    ALLOCATED.fetch_add(grown_by, Ordering::Relaxed);
+}
+
+/// Returns the bytes that were ever allocated.
+pub fn allocated() -> usize {
+    // relaxed: a target has one thread, and the counts publish nothing else.
+    ALLOCATED.load(Ordering::Relaxed)
 }
 
 // SAFETY: every call goes to the system's allocator unchanged; counting touches none of the memory.
@@ -32,6 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // relaxed: a target has one thread, and the counts publish nothing else.
         HELD.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: `at` came from `alloc` above, and so from the system's allocator, with this layout.
         unsafe { System.dealloc(at, layout) }
@@ -40,9 +50,11 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Runs one input; gives the most bytes that the heap held more than before, and what the run gave.
 pub fn grown<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> (usize, T) {
+    // relaxed: a target has one thread, and the counts publish nothing else.
     let before = HELD.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let result = run(bytes);
+    // relaxed: a target has one thread, and the counts publish nothing else.
     (PEAK.load(Ordering::Relaxed).saturating_sub(before), result)
 }
 

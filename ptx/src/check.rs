@@ -7,7 +7,7 @@ use crate::analysis::{Flow, Mix, PostDominators, Uniformity, coalescing, effects
 use crate::decode::{
     AddressBase, FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol, VarId,
 };
-use crate::forms::{Form, Judgement};
+use crate::forms::{Form, FormVerdicts};
 use crate::syntax::module::{Lines, Module};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -137,20 +137,20 @@ pub fn check_file(file: &str, bytes: impl Into<Vec<u8>>) -> FileReport {
 /// The module does not decode.
 pub fn check(module: &Module) -> Result<Vec<KernelReport>, ParseError> {
     let program = module.decode()?;
-    let judgement = Judgement::new(module, &program);
-    Ok(check_judged(&program, &judgement))
+    let verdicts = FormVerdicts::new(module, &program);
+    Ok(check_with(&program, &verdicts))
 }
 
-/// As [`check`], for a module that is decoded and judged already.
+/// Does as [`check`], for a module that is decoded and judged already.
 #[must_use]
-pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelReport> {
+pub fn check_with(program: &Program, verdicts: &FormVerdicts) -> Vec<KernelReport> {
     let mut uses = Uses::new(program);
     let kernels = (0_u32..).map(FuncId).zip(&program.functions);
     kernels
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(id, f)| {
             let forms = Form::ALL.into_iter().map(|form| {
-                let refusal = judgement.refusal(id, form);
+                let refusal = verdicts.refusal(id, form);
                 let report = FormReport {
                     ok: refusal.is_none(),
                     reason: refusal.map(|r| r.reason.to_string()),
@@ -159,13 +159,13 @@ pub fn check_judged(program: &Program, judgement: &Judgement) -> Vec<KernelRepor
                 (form, report)
             });
             let effects = effects(program, f);
-            let registers = judgement.registers_estimate(program, id);
+            let registers = verdicts.registers_estimate(program, id);
             KernelReport {
                 name: f.name.clone(),
                 forms: forms.collect(),
                 resources: resources(&uses.total(program, id), f, registers),
-                mix: mixed(program, f, judgement.uniformity(id)),
-                unknown: unknown(f, &judgement.lines),
+                mix: mixed(program, f, verdicts.uniformity(id)),
+                unknown: unknown(f, &verdicts.lines),
                 idempotent: effects.idempotent,
                 order_dependent: effects.order_dependent,
             }
@@ -182,7 +182,7 @@ fn unknown(f: &Function, lines: &Lines) -> Vec<UnknownInstruction> {
     described.collect()
 }
 
-/// `known` is what a judgement found out on its way.
+/// Returns the mix of a kernel's instructions; `known` is what judging the module found out on its way.
 fn mixed(program: &Program, f: &Function, known: Option<&Uniformity>) -> Mix {
     let accesses = match known {
         Some(uniformity) => coalescing(f, uniformity),
@@ -329,7 +329,7 @@ struct Total {
 }
 
 impl Total {
-    /// `found` holds the variables of all functions that are added.
+    /// Adds up what a kernel may use; `found` holds the variables of all functions that are added.
     fn new(program: &Program, found: &Use) -> Self {
         let (mut static_shared_bytes, mut dynamic_shared, mut local_bytes) = (0_u64, false, 0_u64);
         let mut variables = found.variables.clone();

@@ -27,7 +27,7 @@ struct Edit {
 }
 
 impl Edits {
-    /// No edits.
+    /// Returns no edits.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -72,7 +72,7 @@ impl Edits {
         );
     }
 
-    /// As [`Self::insert`], in front of all that is inserted at that place otherwise.
+    /// Does as [`Self::insert`], in front of all that is inserted at that place otherwise.
     pub fn insert_first(&mut self, offset: u32, text: impl AsRef<str>) {
         let span = Span {
             start: offset,

@@ -103,7 +103,7 @@ impl ScalarType {
         }
     }
 
-    /// Signed integer.
+    /// Returns whether it is a signed integer.
     #[must_use]
     pub const fn is_signed(self) -> bool {
         matches!(
@@ -120,7 +120,7 @@ impl ScalarType {
         )
     }
 
-    /// Floating point, packed forms included.
+    /// Returns whether it is floating point, packed forms included.
     #[must_use]
     pub const fn is_float(self) -> bool {
         use ScalarType as T;

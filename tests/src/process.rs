@@ -6,6 +6,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 /// The process; it is killed and reaped when dropped.
@@ -31,6 +32,16 @@ impl Speaker {
             .expect("gridmux starts");
         let lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
         Self { child, lines }
+    }
+
+    /// Starts a client program of a tenant: `gridmux workload run` with more arguments, which are words of one line.
+    ///
+    /// # Panics
+    /// As [`Speaker::start`].
+    pub fn work(socket: &Path, tenant: &str, words: &str, stderr: Stdio) -> Self {
+        let socket = socket.display();
+        let line = format!("workload run {words} --tenant {tenant} --socket {socket}");
+        Self::start(line.split_whitespace(), stderr)
     }
 
     /// Returns its process number.

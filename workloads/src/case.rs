@@ -59,7 +59,8 @@ impl Arg {
     }
 }
 
-/// Computes what a launch leaves in its `Out` and `InOut` buffers, in argument order, from its parameters and arguments.
+/// Computes what a launch leaves in its `Out` and `InOut` buffers, in argument order, from its parameters and
+/// arguments.
 pub(crate) type Reference = fn(&Params, &[Arg]) -> Vec<Expected>;
 
 /// One launch of a workload.

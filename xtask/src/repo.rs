@@ -61,6 +61,8 @@ pub struct Target {
     pub kind: Vec<String>,
     /// Its name.
     pub name: String,
+    /// Its first file.
+    pub src_path: PathBuf,
 }
 
 impl Package {

@@ -6,6 +6,7 @@
 //!
 //! Rule: what was taken is never given back, and beyond a limit copies into buffers with holes are refused.
 
+// Not the shim's: a count that orders nothing, so that a loom test need not see it.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most bytes that the files of one owner take, unless it is said otherwise: 64 MiB.

@@ -12,6 +12,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+// Not the shim's: a static, which loom's atomics cannot be.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Copies from this length on go through a mapping, in bytes.

@@ -59,7 +59,7 @@ pub(crate) enum Command {
     /// Benchmark kernels, as tenants
     #[command(subcommand)]
     Workload(workload::Workload),
-    /// Three tenants share a GPU, alone and together under three policies; takes a few minutes on two cores
+    /// Three tenants share a GPU, alone and together under two policies; takes a minute or two on two cores
     Demo(demo::Demo),
     /// Print the completions of a shell
     Completions(completions::Completions),

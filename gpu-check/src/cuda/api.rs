@@ -2,7 +2,7 @@
 //!
 //! Handles and device addresses are numbers here.
 
-use super::{Copy2D, CudaError, KernelNodeParams, LaunchConfig, Resource};
+use super::{CudaError, KernelNodeParams, LaunchConfig, Resource};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 
@@ -100,7 +100,6 @@ functions! {
     cuMemHostUnregister(memory: *mut c_void);
     cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64);
-    cuMemcpy2DAsync_v2(copy: *const Copy2D, stream: u64);
     cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64);
     cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64);
     cuStreamCreateWithPriority(stream: *mut u64, flags: u32, priority: i32);

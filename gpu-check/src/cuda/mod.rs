@@ -5,7 +5,6 @@
 //! can say what is missing and go on.
 
 pub mod api;
-mod copy;
 mod cubins;
 mod error;
 mod graph;
@@ -14,7 +13,6 @@ mod kernel;
 pub mod session;
 
 pub use api::Api;
-pub use copy::Copy2D;
 pub use cubins::Cubins;
 pub use error::CudaError;
 pub use graph::{Executable, Graph, KernelNodeParams, Node, USE_NODE_PRIORITY};

@@ -3,11 +3,7 @@
 //! Rules: what a part does not give back itself, the end of its process does, and that comes soon; streams do not wait
 //! for the legacy default stream, and whatever is to be in order is on one stream or waited for.
 
-use super::copy::{DEVICE, HOST};
-use super::{Api, Copy2D, Cubins, CudaError, Function, Module, Shape};
-use crate::kernels::PROBE;
-use gridmux_workloads::portable;
-use std::cell::OnceCell;
+use super::{Api, Cubins, CudaError, Function, Module, Shape};
 use std::ffi::{OsStr, c_void};
 
 /// `CU_DEVICE_ATTRIBUTE_WARP_SIZE`.
@@ -48,8 +44,6 @@ pub struct Session {
     pub cubins: Cubins,
     /// The stream of reads and writes of memory.
     control: u64,
-    /// Numbers that SMs may have, once somebody has asked the device.
-    places: OnceCell<u32>,
 }
 
 impl Session {
@@ -73,7 +67,6 @@ impl Session {
             context,
             cubins,
             control: 0,
-            places: OnceCell::new(),
         };
         session.control = session.stream(0)?;
         Ok(session)
@@ -137,25 +130,6 @@ impl Session {
     /// The driver's.
     pub fn most_shared(&self) -> Result<u32> {
         self.attribute(MOST_SHARED).map(i32::unsigned_abs)
-    }
-
-    /// Returns how many numbers SMs may have, from 0 on (`%nsmid`): at least as many as there are SMs.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn places(&self) -> anyhow::Result<u32> {
-        if let Some(places) = self.places.get() {
-            return Ok(*places);
-        }
-        let module = self.load(&portable(PROBE))?;
-        let function = self.function(&module, "specials")?;
-        let out = self.zeroed(256)?;
-        self.launch_words(&function, Shape::row(1, 1), self.control, &[out])?;
-        let places = self.words(out, 1)?[0];
-        self.free(out)?;
-        self.unload(module)?;
-        let places = u32::try_from(places)?;
-        Ok(*self.places.get_or_init(|| places))
     }
 
     /// Loads a module of PTX: its cubin where there is one, else what the driver's compiler makes of it.
@@ -321,28 +295,6 @@ impl Session {
             self.api
                 .cuMemcpyHtoDAsync_v2(address, from, bytes.len(), self.control)?
         };
-        self.wait(self.control)
-    }
-
-    /// Writes words that lie `apart` bytes from each other in device memory by one copy, and waits until that is done.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn write_apart(&self, address: u64, apart: usize, words: &[u32]) -> Result<()> {
-        let copy = Copy2D {
-            from_kind: HOST,
-            from_host: words.as_ptr().cast(),
-            from_pitch: size_of::<u32>(),
-            to_kind: DEVICE,
-            to_device: address,
-            to_pitch: apart,
-            width: size_of::<u32>(),
-            height: words.len(),
-            ..Copy2D::default()
-        };
-        // SAFETY: the descriptor lives across the call and the words until the stream has been waited for; the driver
-        // checks the device's range.
-        unsafe { self.api.cuMemcpy2DAsync_v2(&copy, self.control)? };
         self.wait(self.control)
     }
 

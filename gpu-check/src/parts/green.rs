@@ -2,8 +2,8 @@
 //! whether its kernels keep to its SMs and others keep off them, and whether a stream of high priority gets in from
 //! outside.
 //!
-//! Rules: SMs are told by `%smid` in stamps; what the driver promises is a fact and no check, because nothing in gridmux
-//! relies on it yet. A driver without green contexts is said to have none.
+//! Rules: SMs are told by `%smid` in stamps; what the driver promises is a fact and no check, because nothing in
+//! gridmux relies on it yet. A driver without green contexts is said to have none.
 //!
 //! It takes about 2 s on an H200.
 
@@ -23,12 +23,13 @@ pub(super) const PART: Part = Part {
     run,
 };
 
-/// What the questions share: two green contexts of different SMs, each with a stream of the lowest and one of the highest
-/// priority, and such streams of the primary context.
+/// What the questions share: two green contexts of different SMs, each with a stream of the lowest and one of the
+/// highest priority, and such streams of the primary context.
 struct GreenBench<'a> {
     cuda: &'a Session,
     stamper: Stamper<'a>,
-    /// Streams of the primary context, of the first green one and of the second: of the lowest priority and the highest.
+    /// Streams of the primary context, of the first green one and of the second: of the lowest priority and the
+    /// highest.
     streams: [[u64; 2]; 3],
     /// SMs of the first green context.
     sms: u32,
@@ -185,8 +186,8 @@ fn kept(lab: &mut Lab<'_>, bench: &GreenBench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells, of kernels of one context over a filler of another one's, when their first block starts and on how many of the
-/// filler's SMs they run.
+/// Tells, of kernels of one context over a filler of another one's, when their first block starts and on how many of
+/// the filler's SMs they run.
 fn beside(lab: &mut Lab<'_>, bench: &GreenBench<'_>) -> anyhow::Result<()> {
     let new = bench.waves(1)?;
     let fillers = [

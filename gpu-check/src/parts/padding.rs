@@ -35,7 +35,8 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the most dynamic shared memory with which an SM holds so many blocks of a kernel without other shared memory.
+/// Returns the most dynamic shared memory with which an SM holds so many blocks of a kernel without other shared
+/// memory.
 fn padding(cuda: &Session, cap: u32) -> anyhow::Result<u32> {
     // Shared memory is given in units of this (CUDA C++ Programming Guide, compute capabilities 8.x and 9.0).
     const UNIT: u32 = 128;

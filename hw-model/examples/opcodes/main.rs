@@ -44,7 +44,8 @@ fn expanded(pattern: &str) -> Vec<String> {
 
 const EIGHT: &str = "{%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7}";
 
-/// Expands an operand list: `@8` stands for a vector of eight registers; `{|, %r3}` for an operand that only `.add` has.
+/// Expands an operand list: `@8` stands for a vector of eight registers; `{|, %r3}` for an operand that only `.add`
+/// has.
 fn operands_of(mnemonic: &str, operands: &str) -> String {
     let third = if mnemonic.ends_with(".add") {
         ", %r3"

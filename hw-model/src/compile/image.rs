@@ -7,7 +7,7 @@
 //! Rule: every operation has an origin, so that a fault names an instruction wherever it happens.
 
 use super::flow::reconvergence;
-use super::reach::{Reach, Signature, callee, runtime, signature};
+use super::reach::{Reach, Signature, runtime, signature};
 use super::variables::Layout;
 use super::{Lines, assembler, operands, slots, unsupported};
 use crate::config::GpuConfig;
@@ -287,7 +287,7 @@ impl Linker<'_> {
         }
         let (number, address) = match i.operands.get(1)? {
             Operand::Reg(reg) => (0, Some(*reg)),
-            _ => (self.number_of(callee(i)?)?, None),
+            _ => (self.number_of(i.callee()?)?, None),
         };
         let slot = match address {
             Some(reg) => Some(lower.reg(&Operand::Reg(reg), true)?),
@@ -326,7 +326,7 @@ impl Linker<'_> {
     ) -> Option<()> {
         let reads: SmallVec<[RegId; 1]> = i.guard.map(|g| g.reg).into_iter().collect();
         if !runtime.uses_heap() {
-            let draft = exec::lower_speech(lower, runtime, returns_at);
+            let draft = exec::lower_print(lower, runtime, returns_at);
             return self.emit(lower, draft, Some(i), &reads, &[], origin);
         }
         let scratch = lower.frame.scratch();

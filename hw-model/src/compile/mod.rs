@@ -22,9 +22,9 @@ use crate::load_error::{LoadError, MAX_OPERATIONS};
 use crate::memory::{DomainId, Memory};
 use gridmux_policy::KernelKey;
 use gridmux_policy::hash::Fnv;
-use gridmux_ptx::analysis::registers_estimate;
-use gridmux_ptx::decode::{FuncId, Function, Instruction, Program, Span};
-use gridmux_ptx::shown;
+use gridmux_ptx::analysis::{CallGraph, registers_estimate};
+use gridmux_ptx::decode::{FuncId, Function, Instruction, Program};
+use gridmux_ptx::{Lines, shown};
 use reach::Reach;
 use std::sync::Arc;
 use variables::Placed;
@@ -33,23 +33,6 @@ use variables::Placed;
 const ENTRIES_PER_OPERATION: usize = 32;
 /// Local memory of one thread, in bytes; all resident threads of a large GPU have theirs at once.
 const MAX_LOCAL_BYTES: u32 = 64 << 10;
-
-/// Lines of a PTX text.
-#[derive(Debug)]
-struct Lines(Vec<usize>);
-
-impl Lines {
-    fn new(text: &[u8]) -> Self {
-        let ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-        Self(ends.map(|(at, _)| at).collect())
-    }
-
-    /// Returns the line of a span, from 1.
-    fn of(&self, span: Span) -> u32 {
-        let before = self.0.partition_point(|end| *end < span.start as usize);
-        u32::try_from(before + 1).unwrap_or(u32::MAX)
-    }
-}
 
 /// A module on its way onto a GPU: its variables have their places, its kernels are still to be compiled. That takes
 /// long for a large module and needs no GPU, so that whoever shares one may let others use it meanwhile.
@@ -128,7 +111,7 @@ impl<'a> Loading<'a> {
             text,
             hash: Fnv::default().bytes(text),
             heap,
-            taken: reach::address_taken(program),
+            calls: CallGraph::new(program),
             lines: &lines,
         };
         let (mut kernels, mut refused) = (Vec::new(), Vec::new());
@@ -199,8 +182,8 @@ struct Module<'a> {
     hash: Fnv,
     /// Device address of the domain's heap, where the module uses it.
     heap: Option<u64>,
-    /// Functions whose address is taken.
-    taken: Vec<FuncId>,
+    /// Who calls whom.
+    calls: CallGraph,
     lines: &'a Lines,
 }
 
@@ -214,7 +197,7 @@ fn compile(
     let (program, lines) = (module.program, module.lines);
     let function = &program.functions[id.0 as usize];
     clusters::refuse(function, module.text, lines)?;
-    let reach = Reach::of(program, &module.taken, id);
+    let reach = Reach::of(program, &module.calls, id);
     let bodies = || {
         reach
             .members

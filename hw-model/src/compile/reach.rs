@@ -6,9 +6,9 @@
 use super::Lines;
 use crate::exec::{FrameLayout, Runtime};
 use crate::load_error::LoadError;
+use gridmux_ptx::analysis::CallGraph;
 use gridmux_ptx::decode::{
     CallPrototype, FuncId, Function, Instruction, Opcode, Operand, Param, Program,
-    RelocationTarget, Symbol,
 };
 
 /// Stack of a thread beyond its kernel's own frame, where calls recur or `alloca` is used, in bytes.
@@ -62,23 +62,9 @@ fn whole_units(params: &[Param]) -> u32 {
         .unwrap_or(u32::MAX)
 }
 
-/// Returns the function that a direct call names.
-pub(super) fn callee(i: &Instruction) -> Option<FuncId> {
-    match i.operands.get(1)? {
-        Operand::Symbol {
-            symbol: Symbol::Function(id),
-            ..
-        } => Some(*id),
-        _ => None,
-    }
-}
-
 /// Returns the function of the device runtime that an instruction calls.
 pub(super) fn runtime(program: &Program, i: &Instruction) -> Option<Runtime> {
-    if i.opcode != Opcode::Call {
-        return None;
-    }
-    let callee = program.functions.get(callee(i)?.0 as usize)?;
+    let callee = program.functions.get(i.callee()?.0 as usize)?;
     let takes = |bytes: u32| end_of(&callee.params) == bytes;
     let runtime = Runtime::by_name(&callee.name).filter(|_| !callee.is_defined)?;
     // The layout of the arguments is part of the contract.
@@ -111,7 +97,7 @@ pub(super) fn signature<'a>(
             returns: &callee.returns,
         })
     };
-    if let Some(id) = callee(i) {
+    if let Some(id) = i.callee() {
         return of(id);
     }
     let Operand::Prototype(index) = i.operands.get(3)? else {
@@ -128,29 +114,12 @@ pub(super) fn signature<'a>(
 }
 
 impl Reach {
-    /// Finds what `entry` may call; `taken` are the functions whose address the module takes.
-    pub(super) fn of(program: &Program, taken: &[FuncId], entry: FuncId) -> Self {
-        let mut members = vec![entry];
+    /// Finds what `entry` may call.
+    pub(super) fn of(program: &Program, calls: &CallGraph, entry: FuncId) -> Self {
+        let members = calls.reached_from(program, entry);
         let mut places = vec![None; program.functions.len()];
-        places[entry.0 as usize] = Some(0);
-        let mut calls_indirectly = false;
-        let mut at = 0;
-        while let Some(id) = members.get(at).copied() {
-            at += 1;
-            let body = &program.functions[id.0 as usize].body;
-            for i in body.iter().filter(|i| i.opcode == Opcode::Call) {
-                let direct = callee(i);
-                // What the first indirect call adds, the others need not add again.
-                let adds = direct.is_none() && !std::mem::replace(&mut calls_indirectly, true);
-                let indirect = if adds { taken } else { &[] };
-                for id in direct.as_slice().iter().chain(indirect) {
-                    let place = &mut places[id.0 as usize];
-                    if program.functions[id.0 as usize].is_defined && place.is_none() {
-                        *place = u32::try_from(members.len()).ok();
-                        members.push(*id);
-                    }
-                }
-            }
+        for (n, member) in (0..).zip(&members) {
+            places[member.0 as usize] = Some(n);
         }
         Self { members, places }
     }
@@ -211,7 +180,7 @@ impl Reach {
         let body = &program.functions[self.members[at].0 as usize].body;
         let mut callees = Vec::new();
         for i in body.iter().filter(|i| i.opcode == Opcode::Call) {
-            match callee(i) {
+            match i.callee() {
                 Some(id) => callees.extend(self.place_of(id).filter(|place| *place != 0)),
                 // An indirect call reaches every member, its own function among them.
                 None if at != 0 => return None,
@@ -225,34 +194,6 @@ impl Reach {
         callees.dedup();
         Some(callees)
     }
-}
-
-/// Returns the functions whose address is a value somewhere in the module.
-pub(super) fn address_taken(program: &Program) -> Vec<FuncId> {
-    let mut taken = Vec::new();
-    for function in &program.functions {
-        for i in function.body.iter().filter(|i| i.opcode != Opcode::Call) {
-            for operand in &i.operands {
-                if let Operand::Symbol {
-                    symbol: Symbol::Function(id),
-                    ..
-                } = operand
-                {
-                    taken.push(*id);
-                }
-            }
-        }
-        let listed = function.call_prototypes.iter().flat_map(|p| &p.targets);
-        taken.extend(listed.copied());
-    }
-    for relocation in program.variables.iter().flat_map(|v| &v.relocations) {
-        if let RelocationTarget::Function(id) = relocation.target {
-            taken.push(id);
-        }
-    }
-    taken.sort_unstable();
-    taken.dedup();
-    taken
 }
 
 /// Returns the frame of a function, before its variables are placed behind `locals_at`.

@@ -28,7 +28,7 @@ pub(crate) use block::{Block, BlockShape, Meeting};
 pub(crate) use control::calls::function_address;
 pub(crate) use control::frame::{begin_stack, call, copy, move_word, pass};
 pub(crate) use control::frame_layout::FrameLayout;
-pub(crate) use control::runtime::{HEAP_BYTES, Runtime, Said, lower_heap, lower_speech};
+pub(crate) use control::runtime::{HEAP_BYTES, Runtime, StepOutput, lower_heap, lower_print};
 pub(crate) use cx::{Access, Direction, Pattern, RangeCache, RawFault, Space};
 pub(crate) use lower::{Constants, Draft, Lower, VariableAddresses};
 pub(crate) use memory::access::AUX_PAST_L1;
@@ -37,7 +37,7 @@ pub(crate) use op::{
     AUX_FENCE, GROUP_COMMIT, GROUP_WAIT_ALL, Kind, NONE, Op, PIPES, Pipe, RegisterSlot, WRITES,
 };
 pub(crate) use values::carry::uses_flag as uses_carry;
-pub(crate) use warp::{Step, Stepped, Surroundings, Warp};
+pub(crate) use warp::{Step, StepContext, Stepped, Warp};
 
 use gridmux_ptx::decode::{Instruction, Opcode};
 

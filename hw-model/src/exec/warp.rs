@@ -7,7 +7,7 @@
 
 use super::control::arrival::Arrival;
 use super::control::paths::{Frame, Joins, NEVER, Path, Patience, ROOT, Wait};
-use super::control::runtime::Said;
+use super::control::runtime::StepOutput;
 use super::cx::{Access, BlockEnv, Cx, RangeCache, RawFault};
 use super::memory::log::{Outcome, WriteLog};
 use super::op::{Kind, NONE, Op, RegisterSlot};
@@ -42,7 +42,7 @@ pub(crate) struct Warp {
     pub(super) joins: Joins,
     pub(super) patience: Patience,
     /// What the last operation printed or asserted.
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<StepOutput>,
 }
 
 /// What a step did, beyond changing the warp.
@@ -54,7 +54,7 @@ pub(crate) enum Step {
     Barrier(Arrival),
     /// Every living lane waits; these live.
     Stalled { alive: u32 },
-    /// Lanes printed; [`Warp::take_said`] has the text.
+    /// Lanes printed; [`Warp::take_output`] has the text.
     Printed,
     /// The last lane ended.
     Ended,
@@ -63,7 +63,7 @@ pub(crate) enum Step {
 }
 
 /// What a step needs besides the warp.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct StepContext<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) block: &'a BlockEnv,
     pub(crate) domain: &'a Domain,
@@ -75,10 +75,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) clock_ns: u64,
 }
 
-impl Surroundings<'_> {
+impl StepContext<'_> {
     /// Returns the same, for another operation of the same step.
-    pub(super) fn again(&mut self) -> Surroundings<'_> {
-        Surroundings {
+    pub(super) fn again(&mut self) -> StepContext<'_> {
+        StepContext {
             kernel: self.kernel,
             block: self.block,
             domain: self.domain,
@@ -201,7 +201,7 @@ impl Warp {
     }
 
     /// Takes what the last operation printed.
-    pub(crate) fn take_said(&mut self) -> Option<Said> {
+    pub(crate) fn take_output(&mut self) -> Option<StepOutput> {
         self.said.take()
     }
 
@@ -245,7 +245,7 @@ impl Warp {
     /// Executes `op`, which must be the kernel's operation at `pc`; an outcome other than [`Step::Done`] goes to
     /// `rare`.
     #[inline(always)]
-    pub(crate) fn step(&mut self, op: &Op, around: Surroundings<'_>, rare: &mut Step) -> Stepped {
+    pub(crate) fn step(&mut self, op: &Op, around: StepContext<'_>, rare: &mut Step) -> Stepped {
         let mut lanes = self.active & self.guard(op);
         let mut diverged = false;
         let plain = if op.kind.is_simple() {
@@ -321,7 +321,7 @@ impl Warp {
         &mut self,
         op: &Op,
         lanes: &mut u32,
-        around: Surroundings<'_>,
+        around: StepContext<'_>,
         rare: &mut Step,
     ) -> bool {
         *rare = self.run_rarely(op, lanes, around);
@@ -329,7 +329,7 @@ impl Warp {
     }
 
     #[inline(always)]
-    fn run_rarely(&mut self, op: &Op, lanes: &mut u32, around: Surroundings<'_>) -> Step {
+    fn run_rarely(&mut self, op: &Op, lanes: &mut u32, around: StepContext<'_>) -> Step {
         let running = *lanes;
         if running == 0 {
             self.pc += 1;
@@ -386,7 +386,7 @@ impl Warp {
     }
 
     #[inline(always)]
-    pub(super) fn cx<'a>(&mut self, mask: u32, around: Surroundings<'a>) -> Cx<'a> {
+    pub(super) fn cx<'a>(&mut self, mask: u32, around: StepContext<'a>) -> Cx<'a> {
         Cx {
             regs: self.frame_registers,
             constants: around.kernel.constants.as_ptr(),
@@ -405,7 +405,7 @@ impl Warp {
         }
     }
 
-    pub(super) fn execute(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> Step {
+    pub(super) fn execute(&mut self, op: &Op, lanes: u32, around: StepContext<'_>) -> Step {
         match self.execute_quickly(op, lanes, around) {
             None => Step::Done,
             Some(fault) => Step::Fault(fault),
@@ -417,7 +417,7 @@ impl Warp {
         &mut self,
         op: &Op,
         lanes: u32,
-        around: Surroundings<'_>,
+        around: StepContext<'_>,
     ) -> Option<RawFault> {
         let mut cx = self.cx(lanes, around);
         if lanes == 0 {

@@ -160,7 +160,7 @@ mod tests {
     use gridmux_policy::shape::BlockShape;
     use gridmux_policy::{PlanBuilder, SmSet};
 
-    /// Returns a plan of two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the
+    /// Makes a plan of two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the
     /// other way round.
     fn fill(rules: &Rules, cap: u16, budget: Option<u64>, (before, next): (&Plan, &mut Plan)) {
         let mut plan = PlanBuilder::new(next, DeviceId(0), &rules.shape);

@@ -14,7 +14,7 @@ use super::stalls::{Cause, Stalled};
 use crate::config::{GpuConfig, SchedulerPolicy};
 use crate::counters::Counters;
 use crate::exec::{
-    AUX_FENCE, GROUP_COMMIT, Kind, NONE, Op, Owner, PIPES, Pipe, Step, Stepped, Surroundings,
+    AUX_FENCE, GROUP_COMMIT, Kind, NONE, Op, Owner, PIPES, Pipe, Step, StepContext, Stepped,
 };
 use crate::functional::count_access;
 
@@ -480,7 +480,7 @@ impl Sm {
         );
         let stepped = entry.warp.step(
             op,
-            Surroundings {
+            StepContext {
                 kernel,
                 block: &resident.block.env,
                 domain,

@@ -37,7 +37,7 @@ impl Sm {
                 resident.block.stall(index, alive)
             }
             Step::Printed => {
-                if let Some(said) = entry.warp.take_said() {
+                if let Some(said) = entry.warp.take_output() {
                     let launch = resident.launch;
                     self.events.push(SmEvent::Printed { launch, said });
                 }

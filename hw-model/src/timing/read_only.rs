@@ -9,7 +9,7 @@ use super::sm::{Epoch, Sm};
 use crate::exec::{Op, Space};
 
 impl Sm {
-    /// Reads through the constant cache, one address a cycle, or through the texture cache, one line a cycle.
+    /// Times a read through the constant cache, one address a cycle, or through the texture cache, one line a cycle.
     pub(super) fn time_read_only(&mut self, slot: u32, op: &Op, launch: u32, epoch: &Epoch<'_>) {
         let (config, now) = (epoch.config, self.now);
         let texture = self.lsu.access.space == Space::Texture;

@@ -26,7 +26,7 @@ use super::watch::Stalls;
 use super::wheel::Wheel;
 use crate::config::GpuConfig;
 use crate::counters::Counters;
-use crate::exec::{RangeCache, Said, WriteLog};
+use crate::exec::{RangeCache, StepOutput, WriteLog};
 use crate::fault::Fault;
 use crate::memory::Memory;
 
@@ -56,7 +56,7 @@ pub(crate) enum SmEvent {
         saved: Box<SavedBlock>,
     },
     /// Lanes printed.
-    Printed { launch: u32, said: Said },
+    Printed { launch: u32, said: StepOutput },
     /// A launch faulted.
     Faulted {
         launch: u32,

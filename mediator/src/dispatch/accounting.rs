@@ -8,6 +8,7 @@ use super::samples::LatencyHistogram;
 use gridmux_policy::ShareReading;
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
+// Not the shim's: figures that order nothing, so that the loom test need not see them.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of one tenant, written by the dispatcher.

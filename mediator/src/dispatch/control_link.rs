@@ -7,6 +7,7 @@ use super::message::{Message, Notice};
 use crossbeam::queue::ArrayQueue;
 use nix::sys::eventfd::EventFd;
 use std::sync::Arc;
+// Not the shim's: figures that order nothing, so that the loom test need not see them.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Messages of the control thread that may wait.

@@ -9,8 +9,7 @@ use crate::lock::CountedMutex;
 use crate::wall_clock::wall_ns;
 use gridmux_policy::Policy;
 use gridmux_policy::guard::PolicyFailure;
-use gridmux_sync::shim::AtomicU32;
-use std::sync::atomic::Ordering;
+use gridmux_sync::shim::{AtomicU32, Ordering};
 use std::thread::Thread;
 
 /// The policy that decides.

@@ -6,14 +6,14 @@
 //!   leave half of the ring to other events, so that making a loss good leads to no other one, and at the end
 //!   [`Event::Resynced`]. Another loss begins this anew: the plan in force stays for as long as the policy thread
 //!   cannot keep up with events, even though it makes no plans then. Events that say which tenants and rows exist are
-//!   never lost: they wait for room. On a virtual clock, which waits for the policy, nothing is lost, so that the events
-//!   that the policy sees do not depend on the host's speed.
+//!   never lost: they wait for room. On a virtual clock, which waits for the policy, nothing is lost, so that the
+//!   events that the policy sees do not depend on the host's speed.
 //! - The plan is read wait-free, once per turn ([`PolicyLink::refresh`]): whatever a turn asks of the plan comes from
 //!   the one that it began with.
 //! - A policy that panics is replaced ([`gridmux_policy::guard`]), and so is one in whose place another was chosen
 //!   ([`super::policy_choice`]). [`PolicyRunner`] counts replacements, and the dispatcher then names all tenants
-//!   and rows, as after a loss; until the replacement has seen all of it, [`Event::Resynced`] included, the plan in force
-//!   stays.
+//!   and rows, as after a loss; until the replacement has seen all of it, [`Event::Resynced`] included, the plan in
+//!   force stays.
 //! - How often plans are made is this side's: timers come no closer than the least period, arrivals and ends pass it
 //!   by. On a real clock the period and the wake-ups follow from what plans cost (`policy_thread`).
 //!
@@ -31,10 +31,9 @@ use gridmux_policy::policy::{Policy, Watch};
 use gridmux_policy::profiles::Profiles;
 use gridmux_policy::shape::{BlockShape, DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
-use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64};
+use gridmux_sync::shim::{Arc, AtomicU32, AtomicU64, Ordering};
 use gridmux_sync::spsc::{self, Consumer, Producer};
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
 /// Events that may be under way; few under loom, which explores every one.
@@ -559,7 +558,7 @@ impl PolicyRunner {
     }
 
     /// Has the policy take over that was chosen since the last time, if one was; returns whether. The dispatcher is to
-    /// be woken then, so that it tells what lives.
+    /// be woken then, so that it names all tenants and rows.
     pub fn take_choice(&mut self) -> bool {
         let Some(choice) = self.shared.choices.take() else {
             return false;

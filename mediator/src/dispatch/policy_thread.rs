@@ -17,7 +17,8 @@ use crate::backoff::Backoff;
 use crate::wall_clock::{clock_ns, wall_ns};
 use gridmux_policy::units::Nanos;
 use nix::time::ClockId;
-use std::sync::atomic::{AtomicBool, Ordering};
+// Not the shim's: the loom test turns the policy's end itself and runs no such thread.
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 /// The thread takes at most one in this many of a core's time.
@@ -125,7 +126,7 @@ impl PolicyRunner {
         // SeqCst: pairs with the fence of a dispatcher that is about to sleep (`Waker::announce`) and turns once more
         // after it. Either that turn sees the flag, or this look sees its events. While it is awake the dispatcher
         // looks at the flag in every turn, until the events are observed.
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let found = look(self) > 0;
         if !found {
             std::thread::park();
@@ -144,7 +145,6 @@ fn cpu_ns() -> u64 {
 mod tests {
     use super::{Budget, MOST_CREDIT_NS, PART, PlanCost};
     use gridmux_policy::units::Nanos;
-    use nix::time::ClockId;
 
     #[test]
     fn a_thread_that_does_all_it_may_takes_its_part_of_a_core() {

@@ -16,6 +16,7 @@ use gridmux_bpf::{Recorder, Sample};
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
+// Not the shim's: counts that order nothing, so that the loom test need not see them.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One completed launch.

@@ -349,7 +349,7 @@ impl PostDominators {
         self.exit
     }
 
-    /// Parent with the virtual exit as a node; `None` for itself and for doomed blocks.
+    /// Returns the parent, with the virtual exit as a node; `None` for itself and for doomed blocks.
     pub(crate) fn parent_or_exit(&self, node: u32) -> Option<u32> {
         self.tree.parent(node)
     }

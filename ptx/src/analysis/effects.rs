@@ -198,7 +198,7 @@ fn of_symbol(symbol: Symbol) -> Origin {
     }
 }
 
-/// For each register the parameter or variable that its value is derived from.
+/// Returns for each register the parameter or variable that its value is derived from.
 fn origins(function: &Function) -> Vec<Origin> {
     let mut of = vec![Origin::None; function.registers.len()];
     for _ in 0..MAX_ROUNDS {

@@ -19,7 +19,7 @@ const MAX_WORK: usize = 1 << 30;
 pub(crate) struct Set(Vec<u64>);
 
 impl Set {
-    /// Adds; true when it was not there.
+    /// Adds a member; returns true when it was not there.
     pub(crate) fn insert(&mut self, n: u32) -> bool {
         let word = &mut self.0[n as usize / 64];
         let old = *word;
@@ -27,7 +27,7 @@ impl Set {
         old != *word
     }
 
-    /// Removes; true when it was there.
+    /// Removes a member; returns true when it was there.
     pub(crate) fn remove(&mut self, n: u32) -> bool {
         let word = &mut self.0[n as usize / 64];
         let old = *word;
@@ -160,7 +160,7 @@ impl<'a> Liveness<'a> {
     }
 }
 
-/// Registers that may be read before they are written; `None` when the function is too large to analyse.
+/// Returns the registers that may be read before they are written; `None` when the function is too large to analyse.
 pub(crate) fn live_at_entry(function: &Function, flow: &Flow) -> Option<Vec<RegId>> {
     let liveness = Liveness::new(function, flow, function.registers.len(), |r| Some(r.0))?;
     if flow.blocks.is_empty() {

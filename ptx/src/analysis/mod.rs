@@ -1,9 +1,10 @@
-//! What can be said of a kernel without running it: control flow, dominance, uniformity, liveness, registers,
+//! What can be said of a kernel without running it: control flow, calls, dominance, uniformity, liveness, registers,
 //! instruction mix.
 //!
 //! Analyses read a decoded [`Function`](crate::decode::Function) and change nothing. Each is linear, near-linear or
 //! bounded by a named limit, and none recurses, because the functions come from tenants.
 
+mod call_graph;
 mod dominance;
 mod effects;
 mod flow;
@@ -16,6 +17,7 @@ mod stride;
 mod uniformity;
 mod warp_rows;
 
+pub use call_graph::CallGraph;
 pub use dominance::{PostDominators, Tree, dominators};
 pub use effects::{Effects, effects};
 pub use flow::{Block, Flow};

@@ -213,7 +213,7 @@ fn of_variable(program: &Program, v: VarId) -> Origin {
     }
 }
 
-/// For each register the shared variable that its value is derived from by any chain of instructions.
+/// Returns for each register the shared variable that its value is derived from by any chain of instructions.
 fn origins(program: &Program, function: &Function) -> Vec<Origin> {
     let mut of = vec![Origin::None; function.registers.len()];
     // Each register climbs at most twice, so this ends; bodies in source order settle in two or three rounds.

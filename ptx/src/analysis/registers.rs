@@ -41,7 +41,7 @@ const FEWEST: u32 = 8;
 /// The most registers a thread can have; also the answer for functions too large to analyse.
 const MOST: u32 = 255;
 
-/// Estimated registers per thread, between 8 and 255.
+/// Estimates the registers per thread, between 8 and 255.
 #[must_use]
 pub fn registers_estimate(function: &Function) -> u32 {
     let classes = Classes::new(function);
@@ -94,7 +94,7 @@ fn loads_memory(i: &Instruction) -> bool {
     i.opcode == Opcode::Tex || (matches!(i.opcode, Opcode::Ld | Opcode::Ldu) && is_far)
 }
 
-/// Registers that an instruction writes.
+/// Returns the registers that an instruction writes.
 fn results(
     i: &Instruction,
     class: &dyn Fn(RegId) -> Option<u32>,

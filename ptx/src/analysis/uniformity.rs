@@ -175,7 +175,7 @@ impl<'a> Spread<'a> {
         u32::try_from(self.registers.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Registers that are divergent whatever their operands are.
+    /// Finds registers that are divergent whatever their operands are.
     fn sources(&mut self) {
         let mut written = vec![false; self.registers.len()];
         let carry = self.carry();
@@ -291,7 +291,7 @@ impl<'a> Spread<'a> {
         for_each_write(&function.body[n as usize], carry, |r| self.diverge(r));
     }
 
-    /// Not all threads reach this block together.
+    /// Notes that not all threads reach this block together.
     fn enter(&mut self, block: u32) {
         let b = &self.flow.blocks[block as usize];
         for n in b.first..b.end {
@@ -307,7 +307,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// Threads part at the end of this block: what is control dependent on it is divergent.
+    /// Notes that threads part at the end of this block: what is control dependent on it is divergent.
     fn branch(&mut self, block: u32) {
         let join = self.post.parent_or_exit(block);
         let flow = self.flow;
@@ -346,7 +346,8 @@ impl<'a> Spread<'a> {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    /// A barrier that only some threads pass ends no phase, so no shared variable is known to be settled.
+    /// Forgets what barriers settle: one that only some threads pass ends no phase, so no shared variable is known to
+    /// be settled.
     fn unsettle(&mut self) {
         if std::mem::replace(&mut self.settled, false) {
             for n in self.phases.settled() {
@@ -392,7 +393,7 @@ fn is_constant(operand: Option<&Operand>) -> bool {
     matches!(operand, Some(Operand::Int(_)))
 }
 
-/// Special registers and addresses that are not the same in all threads of a block.
+/// Returns whether a special register or address is not the same in all threads of a block.
 fn is_divergent_operand(operand: &Operand) -> bool {
     use SpecialReg as S;
     match operand {

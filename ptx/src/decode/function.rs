@@ -1,7 +1,7 @@
 //! One function's body: registers on first use, labels to instruction indices, instructions in order.
 
 use super::conform;
-use super::isa::Row;
+use super::isa::IsaRow;
 use super::module::{Decoder, push_param};
 use super::opcode::{Mnemonic, Mnemonics};
 use super::operand::Context;
@@ -214,7 +214,7 @@ pub(crate) fn decode_body(
     Ok(())
 }
 
-/// `.callprototype (returns) _ (parameters);`.
+/// Reads `.callprototype (returns) _ (parameters);`.
 fn call_prototype(c: &mut Cursor<'_>, body: &mut Body<'_>) -> Result<(), Fault> {
     let mut prototype = CallPrototype::default();
     c.at += 1;
@@ -229,7 +229,7 @@ fn call_prototype(c: &mut Cursor<'_>, body: &mut Body<'_>) -> Result<(), Fault> 
     Ok(())
 }
 
-/// File index and line of `.loc file line column`.
+/// Reads the file index and line of `.loc file line column`.
 fn source_location(c: &mut Cursor<'_>) -> Option<(u32, u32)> {
     c.at += 1;
     let file = u32::try_from(integer(c.bump_text())?).ok()?;
@@ -408,7 +408,7 @@ fn may_leave_rounding_out(program: &Program, opcode: Opcode, mods: &Modifiers) -
 fn verify(
     decoder: &Decoder<'_>,
     body: &Body<'_>,
-    row: &Row,
+    row: &IsaRow,
     opcode: Opcode,
     mods: &Modifiers,
     operands: &[Operand],
@@ -523,7 +523,7 @@ fn normalise_call(
 }
 
 impl Body<'_> {
-    /// The operands of this instruction moved up by one.
+    /// Takes note that the operands of this instruction moved up by one.
     fn shift_sites(&mut self, moved: u32) {
         for site in self.sites.iter_mut().rev() {
             match site {

@@ -349,3 +349,20 @@ pub struct Instruction {
     /// Where it stands in the PTX.
     pub span: Span,
 }
+
+impl Instruction {
+    /// Returns the function that a call names; `None` for a call through a pointer, and for what is no call.
+    #[must_use]
+    pub fn callee(&self) -> Option<FuncId> {
+        match (self.opcode, self.operands.get(1)) {
+            (
+                Opcode::Call,
+                Some(Operand::Symbol {
+                    symbol: Symbol::Function(f),
+                    ..
+                }),
+            ) => Some(*f),
+            _ => None,
+        }
+    }
+}

@@ -28,7 +28,7 @@ use std::sync::LazyLock;
 
 /// What the ISA says of one opcode.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct IsaRow {
     pub(crate) words: Vec<&'static str>,
     pub(crate) opcode: Opcode,
     /// Letters of the operands, `*` taken out.
@@ -41,15 +41,15 @@ pub(crate) struct Row {
     pub(crate) modifiers: Option<Vec<&'static str>>,
 }
 
-impl Row {
+impl IsaRow {
     pub(crate) fn name(&self) -> String {
         self.words.join(".")
     }
 }
 
 /// Rows by first word, the longest first.
-pub(crate) static ROWS: LazyLock<HashMap<&'static str, Vec<Row>>> = LazyLock::new(|| {
-    let mut rows: HashMap<&'static str, Vec<Row>> = HashMap::new();
+pub(crate) static ROWS: LazyLock<HashMap<&'static str, Vec<IsaRow>>> = LazyLock::new(|| {
+    let mut rows: HashMap<&'static str, Vec<IsaRow>> = HashMap::new();
     for &(name, opcode, operands, types, modifiers) in TABLE {
         for name in name.split(' ') {
             let row = row(name, opcode, operands, types, modifiers);
@@ -94,7 +94,7 @@ fn row(
     operands: &'static str,
     types: &str,
     modifiers: &'static str,
-) -> Row {
+) -> IsaRow {
     let letters = operands.trim_end_matches('*');
     let fewest = letters.find('?').unwrap_or(letters.len());
     let most = letters.bytes().filter(|&b| b != b'?').count();
@@ -111,7 +111,7 @@ fn row(
     let mut list: Vec<&'static str> = words.collect();
     list.sort_unstable();
     let (low, high) = types.split_once('-').unwrap_or((types, types));
-    Row {
+    IsaRow {
         words: name.split('.').collect(),
         opcode,
         operands: letters.as_bytes(),

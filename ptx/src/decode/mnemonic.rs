@@ -3,7 +3,7 @@
 //! The verdicts follow `ptxas`, as those of [`super::conform`] do.
 
 use super::conform::{is_integer, name};
-use super::isa::{ROWS, Row, is_known};
+use super::isa::{IsaRow, ROWS, is_known};
 use super::needs;
 use super::{AtomOp, CacheOp, MemoryOrder, Mode, Modifiers, Opcode, Rounding, ScalarType as T};
 use crate::syntax::vocabulary::{Modifier, is_directive, modifier_of};
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 /// Returns the word of a mnemonic that does not belong (0 is the opcode itself), and why.
 pub(crate) fn check(
-    row: &Row,
+    row: &IsaRow,
     opcode: Opcode,
     mods: &Modifiers,
     words: &[&str],
@@ -60,9 +60,9 @@ pub(super) const DOUBLED: &[&str] = &[
     "shiftamt",
 ];
 
-/// No word stands twice but types and layouts, of which each operand has its own, the priorities of a cache policy, and
-/// [`DOUBLED`].
-fn repeated(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
+/// Checks that no word stands twice but types and layouts, of which each operand has its own, the priorities of a cache
+/// policy, and [`DOUBLED`].
+fn repeated(row: &IsaRow, words: &[&str]) -> Result<(), (usize, String)> {
     let used = row.words.len();
     for n in used..words.len() {
         let may_repeat = matches!(modifier_of(words[n]), Some(Modifier::Type(_)))
@@ -76,8 +76,9 @@ fn repeated(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// At most one modifier of a kind: two roundings, comparisons or state spaces contradict each other.
-fn exclusive(row: &Row, words: &[&str]) -> Result<(), (usize, String)> {
+/// Checks that there is at most one modifier of a kind: two roundings, comparisons or state spaces contradict each
+/// other.
+fn exclusive(row: &IsaRow, words: &[&str]) -> Result<(), (usize, String)> {
     use std::mem::discriminant;
     let mut seen: SmallVec<[std::mem::Discriminant<Modifier>; 8]> = SmallVec::new();
     for (n, word) in words.iter().enumerate().skip(row.words.len()) {
@@ -351,7 +352,7 @@ fn copied(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     }
 }
 
-/// A matrix has one shape such as `.m16n8k16`.
+/// Checks that a matrix has one shape such as `.m16n8k16`.
 fn shaped(m: &Modifiers) -> Result<(), String> {
     let is_shape = |w: &&String| {
         let mut bytes = w.bytes();
@@ -363,7 +364,7 @@ fn shaped(m: &Modifiers) -> Result<(), String> {
     }
 }
 
-/// Shape, layouts and types of a matrix product (sections 9.7.14.3 and 9.7.14.5).
+/// Checks shape, layouts and types of a matrix product (sections 9.7.14.3 and 9.7.14.5).
 fn multiplied(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     let fail = |what: &str| Err(what.to_owned());
     shaped(m)?;
@@ -448,7 +449,7 @@ fn compared(m: &Modifiers) -> Result<(), String> {
     Ok(())
 }
 
-/// Rounding that a conversion must name (section 9.7.9.21).
+/// Checks the rounding that a conversion must name (section 9.7.9.21).
 fn conversion(m: &Modifiers) -> Result<(), String> {
     let (Some(&to), Some(&from)) = (m.types.first(), m.types.get(1)) else {
         return Ok(());

@@ -64,7 +64,7 @@ fn check_size(module: &Module) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `.target sm_90a, debug`: an architecture first, then what the ISA knows besides (section 11.1.3).
+/// Checks `.target sm_90a, debug`: an architecture first, then what the ISA knows besides (section 11.1.3).
 fn target(c: &Cursor<'_>, end: usize) -> Result<(), Fault> {
     let names = c.tokens[c.at..end]
         .iter()
@@ -87,8 +87,8 @@ fn target(c: &Cursor<'_>, end: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A jump through a table has an edge to each of its entries, and many jumps may share a table: all edges together are
-/// at most [`EDGES_PER_BYTE`] times as many as the function's text has bytes.
+/// Bounds the edges of jumps. A jump through a table has an edge to each of its entries, and many jumps may share a
+/// table: all edges together are at most [`EDGES_PER_BYTE`] times as many as the function's text has bytes.
 fn bounded_jumps(function: &Function) -> Result<(), Fault> {
     let bytes = (function.span.end - function.span.start) as usize;
     let mut room = EDGES_PER_BYTE * bytes + FREE_BYTES;
@@ -173,7 +173,7 @@ fn decode_with(
 }
 
 impl Decoder<'_> {
-    /// `.alias name, function;` (section 5.4.7).
+    /// Reads `.alias name, function;` (section 5.4.7).
     fn alias(&mut self, c: &mut Cursor<'_>) -> Result<(), Fault> {
         let mut function = |c: &mut Cursor<'_>| {
             c.at += 1;
@@ -198,7 +198,7 @@ impl Decoder<'_> {
         self.program.version = (major.parse().unwrap_or(0), minor.parse().unwrap_or(0));
     }
 
-    /// Registers and variables of one declaration, at module scope or in a body.
+    /// Declares the registers and variables of one declaration, at module scope or in a body.
     pub(crate) fn variables(
         &mut self,
         c: &mut Cursor<'_>,
@@ -466,8 +466,8 @@ fn is_open(d: &Declarator) -> bool {
     d.dims.iter().any(|n| n.unwrap_or(0) == 0)
 }
 
-/// Only what stands elsewhere may leave its size open, or the first dimension to its initialiser, which only global and
-/// constant variables have (sections 5.4.4 and 5.4.5).
+/// Checks a variable's size. Only what stands elsewhere may leave its size open, or the first dimension to its
+/// initialiser, which only global and constant variables have (sections 5.4.4 and 5.4.5).
 fn has_a_size(c: &Cursor<'_>, head: Head, d: &Declarator, is_extern: bool) -> Result<(), Fault> {
     let fault = |message: String| Err(Fault::new(d.offset, message));
     let name = c.name(d.name);
@@ -532,7 +532,7 @@ pub(crate) fn push_param(
     Ok(())
 }
 
-/// Launch bounds and `.noreturn` between the parameters and the body (PTX ISA section 11.4).
+/// Reads launch bounds and `.noreturn` between the parameters and the body (PTX ISA section 11.4).
 fn performance(c: &mut Cursor<'_>, end: usize, function: &mut Function) {
     while c.at < end {
         let token = c.bump();

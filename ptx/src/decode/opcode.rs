@@ -4,7 +4,7 @@
 //! table does not know, or that means nothing for this opcode, lands in `rest`. Modules repeat few mnemonics many
 //! times, so each is taken apart and checked once ([`Mnemonics`]).
 
-use super::isa::{ROWS, Row};
+use super::isa::{IsaRow, ROWS};
 use super::mnemonic;
 use super::{AtomOp, BoolOp, CacheOp, Comparison, MemoryOrder, Mode, Modifiers, Opcode, Part};
 use crate::syntax::intern::{Interner, Sym};
@@ -17,7 +17,7 @@ pub(crate) struct Mnemonic {
     pub(crate) opcode: Opcode,
     pub(crate) mods: Arc<Modifiers>,
     /// What its operands must be; `None` for opcodes that the ISA's table does not have.
-    pub(crate) row: Option<&'static Row>,
+    pub(crate) row: Option<&'static IsaRow>,
     /// The word that does not belong (0 is the first one), and why.
     pub(crate) wrong: Option<(usize, String)>,
 }

@@ -34,7 +34,7 @@ pub(crate) struct Context<'a, 'b> {
     pub(crate) in_brackets: bool,
 }
 
-/// `b0`, `h1`, `b3210`: bytes or halves of a register (section 9.7.17).
+/// Returns whether a word is `b0`, `h1`, `b3210`: bytes or halves of a register (section 9.7.17).
 fn is_selector(word: &str) -> bool {
     let (part, digits) = word.split_at(word.len().min(1));
     matches!(part, "b" | "h") && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
@@ -78,7 +78,7 @@ impl Context<'_, '_> {
         }
     }
 
-    /// `vector|predicate` of sparse textures, or the vector alone.
+    /// Reads `vector|predicate` of sparse textures, or the vector alone.
     fn resident(&mut self, c: &mut Cursor<'_>, vector: Operand) -> Option<Operand> {
         if !c.accept(b'|') {
             return Some(vector);
@@ -153,7 +153,7 @@ impl Context<'_, '_> {
         }
     }
 
-    /// `name[index]`: an element of an array (section 6.4.2), for loads and stores an address.
+    /// Reads `name[index]`: an element of an array (section 6.4.2), for loads and stores an address.
     fn element(&mut self, c: &mut Cursor<'_>, symbol: Symbol) -> Option<Operand> {
         c.at += 1;
         let index = constant::expression(c).ok()?;
@@ -213,7 +213,7 @@ impl Context<'_, '_> {
         self.pair_or(c, Some(reg), Operand::Reg(reg))
     }
 
-    /// `first|second`, or `alone` when there is no `|`.
+    /// Reads `first|second`, or `alone` when there is no `|`.
     fn pair_or(
         &mut self,
         c: &mut Cursor<'_>,
@@ -257,7 +257,7 @@ impl Context<'_, '_> {
         c.accept(b']').then_some(operand)
     }
 
-    /// `[object, {coordinates}]` or `[object, sampler, {coordinates}]`, behind the first comma.
+    /// Reads `[object, {coordinates}]` or `[object, sampler, {coordinates}]`, behind the first comma.
     fn texture(&mut self, c: &mut Cursor<'_>, object: Operand) -> Option<Operand> {
         let mut next = self.operand(c)?;
         let mut sampler = None;
@@ -280,7 +280,7 @@ impl Context<'_, '_> {
     }
 }
 
-/// `+ constant` after a base, which may be negative; 0 when there is none. There is no `- constant`.
+/// Reads `+ constant` after a base, which may be negative; 0 when there is none. There is no `- constant`.
 fn offset(c: &mut Cursor<'_>) -> Option<i64> {
     match c.kind() {
         b'+' => constant::expression(c).ok(),

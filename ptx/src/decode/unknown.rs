@@ -38,7 +38,7 @@ impl UsedNames {
     }
 }
 
-/// `0f3F800000` and the like.
+/// Returns whether a text is `0f3F800000` or the like.
 fn is_literal(text: &str) -> bool {
     matches!(text.as_bytes(), [b'0', b'f' | b'F' | b'd' | b'D' | b'x' | b'X', rest @ ..] if !rest.is_empty())
 }

@@ -15,7 +15,7 @@
 
 use super::Reason;
 use super::facts::Found;
-use super::reach::Calls;
+use crate::analysis::CallGraph;
 use crate::analysis::{
     Access, Flow, PostDominators, Tree, Uniformity, WarpRows, dominators, for_each_register,
 };
@@ -23,7 +23,7 @@ use crate::decode::{Function, Instruction, Mode, Opcode, Operand, Program, RegId
 
 /// What is known of one function.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Judged {
+pub(super) struct Convergence {
     pub(super) refusal: Option<Found>,
     /// It was judged for blocks whose width is a multiple of 32.
     pub(super) warp_rows: bool,
@@ -33,7 +33,7 @@ pub(super) struct Judged {
 
 /// What an instruction waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Waits {
+enum WaitsFor {
     #[default]
     Nobody,
     /// The threads of its warp that it names.
@@ -43,7 +43,7 @@ enum Waits {
 }
 
 /// Judges every function.
-pub(super) fn judge(program: &Program, calls: &Calls) -> Vec<Judged> {
+pub(super) fn judge(program: &Program, calls: &CallGraph) -> Vec<Convergence> {
     let waits = waits_of_functions(program, calls);
     program
         .functions
@@ -53,13 +53,13 @@ pub(super) fn judge(program: &Program, calls: &Calls) -> Vec<Judged> {
 }
 
 /// Returns what each function waits for, its callees included.
-fn waits_of_functions(program: &Program, calls: &Calls) -> Vec<Waits> {
+fn waits_of_functions(program: &Program, calls: &CallGraph) -> Vec<WaitsFor> {
     let own = program
         .functions
         .iter()
         .map(|f| f.body.iter().map(waits).max().unwrap_or_default());
-    let mut all: Vec<Waits> = own.collect();
-    for kind in [Waits::Warp, Waits::Block] {
+    let mut all: Vec<WaitsFor> = own.collect();
+    for kind in [WaitsFor::Warp, WaitsFor::Block] {
         let marked: Vec<Option<()>> = all.iter().map(|&w| (w >= kind).then_some(())).collect();
         for (w, reaches) in all.iter_mut().zip(calls.spread(marked)) {
             if reaches.is_some() {
@@ -71,29 +71,31 @@ fn waits_of_functions(program: &Program, calls: &Calls) -> Vec<Waits> {
 }
 
 /// Returns what the instruction itself waits for.
-fn waits(i: &Instruction) -> Waits {
+fn waits(i: &Instruction) -> WaitsFor {
     use Opcode as O;
     match i.opcode {
-        O::Bar | O::BarRed | O::BarArrive => Waits::Block,
-        O::Shfl | O::Vote | O::Match if !i.mods.sync => Waits::Nobody,
-        O::Shfl | O::Vote | O::Match | O::Redux | O::BarWarpSync | O::Elect => Waits::Warp,
-        O::LdMatrix | O::StMatrix | O::WmmaLoad | O::WmmaStore | O::WmmaMma | O::Mma => Waits::Warp,
+        O::Bar | O::BarRed | O::BarArrive => WaitsFor::Block,
+        O::Shfl | O::Vote | O::Match if !i.mods.sync => WaitsFor::Nobody,
+        O::Shfl | O::Vote | O::Match | O::Redux | O::BarWarpSync | O::Elect => WaitsFor::Warp,
+        O::LdMatrix | O::StMatrix | O::WmmaLoad | O::WmmaStore | O::WmmaMma | O::Mma => {
+            WaitsFor::Warp
+        }
         // Whatever else says that it is executed together.
-        _ if i.mods.sync || i.mods.aligned => Waits::Warp,
-        _ => Waits::Nobody,
+        _ if i.mods.sync || i.mods.aligned => WaitsFor::Warp,
+        _ => WaitsFor::Nobody,
     }
 }
 
-fn judge_function(program: &Program, function: &Function, waits_of: &[Waits]) -> Judged {
-    let mut judged = Judged::default();
-    let wanted: Vec<(u32, Waits)> = (0_u32..)
+fn judge_function(program: &Program, function: &Function, waits_of: &[WaitsFor]) -> Convergence {
+    let mut judged = Convergence::default();
+    let wanted: Vec<(u32, WaitsFor)> = (0_u32..)
         .zip(&function.body)
         .filter_map(|(n, i)| {
             let waits = match i.opcode {
                 Opcode::Call => callee_waits(program, i, waits_of),
                 _ => waits(i),
             };
-            (waits != Waits::Nobody).then_some((n, waits))
+            (waits != WaitsFor::Nobody).then_some((n, waits))
         })
         .collect();
     if wanted.is_empty() {
@@ -113,7 +115,7 @@ fn judge_function(program: &Program, function: &Function, waits_of: &[Waits]) ->
         if counts_its_threads(i) || uniform.executed_uniformly(function, &flow, n) {
             continue;
         }
-        if waits == Waits::Warp {
+        if waits == WaitsFor::Warp {
             if masks.names_who_is_here(function, (&flow, &post), n) {
                 continue;
             }
@@ -237,19 +239,19 @@ fn comes_again(flow: &Flow, block: u32, past: u32) -> bool {
     false
 }
 
-fn callee_waits(program: &Program, i: &Instruction, waits_of: &[Waits]) -> Waits {
+fn callee_waits(program: &Program, i: &Instruction, waits_of: &[WaitsFor]) -> WaitsFor {
     match i.operands.get(1) {
         Some(Operand::Symbol {
             symbol: Symbol::Function(f),
             ..
         }) if program.functions[f.0 as usize].is_defined => waits_of[f.0 as usize],
         // What the driver defines synchronises nobody.
-        Some(Operand::Symbol { .. }) => Waits::Nobody,
+        Some(Operand::Symbol { .. }) => WaitsFor::Nobody,
         _ => waits_of.iter().copied().max().unwrap_or_default(),
     }
 }
 
-/// Barriers of a shape that no flow of control makes sound.
+/// Returns what stands against barriers that no flow of control makes sound.
 fn barrier_shape(i: &Instruction) -> Option<Reason> {
     let what = || i.mnemonic.to_string();
     match i.opcode {
@@ -258,7 +260,7 @@ fn barrier_shape(i: &Instruction) -> Option<Reason> {
     }
 }
 
-/// `bar.sync a, b` with a constant barrier other than ours.
+/// Returns whether it is `bar.sync a, b` with a constant barrier other than ours.
 fn counts_its_threads(i: &Instruction) -> bool {
     i.opcode == Opcode::Bar
         && i.operands.len() == 2

@@ -4,13 +4,35 @@
 //! cannot hide one.
 
 use super::Reason;
-use super::{carry, reach};
+use super::carry;
 use crate::decode::{
     Function, Instruction, Opcode, Operand, Program, ScalarType, Span, SpecialReg, Symbol,
 };
 use crate::syntax::lex::kind;
 use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
 use crate::syntax::vocabulary::VOCABULARY;
+use std::collections::HashMap;
+
+/// Functions of the device runtime that are defined by the driver and do not depend on the grid.
+const HARMLESS_EXTERNALS: &[&str] = &["vprintf", "malloc", "free", "__assertfail"];
+
+/// Returns whether a function by that name launches kernels from the device.
+fn launches_kernels(name: &str) -> bool {
+    [
+        "cudaLaunch",
+        "cudaGetParameterBuffer",
+        "__cudaCDP",
+        "cudaDeviceSynchronize",
+        "__cudaDeviceSynchronize",
+    ]
+    .iter()
+    .any(|p| name.starts_with(p))
+}
+
+/// Returns whether a function by that name is cooperative groups' grid barrier.
+fn synchronises_grid(name: &str) -> bool {
+    name.starts_with("cudaCG")
+}
 
 /// A register that tells a block where it is in its grid (PTX ISA sections 10.6 and 10.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +127,12 @@ pub(crate) fn examine(
     facts
 }
 
+/// Returns the index in the program of each function, by its name.
+pub(crate) fn indices(program: &Program) -> HashMap<&str, usize> {
+    let names = program.functions.iter().map(|f| f.name.as_str());
+    names.zip(0..).collect()
+}
+
 /// Returns whether an operand that the typed layer knows names a special register.
 fn names_special(operand: &Operand) -> bool {
     match operand {
@@ -163,11 +191,11 @@ fn opcode(program: &Program, i: &Instruction, facts: &mut Facts) {
             return;
         }
         let what = callee.name.clone();
-        if reach::launches_kernels(&what) {
+        if launches_kernels(&what) {
             refuse(facts, Reason::DeviceLaunch { what }, i.span.start);
-        } else if reach::synchronises_grid(&what) {
+        } else if synchronises_grid(&what) {
             refuse(facts, Reason::GridSync { what }, i.span.start);
-        } else if !reach::HARMLESS_EXTERNALS.contains(&what.as_str()) {
+        } else if !HARMLESS_EXTERNALS.contains(&what.as_str()) {
             refuse(facts, Reason::ExternalCall { function: what }, i.span.start);
         }
     }

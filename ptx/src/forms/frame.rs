@@ -1,13 +1,16 @@
-//! One function being rewritten: where text goes, which registers it may use, how values and exits are had.
+//! One function being rewritten: where text goes, which registers it may use, how a value is loaded, how a thread
+//! leaves.
 //!
 //! Forms put their text through a frame, so that they compose: they never touch the same tokens, because each replaces
 //! no more than the operand it is about, and what they insert at one place keeps the order they ran in. Text that
 //! stands *in front of* an instruction runs whether the instruction's guard holds or not.
 
-use super::carry::{Value, Values};
 use super::names::Names;
-use super::{Form, Shape, worker};
-use crate::control::{COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT};
+use super::value::{Value, Values};
+use super::{Form, Shape};
+use crate::control::{
+    COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORDS_BYTES,
+};
 use crate::decode::{FuncId, Function, Instruction, Opcode, Operand, Program, Span};
 use crate::rewrite::Edits;
 use crate::syntax::module::{FunctionSyntax, Module, Statement, StatementKind};
@@ -45,9 +48,11 @@ pub(crate) struct Frame<'a> {
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(String, u32)>,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
-    axes: [bool; 3],
+    pub(crate) axes: [bool; 3],
     /// Text that a worker runs once, before its loop.
     once: String,
+    /// The part of a worker's loop in front of the body.
+    pub(crate) loop_head: String,
     head: String,
     tail: String,
     /// The body does not run into the text at the end.
@@ -78,6 +83,7 @@ impl<'a> Frame<'a> {
             pad: None,
             axes: [false; 3],
             once: String::new(),
+            loop_head: String::new(),
             head: String::new(),
             tail: String::new(),
             tail_open: false,
@@ -237,8 +243,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Returns the register that holds the block's place on an axis throughout the body (`worker`).
-    pub(crate) fn place(&mut self, axis: u8) -> String {
+    /// Returns the register that holds the block's coordinate on an axis throughout the body (`worker`).
+    pub(crate) fn block_register(&mut self, axis: u8) -> String {
         self.scratch("b32", 16 + u32::from(axis.min(2)))
     }
 
@@ -271,8 +277,8 @@ impl<'a> Frame<'a> {
             }
             (Value::Ctaid(a), Role::Kernel(form)) if form.shape == Shape::Worker => {
                 self.axes[usize::from(a.min(2))] = true;
-                let place = self.place(a);
-                format!("mov.u32 {into}, {place};")
+                let coordinate = self.block_register(a);
+                format!("mov.u32 {into}, {coordinate};")
             }
             (Value::Nctaid(a), Role::Kernel(form)) if form.shape != Shape::Whole => {
                 let grid = self.control(GRID_AT + 4 * u32::from(a));
@@ -301,7 +307,7 @@ impl<'a> Frame<'a> {
     /// else where the dynamic part ends.
     fn shared_end(&mut self, into: &str) -> String {
         let mut text = match self.shape() {
-            Shape::Worker => worker::words_address(self, into),
+            Shape::Worker => self.words_address(into),
             _ => {
                 let size = self.scratch("b32", 9);
                 let shared = &self.names.shared;
@@ -334,12 +340,32 @@ impl<'a> Frame<'a> {
         self.pad = Some((name, bytes));
     }
 
-    /// Returns text by which a thread leaves for good after a fault.
+    /// Returns text by which a thread leaves for good after a fault. The other threads of a worker learn it from a word
+    /// in shared memory, because the thread may be the one that takes the tickets.
     pub(crate) fn leave_for_fault(&mut self) -> String {
-        match self.shape() {
-            Shape::Worker => worker::leave_for_fault(self),
-            _ => "exit;".to_owned(),
+        if self.shape() != Shape::Worker {
+            return "exit;".to_owned();
         }
+        let (find, words) = self.words();
+        let one = self.fresh("b32");
+        format!("{find} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
+    }
+
+    /// Returns text that puts the address of a worker's words into a 32-bit register: the end of the dynamic shared
+    /// memory, whose size every block can read (`%dynamic_smem_size`, PTX ISA section 10.30).
+    fn words_address(&mut self, into: &str) -> String {
+        let size = self.scratch("b32", 9);
+        let shared = &self.names.shared;
+        format!(
+            "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size}; \
+             and.b32 {into}, {into}, -16; sub.u32 {into}, {into}, {WORDS_BYTES};"
+        )
+    }
+
+    /// Returns text that finds a worker's words, and the register that holds their address then.
+    pub(crate) fn words(&mut self) -> (String, String) {
+        let words = self.scratch("b32", 3);
+        (self.words_address(&words), words)
     }
 
     /// Adds the text at entry and end, with the registers that were asked for, and hands over the edits.
@@ -348,10 +374,8 @@ impl<'a> Frame<'a> {
             self.edits.count(self.head.len() + self.tail.len());
             return self.edits;
         }
-        if self.shape() == Shape::Worker {
-            let axes = self.axes;
-            let looped = worker::loop_head(&mut self, axes);
-            self.head = format!("{} {looped}{}", self.once, self.head);
+        if !self.loop_head.is_empty() {
+            self.head = format!("{} {}{}", self.once, self.loop_head, self.head);
         }
         let mut declared = std::mem::take(&mut self.declarations);
         for (ty, n) in &self.registers {

@@ -2,30 +2,21 @@
 //!
 //! A form's text does not depend on how long its kernel is, so a module of very many tiny kernels, or of nothing but
 //! traps, would grow a hundredfold. Rule: what a form adds to a module is at most [`TIMES_SOURCE`] times the module and
-//! [`FREE_BYTES`]; kernels are counted in source order, and one with which the sum would be exceeded is refused. The
-//! sum is that of the text itself, made in the longest way that [`Options`] can ask for and with the form for every
-//! kernel that can take it. A module of several forms stays within twice as much, which the rewrite itself sees to.
+//! [`FREE_BYTES`](super::judge::FREE_BYTES); kernels are counted in source order, and one with which the sum would be
+//! exceeded is refused. The sum is that of the text itself, made in the longest way that [`Options`] can ask for and
+//! with the form for every kernel that can take it. A module of several forms stays within twice as much, which the
+//! rewrite itself sees to.
 //!
 //! Making every form of every kernel is dear, and next to no module needs it: [`may_exceed`] rules the others out.
 
 use super::fence::{FenceMode, FenceOptions};
-use super::judge::Judgement;
+use super::judge::{FormVerdicts, TIMES_SOURCE, TooLong, length_limit};
 use super::make::{Making, forms_of};
 use super::{Form, Options, Reason, Refusal};
 use crate::analysis::{Access, for_each_register};
-use crate::decode::{AddressBase, FuncId, Function, Guard, Opcode, Operand, Program, StateSpace};
+use crate::decode::{AddressBase, Function, Guard, Opcode, Operand, Program, StateSpace};
 use crate::rewrite::Edits;
 use crate::syntax::module::Module;
-
-/// Bytes that a form may add for each byte of the module.
-pub(super) const TIMES_SOURCE: usize = 8;
-/// Bytes that it may add to any module.
-pub(super) const FREE_BYTES: usize = 1 << 20;
-
-/// Returns what a form may add to a module of that length.
-pub(super) const fn limit(source_bytes: usize) -> usize {
-    TIMES_SOURCE * source_bytes + FREE_BYTES
-}
 
 /// The options with the longest text.
 const LONGEST: Options = Options {
@@ -35,70 +26,59 @@ const LONGEST: Options = Options {
     },
 };
 
-/// Kernels that a module's length leaves no room for.
-#[derive(Debug, Default)]
-pub(super) struct Growth {
-    /// By function, a bit for each form in the order of [`Form::ALL`]; empty when there is room for all.
-    over: Vec<u8>,
-    /// By function, what is said of them.
-    refusals: Vec<Option<Refusal>>,
+impl FormVerdicts {
+    /// Judges every function. `program` must be the module's own decoding.
+    #[must_use]
+    pub fn new(module: &Module, program: &Program) -> Self {
+        let mut verdicts = Self::of_functions(module, program);
+        verdicts.too_long = measure(module, program, &verdicts);
+        verdicts
+    }
 }
 
-impl Growth {
-    /// Returns why the form is refused to the kernel.
-    pub(super) fn refusal(&self, kernel: FuncId, form: Form) -> Option<&Refusal> {
-        let at = kernel.0 as usize;
-        let bit = Form::ALL.iter().position(|&f| f == form)?;
-        if self.over.get(at)? >> bit & 1 == 0 {
-            return None;
-        }
-        self.refusals[at].as_ref()
+/// Measures the forms. `verdicts` is what stands against them otherwise.
+fn measure(module: &Module, program: &Program, verdicts: &FormVerdicts) -> TooLong {
+    let limit = length_limit(module.source().len());
+    if !may_exceed(program, limit) {
+        return TooLong::default();
     }
-
-    /// Measures the forms. `judgement` is what stands against them otherwise.
-    pub(super) fn new(module: &Module, program: &Program, judgement: &Judgement) -> Self {
-        let limit = limit(module.source().len());
-        if !may_exceed(program, limit) {
-            return Self::default();
-        }
-        let mut over = vec![0_u8; program.functions.len()];
-        for (bit, &form) in Form::ALL.iter().enumerate().skip(1) {
-            let forms = forms_of(program, judgement, |_| form);
-            let making = Making::new((module, program), judgement, &LONGEST, forms);
-            let takes = |n: usize| making.form(n) != Form::WHOLE;
-            let count = |syntax, n| {
-                making
-                    .function(n, syntax, Edits::counting(limit))
-                    .text_bytes()
-            };
-            let texts: Vec<(usize, usize)> = making
-                .functions()
-                .map(|(n, syntax)| (n, count(syntax, n)))
-                .collect();
-            // What kernels call, and those that stay whole, come first: their text is there in any case.
-            let shared = texts.iter().filter(|t| !takes(t.0)).map(|t| t.1);
-            let mut sum = making.head().text_bytes() + shared.sum::<usize>();
-            for &(n, bytes) in texts.iter().filter(|t| takes(t.0)) {
-                if sum + bytes > limit {
-                    over[n] |= 1 << bit;
-                } else {
-                    sum += bytes;
-                }
+    let mut over = vec![0_u8; program.functions.len()];
+    for (bit, &form) in Form::ALL.iter().enumerate().skip(1) {
+        let forms = forms_of(program, verdicts, |_| form);
+        let making = Making::new((module, program), verdicts, &LONGEST, forms);
+        let takes = |n: usize| making.form(n) != Form::WHOLE;
+        let count = |syntax, n| {
+            making
+                .function(n, syntax, Edits::counting(limit))
+                .text_bytes()
+        };
+        let texts: Vec<(usize, usize)> = making
+            .functions()
+            .map(|(n, syntax)| (n, count(syntax, n)))
+            .collect();
+        // What kernels call, and those that stay whole, come first: their text is there in any case.
+        let shared = texts.iter().filter(|t| !takes(t.0)).map(|t| t.1);
+        let mut sum = making.head().text_bytes() + shared.sum::<usize>();
+        for &(n, bytes) in texts.iter().filter(|t| takes(t.0)) {
+            if sum + bytes > limit {
+                over[n] |= 1 << bit;
+            } else {
+                sum += bytes;
             }
         }
-        let lines = &judgement.surroundings.lines;
-        let refusals = program.functions.iter().zip(&over).map(|(f, &over)| {
-            (over != 0).then(|| Refusal {
-                reason: Reason::TooMuchText {
-                    times: TIMES_SOURCE,
-                },
-                line: lines.line(f.span.start),
-            })
-        });
-        Self {
-            refusals: refusals.collect(),
-            over,
-        }
+    }
+    let lines = &verdicts.module_facts.lines;
+    let refusals = program.functions.iter().zip(&over).map(|(f, &over)| {
+        (over != 0).then(|| Refusal {
+            reason: Reason::TooMuchText {
+                times: TIMES_SOURCE,
+            },
+            line: lines.line(f.span.start),
+        })
+    });
+    TooLong {
+        refusals: refusals.collect(),
+        over,
     }
 }
 
@@ -116,10 +96,10 @@ fn may_exceed(program: &Program, limit: usize) -> bool {
     false
 }
 
-/// No less than any form adds to a function; `name` is the length of the longest name of a variable that the fence may
-/// hold an access to.
+/// Returns no less than any form adds to a function; `name` is the length of the longest name of a variable that the
+/// fence may hold an access to.
 fn most_added(f: &Function, name: usize) -> usize {
-    let frame = if f.is_entry { 20 << 10 } else { 512 };
+    let frame = if f.is_entry { 8 << 10 } else { 512 };
     let registers: usize = f.register_names.iter().map(|name| name.len() + 16).sum();
     let tables: usize = f.branch_tables.iter().map(Vec::len).sum();
     let mut sum = frame + registers + NEW_BASE_BYTES * tables;
@@ -169,18 +149,18 @@ const NEW_BASE_BYTES: usize = 192;
 #[cfg(test)]
 mod tests {
     use super::{Edits, Form, LONGEST, Making, forms_of, most_added};
-    use crate::forms::{Judgement, golden_modules};
+    use crate::forms::{FormVerdicts, golden_modules};
 
     /// What is ruled out without a measurement is ruled out rightly.
     #[test]
     fn no_form_adds_more_than_the_most() {
         let mut seen = 0;
         for (module, program) in golden_modules() {
-            let judgement = Judgement::new(&module, &program);
+            let verdicts = FormVerdicts::new(&module, &program);
             let name = program.variables.iter().map(|v| v.name.len()).max();
             for form in Form::ALL {
-                let forms = forms_of(&program, &judgement, |_| form);
-                let making = Making::new((&module, &program), &judgement, &LONGEST, forms);
+                let forms = forms_of(&program, &verdicts, |_| form);
+                let making = Making::new((&module, &program), &verdicts, &LONGEST, forms);
                 for (n, syntax) in making.functions().filter(|(_, s)| s.has_body) {
                     let f = &program.functions[n];
                     let edits = making.function(n, syntax, Edits::counting(usize::MAX));

@@ -3,24 +3,32 @@
 //! A reason is found in one function and spreads to every function that may call it. For each shape there is one list
 //! of refusals by function; a shape inherits those of the shape it builds on: what cannot be cut cannot be looped.
 
-use super::carry::Values;
 use super::convergence;
 use super::facts::{self, Facts, Found};
-use super::growth::Growth;
-use super::reach::Calls;
+use super::value::Values;
 use super::waits;
 use super::{Form, Reason, Refusal, Shape, fence, slice, worker};
+use crate::analysis::CallGraph;
 use crate::analysis::{Uniformity, registers_estimate};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Opcode, Program};
 use crate::syntax::module::{Lines, Module};
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// A module's functions, judged.
-pub struct Judgement {
+/// Bytes that a form may add for each byte of the module.
+pub(super) const TIMES_SOURCE: usize = 8;
+/// Bytes that it may add to any module.
+pub(super) const FREE_BYTES: usize = 1 << 20;
+
+/// Returns what a form may add to a module of that length.
+pub(super) const fn length_limit(source_bytes: usize) -> usize {
+    TIMES_SOURCE * source_bytes + FREE_BYTES
+}
+
+/// What stands against each form of each of a module's functions, and what was found out on the way.
+pub struct FormVerdicts {
     pub(super) facts: Vec<Facts>,
-    pub(super) calls: Calls,
+    pub(super) calls: CallGraph,
     slice: Vec<Option<Refusal>>,
     worker: Vec<Option<Refusal>>,
     fence: Vec<Option<Refusal>>,
@@ -30,29 +38,49 @@ pub struct Judgement {
     pub(super) warp_rows: Vec<bool>,
     /// Against the loop with the fence.
     fenced_worker: Vec<Option<Refusal>>,
-    pub(super) surroundings: fence::Surroundings,
+    pub(super) module_facts: fence::ModuleFacts,
     /// What the threads of each function agree on, where judging it asked.
     uniformity: Vec<Option<Uniformity>>,
     /// Estimates of the registers of each function, where somebody asked.
     registers: Vec<OnceLock<u32>>,
     /// Against forms that would make the module too long.
-    growth: Growth,
+    pub(super) too_long: TooLong,
     /// Where the lines of the judged module begin.
     pub(crate) lines: Lines,
 }
 
-impl Judgement {
-    /// Judges every function. `program` must be the module's own decoding.
-    #[must_use]
-    pub fn new(module: &Module, program: &Program) -> Self {
-        let indices = indices(program);
+/// Kernels that a module's length leaves no room for.
+#[derive(Debug, Default)]
+pub(super) struct TooLong {
+    /// By function, a bit for each form in the order of [`Form::ALL`]; empty when there is room for all.
+    pub(super) over: Vec<u8>,
+    /// By function, what is said of them.
+    pub(super) refusals: Vec<Option<Refusal>>,
+}
+
+impl TooLong {
+    /// Returns why the form is refused to the kernel.
+    pub(super) fn refusal(&self, kernel: FuncId, form: Form) -> Option<&Refusal> {
+        let at = kernel.0 as usize;
+        let bit = Form::ALL.iter().position(|&f| f == form)?;
+        if self.over.get(at)? >> bit & 1 == 0 {
+            return None;
+        }
+        self.refusals[at].as_ref()
+    }
+}
+
+impl FormVerdicts {
+    /// Judges every function, but for how long a form makes the module.
+    pub(super) fn of_functions(module: &Module, program: &Program) -> Self {
+        let indices = facts::indices(program);
         let mut facts: Vec<Facts> = program.functions.iter().map(|_| Facts::default()).collect();
         for syntax in module.functions.iter().filter(|s| s.has_body) {
             if let Some(&n) = indices.get(module.name_of(syntax)) {
                 facts[n] = facts::examine(module, program, syntax, &program.functions[n]);
             }
         }
-        let calls = Calls::new(program);
+        let calls = CallGraph::new(program);
         let judge = Judge {
             program,
             calls: &calls,
@@ -83,15 +111,15 @@ impl Judgement {
         let rows = converges.iter().map(|j| j.warp_rows.then_some(()));
         let warp_rows = calls.spread(rows.collect());
         let worker = inherit(&slice, worker);
-        let surroundings = fence::Surroundings::new(module, program, &calls);
+        let module_facts = fence::ModuleFacts::new(module, program, &calls);
         let fence = judge.refusals(
-            each(&|n, _| fence::judge((module, program), id(n), &surroundings)),
+            each(&|n, _| fence::judge((module, program), id(n), &module_facts)),
             false,
         );
         let fence = inherit(&added, fence);
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
-        let mut judgement = Self {
+        Self {
             facts,
             calls,
             slice,
@@ -100,17 +128,15 @@ impl Judgement {
             copies: copies(program),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
             fenced_worker,
-            surroundings,
+            module_facts,
             uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
             registers: vec![OnceLock::new(); program.functions.len()],
-            growth: Growth::default(),
+            too_long: TooLong::default(),
             lines: module.lines(),
-        };
-        judgement.growth = Growth::new(module, program, &judgement);
-        judgement
+        }
     }
 
-    /// Registers per thread that a function of the judged program is estimated to need.
+    /// Returns the registers per thread that a function of the judged program is estimated to need.
     pub(crate) fn registers_estimate(&self, program: &Program, function: FuncId) -> u32 {
         let n = function.0 as usize;
         *self.registers[n].get_or_init(|| registers_estimate(&program.functions[n]))
@@ -143,7 +169,7 @@ impl Judgement {
             true => self.fenced_worker[at(&self.fenced_worker)?].as_ref(),
             false => None,
         };
-        let length = || self.growth.refusal(kernel, form);
+        let length = || self.too_long.refusal(kernel, form);
         shape.or_else(fence).or_else(both).or_else(length)
     }
 
@@ -168,7 +194,7 @@ fn copies(program: &Program) -> bool {
     bodies.any(|i| i.opcode == Opcode::CpAsync)
 }
 
-/// Functions that have another name, which are not given further parameters.
+/// Returns what stands against giving parameters to functions that have another name.
 fn aliased(program: &Program) -> Vec<Option<Found>> {
     let mut found = vec![None; program.functions.len()];
     for (alias, target) in &program.aliases {
@@ -180,12 +206,6 @@ fn aliased(program: &Program) -> Vec<Option<Found>> {
     found
 }
 
-/// Index in the program of each function's name.
-pub(super) fn indices(program: &Program) -> HashMap<&str, usize> {
-    let names = program.functions.iter().map(|f| f.name.as_str());
-    names.zip(0..).collect()
-}
-
 /// Returns the first list's refusals, and the second's where it has none.
 fn inherit(base: &[Option<Refusal>], own: Vec<Option<Refusal>>) -> Vec<Option<Refusal>> {
     base.iter().zip(own).map(|(b, o)| b.clone().or(o)).collect()
@@ -193,7 +213,7 @@ fn inherit(base: &[Option<Refusal>], own: Vec<Option<Refusal>>) -> Vec<Option<Re
 
 struct Judge<'a> {
     program: &'a Program,
-    calls: &'a Calls,
+    calls: &'a CallGraph,
     lines: Lines,
 }
 

@@ -1,10 +1,12 @@
 //! A module rewritten: for each kernel the form that the caller chose, in one pass.
 
-use super::carry::{self, Carried, Values};
+use super::carry::{self, Carried};
+use super::facts;
 use super::frame::{Frame, Role};
-use super::judge::{self, Judgement};
+use super::judge::FormVerdicts;
 use super::names::Names;
-use super::{Form, Options, Reason, Refusal, Shape, fence, growth, slice, worker};
+use super::value::Values;
+use super::{Form, Options, Reason, Refusal, Shape, fence, judge, slice, worker};
 use crate::control::{CONTROL_ALIGN, CONTROL_BYTES, EXTRA_SHARED_BYTES, param_offset};
 use crate::decode::{FuncId, Function, Program};
 use crate::rewrite::Edits;
@@ -109,33 +111,33 @@ pub fn rewrite(
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Rewritten {
-    rewrite_judged(
+    rewrite_with(
         module,
         program,
-        &Judgement::new(module, program),
+        &FormVerdicts::new(module, program),
         options,
         choose,
     )
 }
 
-/// As [`rewrite`], with a judgement that is at hand.
+/// Does as [`rewrite`], with verdicts that are at hand.
 #[must_use]
-pub fn rewrite_judged(
+pub fn rewrite_with(
     module: &Module,
     program: &Program,
-    judgement: &Judgement,
+    verdicts: &FormVerdicts,
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Rewritten {
-    let forms = forms_of(program, judgement, &choose);
-    let making = Making::new((module, program), judgement, options, forms);
+    let forms = forms_of(program, verdicts, &choose);
+    let making = Making::new((module, program), verdicts, options, forms);
     let mut edits = making.head();
-    let most = 2 * growth::limit(module.source().len());
+    let most = 2 * judge::length_limit(module.source().len());
     for (n, syntax) in making.functions() {
         edits = making.function(n, syntax, edits);
         if edits.text_bytes() > most {
             // Only a mixture of forms that each have room by themselves comes here.
-            let kernels = kernels(program, judgement, &making.plan, options, &choose);
+            let kernels = kernels(program, verdicts, &making.plan, options, &choose);
             return Rewritten {
                 bytes: module.print(),
                 kernels: kernels
@@ -147,7 +149,7 @@ pub fn rewrite_judged(
     }
     Rewritten {
         bytes: edits.apply(module),
-        kernels: kernels(program, judgement, &making.plan, options, choose),
+        kernels: kernels(program, verdicts, &making.plan, options, choose),
     }
 }
 
@@ -160,7 +162,7 @@ fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelF
         return made;
     };
     let reason = Reason::TooMuchText {
-        times: growth::TIMES_SOURCE,
+        times: judge::TIMES_SOURCE,
     };
     let line = module.line(function.span.start);
     let refusal = Some(Refusal { reason, line });
@@ -170,14 +172,14 @@ fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelF
 /// Returns the form that each function gets: the chosen one for a kernel that can take it.
 pub(super) fn forms_of(
     program: &Program,
-    judgement: &Judgement,
+    verdicts: &FormVerdicts,
     choose: impl Fn(FuncId) -> Form,
 ) -> Vec<Form> {
     (0_u32..)
         .zip(&program.functions)
         .map(|(n, f)| match f.is_entry && f.is_defined {
             true => {
-                Some(choose(FuncId(n))).filter(|&form| judgement.refusal(FuncId(n), form).is_none())
+                Some(choose(FuncId(n))).filter(|&form| verdicts.refusal(FuncId(n), form).is_none())
             }
             false => None,
         })
@@ -189,7 +191,7 @@ pub(super) fn forms_of(
 pub(super) struct Making<'a> {
     module: &'a Module,
     program: &'a Program,
-    judgement: &'a Judgement,
+    verdicts: &'a FormVerdicts,
     options: &'a Options,
     names: Names,
     plan: Plan,
@@ -199,17 +201,17 @@ pub(super) struct Making<'a> {
 impl<'a> Making<'a> {
     pub(super) fn new(
         (module, program): (&'a Module, &'a Program),
-        judgement: &'a Judgement,
+        verdicts: &'a FormVerdicts,
         options: &'a Options,
         forms: Vec<Form>,
     ) -> Self {
         Self {
             names: Names::new(module),
-            plan: Plan::new(program, judgement, forms, options),
-            indices: judge::indices(program),
+            plan: Plan::new(program, verdicts, forms, options),
+            indices: facts::indices(program),
             module,
             program,
-            judgement,
+            verdicts,
             options,
         }
     }
@@ -262,7 +264,7 @@ impl<'a> Making<'a> {
         };
         let mut frame = Frame::new((module, program, &self.names), (id, syntax), role, carried);
         frame.edits = edits;
-        edit(&mut frame, self.judgement, &self.plan, self.options);
+        edit(&mut frame, self.verdicts, &self.plan, self.options);
         frame.finish()
     }
 }
@@ -270,7 +272,7 @@ impl<'a> Making<'a> {
 /// Returns what became of each kernel that the module defines.
 fn kernels(
     program: &Program,
-    judgement: &Judgement,
+    verdicts: &FormVerdicts,
     plan: &Plan,
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
@@ -281,9 +283,9 @@ fn kernels(
         .map(|(n, f)| {
             let form = plan.forms[n as usize];
             let chosen = choose(FuncId(n));
-            let reason = judgement.refusal(FuncId(n), chosen).cloned();
+            let reason = verdicts.refusal(FuncId(n), chosen).cloned();
             let mut made = kernel_form(f, form, reason, options);
-            if form.shape == Shape::Worker && judgement.warp_rows[n as usize] {
+            if form.shape == Shape::Worker && verdicts.warp_rows[n as usize] {
                 made.block_rule = BlockRule::WarpRows;
             }
             made
@@ -301,12 +303,17 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(program: &Program, judgement: &Judgement, forms: Vec<Form>, options: &Options) -> Self {
-        let calls = &judgement.calls;
+    fn new(
+        program: &Program,
+        verdicts: &FormVerdicts,
+        forms: Vec<Form>,
+        options: &Options,
+    ) -> Self {
+        let calls = &verdicts.calls;
         let cut = calls.reached(|n| forms[n].shape != Shape::Whole);
         let fenced = calls.reached(|n| forms[n].fenced);
         let needs: Vec<Values> = (0_u32..)
-            .zip(&judgement.facts)
+            .zip(&verdicts.facts)
             .map(|(n, facts)| {
                 let mut values = Values::default();
                 if cut[n as usize] {
@@ -327,19 +334,22 @@ impl Plan {
     }
 }
 
-/// The passes, in the order in which their text runs: the shape's own entry first, then what reads what it set up.
-fn edit(frame: &mut Frame<'_>, judgement: &Judgement, plan: &Plan, options: &Options) {
-    let facts = &judgement.facts[frame.id.0 as usize];
+/// Runs the passes over one function. The loop comes last, because it is known then which axes the others ask for.
+fn edit(frame: &mut Frame<'_>, verdicts: &FormVerdicts, plan: &Plan, options: &Options) {
+    let facts = &verdicts.facts[frame.id.0 as usize];
     if frame.is_fenced() {
-        fence::prepare(frame, &judgement.surroundings);
+        fence::prepare(frame, &verdicts.module_facts);
     }
     if frame.shape() == Shape::Worker {
-        worker::edit(frame, facts, judgement.copies);
+        worker::edit(frame, facts, verdicts.copies);
     }
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);
     if frame.is_fenced() {
-        fence::edit(frame, &judgement.surroundings, options.fence);
+        fence::edit(frame, &verdicts.module_facts, options.fence);
+    }
+    if frame.shape() == Shape::Worker {
+        worker::begin_loop(frame);
     }
 }
 
@@ -373,7 +383,7 @@ fn kernel_form(
     }
 }
 
-/// Behind `.version`, `.target` and `.address_size`, which stand first.
+/// Returns the offset behind `.version`, `.target` and `.address_size`, which stand first.
 fn behind_header(module: &Module) -> u32 {
     module
         .statements()

@@ -1,6 +1,6 @@
 //! Kernel forms: what a kernel is rewritten into so that it can be cut, looped or confined.
 //!
-//! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`Judgement`] says
+//! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`FormVerdicts`] says
 //! which forms each kernel can take and why not the others; [`rewrite`] makes, in one pass over one module, the form
 //! that the caller chooses for each kernel. A kernel that cannot take its form keeps its bytes, and the refusal says
 //! why and on which line. When in doubt a form refuses.
@@ -20,14 +20,14 @@ mod growth;
 mod judge;
 mod make;
 mod names;
-mod reach;
 mod reason;
 mod slice;
+mod value;
 mod waits;
 mod worker;
 
-pub use judge::Judgement;
-pub use make::{BlockRule, KernelForm, LaunchGrid, Rewritten, rewrite, rewrite_judged};
+pub use judge::FormVerdicts;
+pub use make::{BlockRule, KernelForm, LaunchGrid, Rewritten, rewrite, rewrite_with};
 pub use reason::{Reason, Refusal};
 
 use serde::{Serialize, Serializer};

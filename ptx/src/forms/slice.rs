@@ -11,9 +11,9 @@
 //! The temporary is an operand from the constant bank after `ptxas` and costs nothing. The other shapes rectify the
 //! same reads from where they keep the block's place, so this file's `edit` serves them all.
 
-use super::carry::Value;
 use super::facts::{Facts, GridRegister, Read};
 use super::frame::{Frame, Role};
+use super::value::Value;
 use super::{Reason, Shape};
 
 /// Returns why the function cannot be cut at all, for reasons of its own.
@@ -30,8 +30,8 @@ fn value(read: &Read) -> Value {
 }
 
 /// Returns the values that a function reads itself.
-pub(super) fn needs(facts: &Facts) -> super::carry::Values {
-    let mut values = super::carry::Values::default();
+pub(super) fn needs(facts: &Facts) -> super::value::Values {
+    let mut values = super::value::Values::default();
     facts.reads.iter().for_each(|r| values.insert(value(r)));
     values
 }

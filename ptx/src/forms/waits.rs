@@ -72,7 +72,7 @@ fn branches_back(function: &Function) -> bool {
     })
 }
 
-/// Heads of natural loops, each with the blocks that branch back to it.
+/// Returns the heads of natural loops, each with the blocks that branch back to it.
 fn loops(flow: &Flow) -> Vec<(u32, Vec<u32>)> {
     let tree = dominators(flow);
     let mut found: Vec<(u32, Vec<u32>)> = Vec::new();
@@ -184,7 +184,7 @@ impl<'a> Search<'a> {
         &self.writers[at(register.0 as usize)..at(register.0 as usize + 1)]
     }
 
-    /// Writes of a register within the loop.
+    /// Returns the writes of a register within the loop.
     fn own_writers(&self, register: RegId) -> Vec<u32> {
         let all = self.writers_of(register);
         self.work.set(self.work.get() + all.len() + 1);
@@ -228,7 +228,7 @@ impl<'a> Search<'a> {
         self.member[self.block_of[instruction as usize] as usize] == self.number
     }
 
-    /// Instructions of the loop.
+    /// Returns the instructions of the loop.
     fn instructions(&self) -> impl Iterator<Item = (u32, &'a Instruction)> {
         let (flow, function) = (self.flow, self.function);
         self.blocks.iter().flat_map(move |&b| {

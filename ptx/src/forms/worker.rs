@@ -36,7 +36,7 @@ use super::facts::{Facts, Found};
 use super::frame::Frame;
 use crate::control::{
     BLOCKS_AT, CHUNK_AT, COUNTERS_AT, EXTRA_SHARED_BYTES, GRID_AT, NEXT_AT, WORD_FAULT_AT,
-    WORD_TICKET_AT, WORDS_BYTES,
+    WORD_TICKET_AT,
 };
 use crate::decode::{FuncId, Function, Opcode, Program};
 
@@ -116,7 +116,7 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, copies: bool) {
     let wait = if copies { "cp.async.wait_all; " } else { "" };
     let leave_for_fault = match frame.is_fenced() {
         true => {
-            let (find, words) = words(frame);
+            let (find, words) = frame.words();
             format!(
                 "{find} ld.shared.u32 {t}, [{words}+{WORD_FAULT_AT}]; setp.ne.u32 {p}, {t}, 0; @{p} exit; "
             )
@@ -129,9 +129,10 @@ pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, copies: bool) {
     ));
 }
 
-/// Returns the part of the loop in front of the body. Which axes the body asks for is known once everything else is
+/// Adds the part of the loop in front of the body. Which axes the body asks for is known once everything else is
 /// written.
-pub(super) fn loop_head(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
+pub(super) fn begin_loop(frame: &mut Frame<'_>) {
+    let axes = frame.axes;
     let [take, taken, block] = ["take", "taken", "block"].map(|word| frame.label(word));
     let Registers {
         number,
@@ -141,7 +142,7 @@ pub(super) fn loop_head(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
         u,
         address,
     } = Registers::of(frame);
-    let (find, words) = words(frame);
+    let (find, words) = frame.words();
     let [counters, chunk, blocks, width, height] =
         [COUNTERS_AT, CHUNK_AT, BLOCKS_AT, GRID_AT, GRID_AT + 4].map(|at| frame.control(at));
     let no_fault = match frame.is_fenced() {
@@ -157,7 +158,7 @@ pub(super) fn loop_head(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
          ld.param.u32 {t}, {blocks}; setp.ge.u32 {p}, {number}, {t}; @{p} exit; \
          ld.param.u32 {end}, {chunk}; add.u32 {end}, {number}, {end}; min.u32 {end}, {end}, {t}; {block}:"
     );
-    let [x, y, z] = [0, 1, 2].map(|axis| frame.place(axis));
+    let [x, y, z] = [0, 1, 2].map(|axis| frame.block_register(axis));
     if axes.contains(&true) {
         text.push_str(&format!(" ld.param.u32 {t}, {width};"));
     }
@@ -175,32 +176,7 @@ pub(super) fn loop_head(frame: &mut Frame<'_>, axes: [bool; 3]) -> String {
     if axes[2] {
         text.push_str(&format!(" div.u32 {z}, {u}, {t};"));
     }
-    text
-}
-
-/// Returns text by which a thread of a worker leaves for good after a fault. The others learn it from a word, because
-/// the thread may be the one that takes the tickets.
-pub(super) fn leave_for_fault(frame: &mut Frame<'_>) -> String {
-    let (find, words) = words(frame);
-    let one = frame.fresh("b32");
-    format!("{find} mov.u32 {one}, 1; st.shared.u32 [{words}+{WORD_FAULT_AT}], {one}; exit;")
-}
-
-/// Returns text that puts the address of the words into a 32-bit register: the end of the dynamic shared memory, whose
-/// size every block can read (`%dynamic_smem_size`, PTX ISA section 10.30).
-pub(super) fn words_address(frame: &mut Frame<'_>, into: &str) -> String {
-    let size = frame.scratch("b32", 9);
-    let shared = &frame.names.shared;
-    format!(
-        "mov.u32 {into}, {shared}; mov.u32 {size}, %dynamic_smem_size; add.u32 {into}, {into}, {size}; \
-         and.b32 {into}, {into}, -16; sub.u32 {into}, {into}, {WORDS_BYTES};"
-    )
-}
-
-/// Returns text that finds the words, and the register that holds their address then.
-fn words(frame: &mut Frame<'_>) -> (String, String) {
-    let words = frame.scratch("b32", 3);
-    (words_address(frame, &words), words)
+    frame.loop_head = text;
 }
 
 /// Takes our own bytes off every read of the size of dynamic shared memory.

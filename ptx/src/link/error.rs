@@ -6,14 +6,14 @@ use std::fmt;
 
 /// A line of one of the modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PartLine {
     /// The module's name.
     pub part: String,
     /// Line, from 1.
     pub line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PartLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, line {}", self.part, self.line)
     }
@@ -39,9 +39,9 @@ pub enum LinkError {
         /// The name.
         symbol: String,
         /// One definition.
-        first: Place,
+        first: PartLine,
         /// The other one.
-        second: Place,
+        second: PartLine,
     },
     /// Two modules mean different things by a name.
     #[error("`{symbol}` {what}: {first}; and {second} (declare it alike in both)")]
@@ -51,9 +51,9 @@ pub enum LinkError {
         /// In what they differ, for example "has 4 bytes and 8 bytes".
         what: String,
         /// One declaration or definition.
-        first: Place,
+        first: PartLine,
         /// The other one.
-        second: Place,
+        second: PartLine,
     },
     /// A module uses what none defines.
     #[error(
@@ -63,7 +63,7 @@ pub enum LinkError {
         /// The name.
         symbol: String,
         /// Where it is declared.
-        place: Place,
+        place: PartLine,
     },
     /// A label has the name of another module's symbol, which would be meant where the label is used.
     #[error(
@@ -75,7 +75,7 @@ pub enum LinkError {
         /// The module with the label.
         part: String,
         /// The symbol.
-        place: Place,
+        place: PartLine,
     },
     /// A symbol has a name that PTX itself gives a meaning to.
     #[error("`{symbol}` is a predefined name and cannot be linked: {place} (rename it)")]
@@ -83,7 +83,7 @@ pub enum LinkError {
         /// The name.
         symbol: String,
         /// The symbol.
-        place: Place,
+        place: PartLine,
     },
     /// The headers contradict each other.
     #[error("{first} and {second} cannot be linked: {what} (compile both with the same options)")]

@@ -24,7 +24,7 @@ mod resolve;
 mod shape;
 mod symbols;
 
-pub use error::{LinkError, Place};
+pub use error::{LinkError, PartLine};
 
 use crate::syntax::module::{MAX_BYTES, Module};
 use symbols::Symbols;

@@ -156,7 +156,7 @@ impl<'a> Linker<'a, '_> {
         }
     }
 
-    fn place(&self, id: Id) -> super::Place {
+    fn place(&self, id: Id) -> super::PartLine {
         self.tables[id.part as usize].place(self.part(id), self.symbol(id))
     }
 

@@ -1,7 +1,7 @@
 //! The names of a module's own scope: where each is declared, what it is, and who sees it.
 
 use super::Part;
-use super::error::{LinkError, Place, shown};
+use super::error::{LinkError, PartLine, shown};
 use super::shape::{FunctionShape, Shape, VariableShape};
 use crate::decode::{Program, Span, Variable};
 use crate::syntax::declaration::declaration;
@@ -144,8 +144,8 @@ impl Symbols {
     }
 
     /// Returns where the symbol is defined or else first declared.
-    pub(super) fn place(&self, part: &Part, symbol: &Symbol) -> Place {
-        Place {
+    pub(super) fn place(&self, part: &Part, symbol: &Symbol) -> PartLine {
+        PartLine {
             part: part.name.clone(),
             line: part
                 .module

@@ -12,7 +12,7 @@ use crate::error::Fault;
 /// Expressions nest no deeper than this.
 pub(crate) const MAX_NESTING: u32 = 256;
 
-/// Value of an integer literal, its low 64 bits when it has more; `None` when it is malformed octal.
+/// Returns the value of an integer literal, its low 64 bits when it has more; `None` when it is malformed octal.
 pub(crate) fn integer(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b"U").unwrap_or(text);
     let (digits, radix) = match text {
@@ -37,7 +37,7 @@ pub(crate) enum Float {
     Double(u64),
 }
 
-/// Value of a floating literal.
+/// Returns the value of a floating literal.
 pub(crate) fn float(text: &[u8]) -> Option<Float> {
     let str = std::str::from_utf8(text).ok()?;
     match text {
@@ -84,7 +84,8 @@ fn nested(c: &Cursor<'_>, depth: u32) -> Result<u32, Fault> {
     Ok(depth + 1)
 }
 
-/// Binary operator at the cursor: its two-byte code (second byte zero for one-character ones) and precedence.
+/// Returns the binary operator at the cursor: its two-byte code (second byte zero for one-character ones) and
+/// precedence.
 fn operator(c: &Cursor<'_>) -> Option<([u8; 2], u8)> {
     let first = c.kind();
     let second = match c.tokens.get(c.at + 1) {

@@ -26,7 +26,7 @@ impl<'a> Cursor<'a> {
         self.tokens[self.at].kind()
     }
 
-    /// Kind of the token after the next one.
+    /// Returns the kind of the token after the next one.
     #[inline]
     pub(crate) fn kind_after(&self) -> u8 {
         self.tokens.get(self.at + 1).map_or(kind::END, |t| t.kind())
@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// «expected X, found Y» at the next token.
+    /// Returns «expected X, found Y» at the next token.
     #[cold]
     pub(crate) fn expected(&self, what: &str) -> Fault {
         let found = match self.kind() {

@@ -8,7 +8,7 @@ use super::lex::kind;
 use super::vocabulary::VOCABULARY;
 use crate::error::Fault;
 
-/// `name { data }`, behind `.section`.
+/// Reads `name { data }`, behind `.section`.
 pub(crate) fn section(c: &mut Cursor<'_>) -> Result<(), Fault> {
     // A directive's word is no name.
     if c.kind() != kind::DOT || c.directive().is_some() {
@@ -21,7 +21,7 @@ pub(crate) fn section(c: &mut Cursor<'_>) -> Result<(), Fault> {
     data(c)
 }
 
-/// `, function_name label {+ n}, inlined_at file line column`.
+/// Reads `, function_name label {+ n}, inlined_at file line column`.
 pub(crate) fn inlined_location(c: &mut Cursor<'_>) -> Result<(), Fault> {
     c.at += 1;
     let word = c.expect(kind::NAME, "`function_name`")?;
@@ -45,7 +45,7 @@ pub(crate) fn inlined_location(c: &mut Cursor<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `{ .b8 1, 2 .b32 label+4 label: … }`: what DWARF sections are made of.
+/// Reads `{ .b8 1, 2 .b32 label+4 label: … }`: what DWARF sections are made of.
 fn data(c: &mut Cursor<'_>) -> Result<(), Fault> {
     let start = *c;
     c.at += 1;

@@ -48,7 +48,7 @@ impl Interner {
         &self.text[start..self.ends[i] as usize]
     }
 
-    /// Length of the name in bytes.
+    /// Returns the length of the name in bytes.
     pub(crate) fn name_len(&self, sym: Sym) -> u32 {
         let i = sym.0 as usize;
         self.ends[i] - if i == 0 { 0 } else { self.ends[i - 1] }

@@ -97,7 +97,7 @@ fn class(b: u8) -> u8 {
     CLASS[b as usize]
 }
 
-/// `%` starts a name and never continues one.
+/// Returns whether a byte continues a name; `%` starts one and never continues one.
 #[inline]
 fn continues(b: u8) -> bool {
     class(b) & (LETTER | DIGIT) != 0 && b != b'%'

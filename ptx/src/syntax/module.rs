@@ -98,7 +98,7 @@ pub(crate) struct PackedStatement(u32);
 const FIRST_BITS: u32 = 27;
 
 impl PackedStatement {
-    /// Token indices are below 2^27, because the source is at most 64 MiB long.
+    /// Packs a statement: token indices are below 2^27, because the source is at most 64 MiB long.
     #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn new(kind: StatementKind, first: usize) -> Self {
         Self((kind as u32) << FIRST_BITS | first as u32)
@@ -145,7 +145,24 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns line, from 1, of a byte offset.
+    /// Finds the lines of a PTX text.
+    #[must_use]
+    pub fn new(text: &[u8]) -> Self {
+        let ends = text.iter().enumerate().filter(|&(_, &b)| b == b'\n');
+        Self {
+            // A module is at most 64 MiB long.
+            #[allow(clippy::cast_possible_truncation)]
+            ends: ends.map(|(at, _)| at as u32).collect(),
+        }
+    }
+
+    /// Returns the line, from 1, on which a span begins.
+    #[must_use]
+    pub fn of(&self, span: Span) -> u32 {
+        self.line(span.start)
+    }
+
+    /// Returns the line, from 1, of a byte offset.
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         let before = self.ends.partition_point(|&end| end < offset);
@@ -230,12 +247,13 @@ impl Module {
         })
     }
 
-    /// Statements of a half-open range of indices.
+    /// Returns the statements of a half-open range of indices.
     pub(crate) fn statements_in(&self, from: usize, to: usize) -> impl Iterator<Item = Statement> {
         (from..to).filter_map(|i| self.statement(i))
     }
 
-    /// Spans of all tokens, each with the white space and comments before it; the last one is the rest of the file.
+    /// Returns the spans of all tokens, each with the white space and comments before it; the last one is the rest of
+    /// the file.
     pub fn token_spans(&self) -> impl Iterator<Item = Span> {
         let mut start = 0;
         self.tokens.iter().map(move |t| {
@@ -257,16 +275,11 @@ impl Module {
     /// Returns an index of lines, for looking up many offsets.
     #[must_use]
     pub fn lines(&self) -> Lines {
-        let ends = self.source.iter().enumerate().filter(|&(_, &b)| b == b'\n');
-        Lines {
-            // The source is at most 64 MiB long.
-            #[allow(clippy::cast_possible_truncation)]
-            ends: ends.map(|(at, _)| at as u32).collect(),
-        }
+        Lines::new(&self.source)
     }
 
-    /// `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or `_`
-    /// aside.
+    /// Returns `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or
+    /// `_` aside.
     pub(crate) fn unused_prefix(&self, base: &str) -> String {
         unused_prefix(base, self.names())
     }
@@ -309,7 +322,8 @@ impl Module {
     }
 }
 
-/// `base`, or `base` with a number, such that none of the names begins with it, a leading `%`, `$` or `_` aside.
+/// Returns `base`, or `base` with a number, such that none of the names begins with it, a leading `%`, `$` or `_`
+/// aside.
 pub(crate) fn unused_prefix<'a>(base: &str, names: impl Iterator<Item = &'a str>) -> String {
     let tails =
         names.filter_map(|name| name.trim_start_matches(['%', '$', '_']).strip_prefix(base));

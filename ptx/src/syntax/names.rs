@@ -81,7 +81,7 @@ impl Names {
         }
     }
 
-    /// Nesting depth; module scope is 0.
+    /// Returns the nesting depth; module scope is 0.
     pub(crate) fn depth(&self) -> usize {
         self.scopes.len()
     }

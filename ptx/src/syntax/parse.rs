@@ -67,7 +67,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// `.extern`, `.visible` and the like, of which there is at most one (PTX ISA section 5.4). Whether there was one.
+    /// Reads `.extern`, `.visible` and the like, at most one (PTX ISA section 5.4); returns whether there was one.
     fn linkage(&mut self) -> Result<bool, Fault> {
         let linked = self.c.directive() == Some(Directive::Linkage);
         self.c.at += usize::from(linked);
@@ -291,7 +291,7 @@ impl Parser<'_> {
             })
     }
 
-    /// `.maxntid`, `.noreturn`, `.pragma` and the rest between a header and its body.
+    /// Reads `.maxntid`, `.noreturn`, `.pragma` and the rest between a header and its body.
     fn performance_directives(&mut self, is_entry: bool) -> Result<(), Fault> {
         while let Some(d) = self.c.directive() {
             match d {
@@ -442,7 +442,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `.u32;`: a type that declares nothing, which ptxas takes.
+    /// Reads `.u32;`: a type that declares nothing, which ptxas takes.
     fn lone_type(&mut self) -> Result<K, Fault> {
         let modifier = VOCABULARY.modifier(self.c.token().sym());
         if self.c.kind_after() != b';' || !matches!(modifier, Some(Modifier::Type(_))) {

@@ -175,7 +175,7 @@ impl Vocabulary {
         self.special(sym).is_some() || sym == self.sink || sym == self.warp_sz
     }
 
-    /// Special register; those with axes are given for x.
+    /// Returns the special register; those with axes are given for x.
     pub(crate) fn special(&self, sym: Sym) -> Option<SpecialReg> {
         at(&self.specials, sym)
     }

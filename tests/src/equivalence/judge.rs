@@ -7,7 +7,7 @@ use gridmux_hw_model::{Gpu, GpuConfig};
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::FuncId;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
-use gridmux_ptx::forms::{Form, Judgement, KernelForm, Options, rewrite, rewrite_judged};
+use gridmux_ptx::forms::{Form, FormVerdicts, KernelForm, Options, rewrite, rewrite_with};
 use gridmux_workloads::{Arg, Case, Prng, Role};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -207,11 +207,11 @@ impl Judge {
         let program = parsed
             .decode()
             .map_err(|e| failure(None, e.to_string(), None))?;
-        let judgement = Judgement::new(&parsed, &program);
+        let judged = FormVerdicts::new(&parsed, &program);
         let setting = Setting::new(seed);
         let forms = |form: Form| {
             let options = setting.options();
-            rewrite_judged(&parsed, &program, &judgement, &options, |_: FuncId| form)
+            rewrite_with(&parsed, &program, &judged, &options, |_: FuncId| form)
         };
         let kernel =
             |kernels: Vec<KernelForm>| kernels.into_iter().find(|k| k.name == subject.entry);

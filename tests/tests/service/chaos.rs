@@ -207,21 +207,8 @@ fn raw(world: &World, name: &str, prng: &mut Prng) {
 fn victims(world: &World, prng: &mut Prng) {
     while world.goes_on() {
         let name = one_of(&world.names, prng);
-        let arguments = [
-            "workload",
-            "run",
-            "matmul",
-            "--launches",
-            "1000000",
-            "--tenant",
-            name,
-            "--socket",
-        ];
-        let arguments = arguments
-            .iter()
-            .map(AsRef::as_ref)
-            .chain([world.socket.as_os_str()]);
-        let mut victim = Speaker::start(arguments, Stdio::null());
+        let words = "matmul --launches 1000000";
+        let mut victim = Speaker::work(&world.socket, name, words, Stdio::null());
         std::thread::sleep(Duration::from_millis(prng.below(400).into()));
         if prng.below(2) == 0 {
             victim.signal(Signal::SIGSTOP);

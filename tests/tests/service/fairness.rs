@@ -43,27 +43,11 @@ struct Outcome {
 }
 
 fn start(service: &Service, role: &Role) -> Speaker {
-    let socket = service.socket();
-    let arguments = [
-        "workload",
-        "run",
-        "black_scholes",
-        "--elements",
-        "32768",
-        "--streams",
-        "6",
-        "--wait-go",
-        "--launches",
-        role.launches,
-        "--tenant",
-        role.name,
-        "--socket",
-    ];
-    let arguments = arguments
-        .iter()
-        .map(AsRef::as_ref)
-        .chain([socket.as_os_str()]);
-    Speaker::start(arguments, Stdio::inherit())
+    let words = format!(
+        "black_scholes --elements 32768 --streams 6 --wait-go --launches {}",
+        role.launches
+    );
+    Speaker::work(&service.socket(), role.name, &words, Stdio::inherit())
 }
 
 /// Runs the mix: both tenants hold the virtual clock before either starts, so that they start at one instant of it.

@@ -23,25 +23,9 @@ fn start_victim(service: &Service, prng: &mut Prng) -> Speaker {
         "black_scholes",
     ];
     let workload = workloads[prng.below(6) as usize];
-    let streams = (1 + prng.below(8)).to_string();
-    let socket = service.socket();
-    let arguments = [
-        "workload",
-        "run",
-        workload,
-        "--launches",
-        "1000000",
-        "--streams",
-        &streams,
-        "--tenant",
-        "victim",
-        "--socket",
-    ];
-    let arguments = arguments
-        .iter()
-        .map(AsRef::as_ref)
-        .chain([socket.as_os_str()]);
-    Speaker::start(arguments, Stdio::null())
+    let streams = 1 + prng.below(8);
+    let words = format!("{workload} --launches 1000000 --streams {streams}");
+    Speaker::work(&service.socket(), "victim", &words, Stdio::null())
 }
 
 fn sleep_up_to_60_ms(prng: &mut Prng) {

@@ -518,18 +518,10 @@ fn an_endless_kernel_ends_with_its_budget() {
 fn a_second_service_in_the_folder_is_told_who_owns_it() {
     beside_a_bystander(two_tenants(), |_, service| {
         let folder = service.folder().to_str().unwrap();
-        let configuration = service.folder().join("gridmux.toml");
-        let (code, said) = run([
-            "serve",
-            "--config",
-            configuration.to_str().unwrap(),
-            "--run-dir",
-            folder,
-            "--instance",
-            "second",
-            "--tenant",
-            "good",
-        ]);
+        let line = format!(
+            "serve --config {folder}/gridmux.toml --run-dir {folder} --instance second --tenant good"
+        );
+        let (code, said) = run(line.split_whitespace());
         assert_eq!(code, Some(1));
         let text = said["error"].as_str().unwrap().to_owned();
         assert_names(&text, &[folder, &format!("process {}", service.pid())]);

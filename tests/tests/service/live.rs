@@ -15,26 +15,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 fn start(service: &Service, tenant: &str, launches: &str) -> Speaker {
-    let socket = service.socket();
-    let arguments = [
-        "workload",
-        "run",
-        "black_scholes",
-        "--elements",
-        "8192",
-        "--streams",
-        "6",
-    ];
-    let more = [
-        "--wait-go",
-        "--launches",
-        launches,
-        "--tenant",
-        tenant,
-        "--socket",
-    ];
-    let all = arguments.iter().chain(&more).map(AsRef::as_ref);
-    let mut speaker = Speaker::start(all.chain([socket.as_os_str()]), Stdio::inherit());
+    let words =
+        format!("black_scholes --elements 8192 --streams 6 --wait-go --launches {launches}");
+    let mut speaker = Speaker::work(&service.socket(), tenant, &words, Stdio::inherit());
     speaker.expect("ready");
     speaker
 }

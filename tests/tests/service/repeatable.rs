@@ -5,18 +5,8 @@ use serde_json::Value;
 
 /// Returns the demonstration with as little work as it takes; every program in it is a process of its own.
 fn demo() -> Value {
-    let arguments = [
-        "demo",
-        "--work",
-        "1",
-        "--sms",
-        "4",
-        "--policy",
-        "smk-p",
-        "--device",
-        "model:h200",
-    ];
-    let (code, report) = run(arguments);
+    let line = "demo --work 1 --sms 4 --policy smk-p --device model:h200";
+    let (code, report) = run(line.split_whitespace());
     assert_eq!(code, Some(0), "{report}");
     report
 }

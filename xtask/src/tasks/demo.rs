@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: makes the machine ready, builds `gridmux`, and becomes its demonstration on the SM model.
 //!
-//! Rule: it is the same process from then on, so that whoever ends it ends the demonstration.
+//! Rule: it is the same process from then on, so that whoever ends it ends the demonstration. The profile is `quick`: a
+//! first user waits for the build longer than for the demonstration.
 
 use crate::{process, repo, setup};
 use anyhow::{Context, Result};
@@ -22,8 +23,8 @@ pub struct Args {
 /// Something is missing and cannot be installed, or the build fails.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
-    process::aloud(repo::cargo("build").args(["--release", "--package", "gridmux"]))?;
-    let mut demo = Command::new(repo::target().join("release/gridmux"));
+    process::aloud(repo::cargo("build").args(["--profile", "quick", "--package", "gridmux"]))?;
+    let mut demo = Command::new(repo::target().join("quick/gridmux"));
     demo.arg("demo").args(&args.arguments);
     // It returns only if that is not possible.
     let error = demo.exec();

@@ -28,7 +28,7 @@ use roles::{ROLES, Role};
 use std::path::Path;
 use workplace::Caretaker;
 
-/// Three tenants share a GPU, alone and together under three policies; takes a few minutes on two cores.
+/// Three tenants share a GPU, alone and together under two policies; takes a minute or two on two cores.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Device: model:NAME or cuda:N
@@ -44,7 +44,7 @@ pub(crate) struct Demo {
         value_name = "NAME",
         value_delimiter = ',',
         value_parser = name_parser(),
-        default_values = ["fifo", "smk-p", "gridmux"]
+        default_values = ["fifo", "gridmux"]
     )]
     policies: Vec<String>,
     /// Part of the work, in percent

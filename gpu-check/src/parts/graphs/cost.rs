@@ -52,8 +52,13 @@ fn slices(bench: &GraphBench<'_>) -> anyhow::Result<[(&'static str, Blocks); 2]>
 
 /// Tells what a slice costs: as a plain launch, as a node of a graph, as one whose parameters change each time.
 pub(super) fn run(lab: &mut Lab<'_>, bench: &GraphBench<'_>) -> anyhow::Result<()> {
-    let stream = bench.cuda.stream(0)?;
+    let highest = bench.cuda.highest_priority()?;
+    let streams = [
+        (0, bench.cuda.stream(0)?),
+        (highest, bench.cuda.stream(highest)?),
+    ];
     for (name, slice) in slices(bench)? {
+        // Two places for each slice, so that changed parameters differ from those before.
         let stamps = Stamps::new(bench.cuda, u64::from(slice.count * SLICES * 2))?;
         let start = Instant::now();
         let (graph, nodes) = bench.graph(slice, (1, SLICES), &stamps)?;
@@ -64,15 +69,19 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &GraphBench<'_>) -> anyhow::Result<(
             let name = format!("{name} of a graph of {SLICES}: {what}");
             lab.figure(name, took / f64::from(SLICES), WALL);
         }
-        executable.upload(stream)?;
+        executable.upload(streams[0].1)?;
         let made = Made {
             executable,
             nodes,
             _graph: graph,
         };
-        compare(lab, bench, (name, slice, stream), (&made, &stamps))?;
+        for (priority, stream) in streams {
+            let name = format!("{name}, priority {priority},");
+            compare(lab, bench, (&name, slice, stream), (&made, &stamps))?;
+        }
     }
-    Ok(bench.cuda.end_stream(stream)?)
+    let mut streams = streams.into_iter();
+    streams.try_for_each(|(_, stream)| Ok(bench.cuda.end_stream(stream)?))
 }
 
 /// Compares the ways to launch the slices, in turn.

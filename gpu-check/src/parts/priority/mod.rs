@@ -17,7 +17,7 @@ mod overlap;
 mod residency;
 
 use super::Part;
-use crate::cuda::Session;
+use crate::cuda::{CudaError, Session};
 use crate::kernels::Successor;
 use crate::lab::Lab;
 use crate::stamps::{Blocks, Stamper};
@@ -80,7 +80,7 @@ impl<'a> LevelBench<'a> {
     }
 
     /// Returns a second stream of a level, counted from the lowest, which is 0.
-    fn another(&self, level: usize) -> Result<u64, crate::cuda::CudaError> {
+    fn another(&self, level: usize) -> Result<u64, CudaError> {
         let level = i32::try_from(level).unwrap_or(i32::MAX);
         self.cuda.stream(-level)
     }

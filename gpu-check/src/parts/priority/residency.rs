@@ -1,7 +1,7 @@
 //! Which share of the SMs slices at a high level keep over a filler: a capped launch that may have half of the device,
 //! in slices on several lanes of which each runs a part of the cap at a time, with a filler at the lowest level below.
-//! A lane with one slice outstanding stands empty from its end until the host has launched the next one; a lane with two
-//! does not, but holds a slice longer when the cap falls.
+//! A lane with one slice outstanding stands empty from its end until the host has launched the next one; a lane with
+//! two does not, but holds a slice longer when the cap falls.
 
 use super::LevelBench;
 use crate::lab::Lab;
@@ -119,7 +119,7 @@ fn deal(
     dealing: Dealing,
     (level, turns): (usize, u32),
 ) -> anyhow::Result<()> {
-    struct Lane {
+    struct SliceLane {
         stream: u64,
         /// An event behind each slice that is outstanding, the oldest first.
         outstanding: VecDeque<u64>,
@@ -129,7 +129,7 @@ fn deal(
     let mut lanes = Vec::new();
     let mut events = Vec::new();
     for _ in 0..dealing.lanes {
-        lanes.push(Lane {
+        lanes.push(SliceLane {
             stream: bench.another(level)?,
             outstanding: VecDeque::new(),
             launched: 0,

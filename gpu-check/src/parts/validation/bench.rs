@@ -12,7 +12,7 @@ const LOOP: &str = include_str!("../../../../hw-model/validation/kernels/loop.pt
 const FULL_BLOCK: u32 = 256;
 
 /// What figures are measured with.
-pub(super) struct Bench<'a> {
+pub(super) struct ValidationBench<'a> {
     pub(super) cuda: &'a Session,
     pub(super) scale: Scale,
     pub(super) stream: u64,
@@ -24,12 +24,12 @@ pub(super) struct Bench<'a> {
 }
 
 /// A loop that is loaded.
-pub(super) struct Loaded {
+pub(super) struct LoadedKernel {
     pub(super) module: Module,
     pub(super) function: Function,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> ValidationBench<'a> {
     /// Returns what a part measures with.
     pub(super) fn new(lab: &Lab<'a>) -> anyhow::Result<Self> {
         let cuda = lab.cuda;
@@ -93,10 +93,10 @@ impl<'a> Bench<'a> {
     }
 
     /// Loads a loop.
-    pub(super) fn load(&self, body: &Loop) -> anyhow::Result<Loaded> {
+    pub(super) fn load(&self, body: &Loop) -> anyhow::Result<LoadedKernel> {
         let module = self.cuda.load(&portable(&body.text(LOOP)))?;
         let function = self.cuda.function(&module, "bench")?;
-        Ok(Loaded { module, function })
+        Ok(LoadedKernel { module, function })
     }
 
     /// Returns a shape that fills every SM, as a device that spreads blocks evenly does.

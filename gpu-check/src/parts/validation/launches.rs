@@ -1,7 +1,7 @@
 //! Launches: what one takes, how they follow each other, what a writer leaves to the next reader.
 
-use super::Run;
-use super::bench::{Bench, float};
+use super::MeasuredRun;
+use super::bench::{ValidationBench, float};
 use crate::cuda::Shape;
 use crate::kernels::EMPTY;
 use crate::lab::Lab;
@@ -11,7 +11,7 @@ use std::time::Instant;
 const STREAM: &str = include_str!("../../../../hw-model/validation/kernels/stream.ptx");
 
 /// Measures launches alone, launches in a row, and a read behind a writer.
-pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     empty(lab, bench)?;
     let small: u64 = 4096;
     let all: &[(u64, u32, usize)] = &[
@@ -34,7 +34,7 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// Measures one launch of a kernel that does nothing, from the call until its end is seen, on a device that is idle.
-fn empty(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+fn empty(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     let module = bench.cuda.load(&portable(EMPTY))?;
     let function = bench.cuda.function(&module, "empty")?;
     let mut took = f64::INFINITY;
@@ -46,14 +46,14 @@ fn empty(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
         bench.cuda.wait(bench.stream)?;
         took = took.min(start.elapsed().as_secs_f64() * 1e6);
     }
-    Run::new("launch", "empty-launch").report(lab, took, "us");
+    MeasuredRun::new("launch", "empty-launch").report(lab, took, "us");
     Ok(bench.cuda.unload(module)?)
 }
 
 /// Measures launches of `scale`, dealt to queues in turn, by the wall clock.
 fn launches(
     lab: &mut Lab<'_>,
-    bench: &Bench<'_>,
+    bench: &ValidationBench<'_>,
     elements: u64,
     (block, queues): (u32, usize),
 ) -> anyhow::Result<()> {
@@ -89,7 +89,7 @@ fn launches(
     } else {
         "launch"
     };
-    let run = Run::new(class, "launches")
+    let run = MeasuredRun::new(class, "launches")
         .with("elements", elements)
         .with("block", block)
         .with("queues", queues);
@@ -103,7 +103,7 @@ fn launches(
 }
 
 /// Measures a read right behind a writer of other memory, over the same read alone.
-fn read_after_write(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+fn read_after_write(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     let (write_mb, read_mb) = lab.scale.choose((1, 1), (256, 128));
     let cuda = bench.cuda;
     let module = cuda.load(&portable(STREAM))?;
@@ -133,7 +133,7 @@ fn read_after_write(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> 
         Ok(fastest)
     };
     let ratio = took(true)? / took(false)?;
-    let run = Run::new("launch", "read-after-write")
+    let run = MeasuredRun::new("launch", "read-after-write")
         .with("write_mb", write_mb)
         .with("read_mb", read_mb);
     run.report(lab, ratio, "ratio");

@@ -1,8 +1,8 @@
 //! Single instructions, shared memory, the L1, atomic operations and barriers: loops of one SM; rates of pipelines on
 //! all of them.
 
-use super::Run;
-use super::bench::{Bench, float};
+use super::MeasuredRun;
+use super::bench::{ValidationBench, float};
 use crate::cuda::Shape;
 use crate::lab::Lab;
 use gridmux_workloads::microbench::Loop;
@@ -22,7 +22,7 @@ const QUICK: [Op; 2] = [Op::FmaF32, Op::MmaF32K16];
 const FOLDED: Op = Op::AndB32;
 
 /// Measures instructions, shared memory, the L1, atomic operations and barriers.
-pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     for op in lab.scale.choose(&QUICK[..], Op::ALL) {
         if *op == FOLDED {
             lab.skipped(op.name(), "NVIDIA's compiler makes one of several");
@@ -37,7 +37,12 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// Returns the cycles of a turn of a loop.
-fn cycles(bench: &Bench<'_>, body: &Loop, shape: Shape, bytes: u64) -> anyhow::Result<f64> {
+fn cycles(
+    bench: &ValidationBench<'_>,
+    body: &Loop,
+    shape: Shape,
+    bytes: u64,
+) -> anyhow::Result<f64> {
     let loaded = bench.load(body)?;
     let cycles = bench.cycles_per_turn(&loaded.function, shape, bytes, TURNS)?;
     bench.cuda.unload(loaded.module)?;
@@ -50,16 +55,16 @@ fn is_matrix(op: Op) -> bool {
 }
 
 /// Measures the latency of an instruction.
-fn chain(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()> {
+fn chain(lab: &mut Lab<'_>, bench: &ValidationBench<'_>, op: Op) -> anyhow::Result<()> {
     let class = if is_matrix(op) { "matrix" } else { "latency" };
     let cycles = cycles(bench, &loops::chain(op), Shape::row(1, 32), 0)?;
-    let run = Run::new(class, "chain").with("op", op.name());
+    let run = MeasuredRun::new(class, "chain").with("op", op.name());
     run.report(lab, cycles / f64::from(LINKS), "cycles");
     Ok(())
 }
 
 /// Measures the rate of an instruction.
-fn throughput(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()> {
+fn throughput(lab: &mut Lab<'_>, bench: &ValidationBench<'_>, op: Op) -> anyhow::Result<()> {
     let class = if is_matrix(op) {
         "matrix"
     } else {
@@ -70,7 +75,7 @@ fn throughput(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()
     let cycles = bench.cycles_per_turn(&loaded.function, shape, 0, TURNS)?;
     bench.cuda.unload(loaded.module)?;
     let warps = f64::from(shape.grid[0] * shape.block[0] / 32);
-    let run = Run::new(class, "throughput").with("op", op.name());
+    let run = MeasuredRun::new(class, "throughput").with("op", op.name());
     let rate = warps * f64::from(LINKS) / cycles / f64::from(bench.sms);
     match is_matrix(op) {
         true => run.report(lab, rate * f64::from(op.flops()), "FLOP/clk/SM"),
@@ -80,10 +85,10 @@ fn throughput(lab: &mut Lab<'_>, bench: &Bench<'_>, op: Op) -> anyhow::Result<()
 }
 
 /// Measures latency and rate of shared memory.
-fn shared(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+fn shared(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     for indexed in [false, true] {
         let cycles = cycles(bench, &loops::shared_chase(indexed), Shape::row(1, 1), 0)?;
-        let run = Run::new("latency", "shared-chase").with("indexed", indexed);
+        let run = MeasuredRun::new("latency", "shared-chase").with("indexed", indexed);
         run.report(lab, cycles / f64::from(LINKS), "cycles");
     }
     let loaded = bench.load(&loops::shared_read())?;
@@ -91,7 +96,7 @@ fn shared(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     let cycles = bench.cycles_per_turn(&loaded.function, shape, 0, TURNS)?;
     bench.cuda.unload(loaded.module)?;
     let bytes = f64::from(LINKS * 4) * f64::from(shape.grid[0] * shape.block[0]);
-    Run::new("throughput", "shared-read").report(
+    MeasuredRun::new("throughput", "shared-read").report(
         lab,
         bytes / cycles / f64::from(bench.sms),
         "B/clk/SM",
@@ -100,7 +105,7 @@ fn shared(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// Measures rates of the L1, by footprint and by stride.
-fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+fn level_1(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     for footprint_kb in lab.scale.choose(&[16][..], &[16, 64, 128, 192, 220, 256]) {
         let (read, steps) = loops::l1_read(*footprint_kb);
         let cycles = cycles(
@@ -110,7 +115,7 @@ fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
             footprint_kb * 1024,
         )?;
         let bytes = float(steps) * 8.0 * f64::from(L1_READ_THREADS);
-        let run = Run::new("throughput", "l1-read").with("footprint_kb", *footprint_kb);
+        let run = MeasuredRun::new("throughput", "l1-read").with("footprint_kb", *footprint_kb);
         run.report(lab, bytes / cycles, "B/clk/SM");
     }
     for (element, size) in [("f32", 4), ("f64", 8)] {
@@ -125,7 +130,7 @@ fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
                 Shape::row(1, 1024),
                 bytes,
             )?;
-            let run = Run::new("throughput", "l1-stride")
+            let run = MeasuredRun::new("throughput", "l1-stride")
                 .with("element", element)
                 .with("stride", *stride);
             run.report(lab, cycles / f64::from(L1_STRIDE_LOADS * 32), "cycles");
@@ -135,7 +140,7 @@ fn level_1(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// Measures the latency of an atomic addition: the mean over lines, and one to which every SM adds.
-fn atomic_chase(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+fn atomic_chase(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     let (lines, apart) = ATOMIC_LINES;
     let lines = lab.scale.choose(1, lines);
     let mut all = Vec::new();
@@ -145,7 +150,7 @@ fn atomic_chase(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
         all.push(turn / f64::from(ATOMIC_LINKS));
     }
     let mean = all.iter().sum::<f64>() / float(lines);
-    Run::new(CLASS, "atomic-chase").report(lab, mean, "cycles");
+    MeasuredRun::new(CLASS, "atomic-chase").report(lab, mean, "cycles");
     lab.spread("an atomic addition, by its line", all, "cycles");
     // Workers take their tickets so.
     let shape = Shape::row(bench.sms, 1);
@@ -156,7 +161,7 @@ fn atomic_chase(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// Measures atomic operations and barriers.
-fn synchronisation(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+fn synchronisation(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     atomic_chase(lab, bench)?;
     for space in ["global", "shared"] {
         for lanes in lab.scale.choose(&[32][..], &[1, 2, 4, 8, 16, 32]) {
@@ -167,7 +172,7 @@ fn synchronisation(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
             }
             let add = loops::atomics(space == "shared", *lanes);
             let cycles = cycles(bench, &add, Shape::row(1, 32), 4096)?;
-            let run = Run::new(CLASS, "atomics")
+            let run = MeasuredRun::new(CLASS, "atomics")
                 .with("space", space)
                 .with("lanes", *lanes);
             run.report(lab, cycles / f64::from(LINKS), "cycles");
@@ -175,7 +180,7 @@ fn synchronisation(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
     }
     for warps in lab.scale.choose(&[8][..], &[1, 2, 4, 8, 16, 32]) {
         let cycles = cycles(bench, &loops::barrier(), Shape::row(1, 32 * warps), 0)?;
-        let run = Run::new(CLASS, "barrier").with("warps", *warps);
+        let run = MeasuredRun::new(CLASS, "barrier").with("warps", *warps);
         run.report(lab, cycles / f64::from(LINKS), "cycles");
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Latency over footprint, and bandwidths of DRAM and L2.
 
-use super::Run;
-use super::bench::{Bench, float};
+use super::MeasuredRun;
+use super::bench::{ValidationBench, float};
 use crate::cuda::Shape;
 use crate::lab::{Lab, Scale};
 use gridmux_workloads::Prng;
@@ -19,7 +19,7 @@ const HOPS: u64 = 8;
 const PART: u64 = 64 * 1024 * 8;
 
 /// Measures latencies by footprint, then bandwidths.
-pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     let footprints: &[u64] = &[
         16, 48, 96, 128, 176, 224, 512, 1024, 4096, 8192, 16_384, 24_576, 38_912, 49_152, 76_800,
         131_072, 241_664, 524_288,
@@ -56,7 +56,7 @@ fn ring(base: u64, count: u64) -> Vec<u8> {
 }
 
 /// Measures the latency of one lane in a footprint.
-fn chase(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Result<()> {
+fn chase(lab: &mut Lab<'_>, bench: &ValidationBench<'_>, footprint_kb: u64) -> anyhow::Result<()> {
     let module = bench.cuda.load(&portable(CHASE))?;
     let function = bench.cuda.function(&module, "chase")?;
     let bytes = footprint_kb * 1024;
@@ -72,7 +72,7 @@ fn chase(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Res
     run(lap)?;
     let (short, long) = (run(lap)?, run(3 * lap)?);
     let cycles = (long - short) / float(2 * lap) * bench.mhz()?;
-    let run = Run::new("latency", "chase").with("footprint_kb", footprint_kb);
+    let run = MeasuredRun::new("latency", "chase").with("footprint_kb", footprint_kb);
     run.report(lab, cycles, "cycles");
     bench.cuda.free(data)?;
     bench.cuda.free(out)?;
@@ -82,7 +82,7 @@ fn chase(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Res
 /// Measures a bandwidth with a given number of blocks on each SM.
 fn stream(
     lab: &mut Lab<'_>,
-    bench: &Bench<'_>,
+    bench: &ValidationBench<'_>,
     (op, arrays): (&'static str, u64),
     (block, per_sm): (u32, u32),
 ) -> anyhow::Result<()> {
@@ -124,7 +124,7 @@ fn stream(
     let took = run(long)? - run(short)?;
     // Bytes a microsecond are 10⁶ a second.
     let gigabytes = float((long - short) * arrays * 8) / took / 1e3;
-    let run = Run::new(class, "stream")
+    let run = MeasuredRun::new(class, "stream")
         .with("op", op)
         .with("block", block)
         .with("blocks_per_sm", per_sm);
@@ -136,7 +136,7 @@ fn stream(
 }
 
 /// Measures the bandwidth of blocks that all read the same footprint.
-fn sweep(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Result<()> {
+fn sweep(lab: &mut Lab<'_>, bench: &ValidationBench<'_>, footprint_kb: u64) -> anyhow::Result<()> {
     let module = bench.cuda.load(&portable(SWEEP))?;
     let function = bench.cuda.function(&module, "sweep")?;
     let parts = (footprint_kb * 1024 / PART).max(1);
@@ -148,7 +148,7 @@ fn sweep(lab: &mut Lab<'_>, bench: &Bench<'_>, footprint_kb: u64) -> anyhow::Res
     run(short)?;
     let took = run(3 * short)? - run(short)?;
     let gigabytes = float(u64::from(2 * short) * PART) / took / 1e3;
-    let run = Run::new("throughput", "sweep").with("footprint_kb", parts * PART / 1024);
+    let run = MeasuredRun::new("throughput", "sweep").with("footprint_kb", parts * PART / 1024);
     run.report(lab, gigabytes, "GB/s");
     bench.cuda.free(data)?;
     bench.cuda.free(out)?;

@@ -3,7 +3,7 @@
 //!
 //! Rules: a time is the difference of two runs of different lengths, the fastest of some of each, so that launch and
 //! first touch cancel, except `empty-launch` and `read-after-write`; cycles are that time by the clock that one SM has
-//! right after ([`bench::Bench::mhz`]).
+//! right after ([`bench::ValidationBench::mhz`]).
 
 mod bench;
 mod launches;
@@ -14,7 +14,7 @@ mod sgemm;
 use super::Part;
 use crate::finding::Validation;
 use crate::lab::Lab;
-use bench::Bench;
+use bench::ValidationBench;
 use serde_json::{Map, Value};
 
 pub(super) const PART: Part = Part {
@@ -26,7 +26,7 @@ pub(super) const PART: Part = Part {
 };
 
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
-    let bench = Bench::new(lab)?;
+    let bench = ValidationBench::new(lab)?;
     loops::run(lab, &bench)?;
     memory::run(lab, &bench)?;
     launches::run(lab, &bench)?;
@@ -35,13 +35,13 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
 
 /// What a figure is of: its class, its kernel and the kernel's parameters.
 #[derive(Debug, Clone)]
-struct Run {
+struct MeasuredRun {
     class: &'static str,
     kernel: &'static str,
     parameters: Vec<(&'static str, Value)>,
 }
 
-impl Run {
+impl MeasuredRun {
     fn new(class: &'static str, kernel: &'static str) -> Self {
         Self {
             class,

@@ -1,7 +1,7 @@
 //! Matrix products: square ones on a GPU, a slab with few rows over the SM model.
 
-use super::Run;
-use super::bench::{Bench, float};
+use super::MeasuredRun;
+use super::bench::{ValidationBench, float};
 use crate::cuda::Shape;
 use crate::lab::Lab;
 use gridmux_workloads::portable;
@@ -21,7 +21,7 @@ const STEPS: [(&str, u64, u32); 6] = [
 ];
 
 /// Measures every step.
-pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(lab: &mut Lab<'_>, bench: &ValidationBench<'_>) -> anyhow::Result<()> {
     let cuda = bench.cuda;
     let module = cuda.load(&portable(SGEMM))?;
     let (rows, columns, depths) = lab
@@ -42,7 +42,7 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &Bench<'_>) -> anyhow::Result<()> {
         run(depths.0)?;
         let took = run(depths.1)? - run(depths.0)?;
         let flops = float(2 * rows * columns * (depths.1 - depths.0));
-        let run = Run::new("sgemm", "sgemm").with("step", step);
+        let run = MeasuredRun::new("sgemm", "sgemm").with("step", step);
         run.report(lab, flops / took / 1e3, "GFLOP/s");
     }
     for array in [a, b, c] {

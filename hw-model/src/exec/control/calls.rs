@@ -12,7 +12,7 @@ use super::paths::{Frame, Join, Path, Wait};
 use crate::exec::cx::{BlockEnv, RawFault};
 use crate::exec::lanes::read;
 use crate::exec::op::{NONE, Op, RegisterSlot};
-use crate::exec::warp::{Surroundings, Warp};
+use crate::exec::warp::{StepContext, Warp};
 use crate::fault::FaultKind;
 use crate::kernel::{FUNCTION_BYTES, FUNCTION_WINDOW, FunctionEntry, Kernel};
 use smallvec::SmallVec;
@@ -33,7 +33,7 @@ impl Warp {
         &mut self,
         op: &Op,
         lanes: u32,
-        around: Surroundings<'_>,
+        around: StepContext<'_>,
     ) -> Result<(), RawFault> {
         let (kernel, block) = (around.kernel, around.block);
         let cx = self.cx(lanes, around);
@@ -183,7 +183,7 @@ impl Warp {
         &mut self,
         op: &Op,
         lanes: u32,
-        around: Surroundings<'_>,
+        around: StepContext<'_>,
     ) -> Result<(), RawFault> {
         let kernel = around.kernel;
         let table = usize::try_from(op.imm)

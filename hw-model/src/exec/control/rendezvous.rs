@@ -14,13 +14,13 @@ use super::instructions::{BarrierMode, barrier_operands};
 use super::paths::{Frame, Path, ROOT, Vote, Wait};
 use crate::exec::lanes::active;
 use crate::exec::op::{CONSTANT, NONE, Op, RegisterSlot};
-use crate::exec::warp::{Step, Surroundings, Warp};
+use crate::exec::warp::{Step, StepContext, Warp};
 use crate::fault::FaultKind;
 use crate::kernel::FunctionEntry;
 
 impl Warp {
     /// Returns an operation across lanes that may have to wait, or whose lanes fall into groups.
-    pub(crate) fn across(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> (Step, u32) {
+    pub(crate) fn across(&mut self, op: &Op, lanes: u32, around: StepContext<'_>) -> (Step, u32) {
         if self.over && self.paths.iter().any(|p| self.meets(p)) {
             return self.across_paths(op, around);
         }
@@ -52,7 +52,7 @@ impl Warp {
         op: &Op,
         lanes: u32,
         members: &[u32; 32],
-        mut around: Surroundings<'_>,
+        mut around: StepContext<'_>,
     ) -> Step {
         let mut rest = lanes;
         while rest != 0 {
@@ -80,7 +80,7 @@ impl Warp {
     /// Returns an operation whose lanes came by different calls: all execute it at once, in a frame to which their
     /// registers are copied and from which they are copied back.
     #[cold]
-    fn across_paths(&mut self, op: &Op, around: Surroundings<'_>) -> (Step, u32) {
+    fn across_paths(&mut self, op: &Op, around: StepContext<'_>) -> (Step, u32) {
         let (home, own, at) = (self.frame, self.active, self.pc);
         let functions = around.kernel.functions.iter();
         let Some(function) = functions.rev().find(|f| f.pc <= at).copied() else {
@@ -146,7 +146,7 @@ impl Warp {
     }
 
     /// Returns the member mask of each lane.
-    fn members(&self, op: &Op, around: &Surroundings<'_>) -> [u32; 32] {
+    fn members(&self, op: &Op, around: &StepContext<'_>) -> [u32; 32] {
         match op.r[5] {
             NONE => [u32::MAX; 32],
             constant if constant & CONSTANT != 0 => {
@@ -279,7 +279,7 @@ impl Warp {
     }
 
     /// Lanes come to a block barrier.
-    pub(crate) fn meet(&mut self, op: &Op, lanes: u32, around: Surroundings<'_>) -> Step {
+    pub(crate) fn meet(&mut self, op: &Op, lanes: u32, around: StepContext<'_>) -> Step {
         let votes = match op.r[2] {
             NONE => 0,
             predicate if op.aux & BarrierMode::NEGATED != 0 => !self.predicate(predicate),

@@ -16,7 +16,7 @@ use crate::exec::lower::{Class, Draft, Lower, without_lanes};
 use crate::exec::memory::access::{AUX_GLOBAL, for_each_space, host, place};
 use crate::exec::memory::log::Target;
 use crate::exec::op::{Kind, NONE, Op};
-use crate::exec::warp::{Step, Surroundings, Warp};
+use crate::exec::warp::{Step, StepContext, Warp};
 use crate::exec::windows::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::fault::FaultKind;
 use crate::text::{self, Value};
@@ -36,7 +36,7 @@ const GIVEN_OUT: u64 = 0x6769_7665_6e20_6f75;
 
 /// What lanes of a warp printed in one step.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct StepOutput {
     pub(crate) text: String,
     /// Bytes that were cut off.
     pub(crate) lost_bytes: u64,
@@ -72,7 +72,7 @@ impl Runtime {
 }
 
 /// Returns the operation of `vprintf` and `__assertfail`: arguments stand `aux` bytes behind `r[3]`, the result `imm`.
-pub(crate) fn lower_speech(l: &mut Lower<'_>, what: Runtime, returns_at: u32) -> Draft {
+pub(crate) fn lower_print(l: &mut Lower<'_>, what: Runtime, returns_at: u32) -> Draft {
     let (base, bias) = l.outgoing();
     let kind = if what == Runtime::Print {
         Kind::Print
@@ -184,7 +184,7 @@ unsafe fn on_heap(at: *mut u8, b: u64, start: u64, code: u32) -> u64 {
 
 /// One lane's view of memory, for strings and argument lists.
 struct Reader<'a> {
-    around: &'a Surroundings<'a>,
+    around: &'a StepContext<'a>,
     thread: usize,
 }
 
@@ -247,9 +247,9 @@ impl Reader<'_> {
 impl Warp {
     /// Executes `vprintf`: each lane's text in ascending order; the number of arguments is the result.
     #[cold]
-    pub(crate) fn print(&mut self, op: &Op, lanes: u32, mut around: Surroundings<'_>) -> Step {
+    pub(crate) fn print(&mut self, op: &Op, lanes: u32, mut around: StepContext<'_>) -> Step {
         let bases = read::<u32>(&self.cx(lanes, around.again()), op.r[3]);
-        let mut said = Said::default();
+        let mut said = StepOutput::default();
         for lane in active(lanes) {
             let thread = self.index as usize * 32 + lane;
             let reader = Reader {
@@ -294,7 +294,7 @@ impl Warp {
 
     /// Executes `__assertfail`: the fault of the first lane.
     #[cold]
-    pub(crate) fn assert(&mut self, op: &Op, lanes: u32, mut around: Surroundings<'_>) -> Step {
+    pub(crate) fn assert(&mut self, op: &Op, lanes: u32, mut around: StepContext<'_>) -> Step {
         let bases = read::<u32>(&self.cx(lanes, around.again()), op.r[3]);
         let lane = lanes.trailing_zeros() as usize & 31;
         let reader = Reader {
@@ -306,9 +306,9 @@ impl Warp {
         let string = |at: u64| reader.string(reader.number(frame + at, 8).unwrap_or(0), usize::MAX);
         let line = reader.number(frame + 16, 4).unwrap_or(0);
         let (message, file, function) = (string(0), string(8), string(24));
-        self.said = Some(Said {
+        self.said = Some(StepOutput {
             text: format!("`{message}` in {function}, {file}:{line}"),
-            ..Said::default()
+            ..StepOutput::default()
         });
         self.fault(FaultKind::Assertion, lanes)
     }

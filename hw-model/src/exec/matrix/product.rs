@@ -506,7 +506,7 @@ fn kind_named(word: &str) -> Option<Kind> {
         .map(|(_, kind)| *kind)
 }
 
-/// Lowers `m16n8k16`.
+/// Returns m, n and k of a word such as `m16n8k16`.
 fn shape(word: &str) -> Option<(usize, usize, usize)> {
     let (m, rest) = word.strip_prefix('m')?.split_once('n')?;
     let (n, k) = rest.split_once('k')?;

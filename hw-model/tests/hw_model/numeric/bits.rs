@@ -1,29 +1,10 @@
 //! Logic, shifts and bit fields, bit by bit as the ISA's pseudo-code has them (PTX ISA sections 9.7.1, 9.7.8 and
 //! 9.7.9).
 
-use crate::numeric::values::{integers, value};
-use crate::support::opcode::Table;
+use crate::numeric::values::{table, value};
 
 fn bit(v: u64, n: i64) -> u64 {
     if (0..64).contains(&n) { v >> n & 1 } else { 0 }
-}
-
-fn table(body: &str, bits: &[u32], output: u32, want: impl Fn(&[u64]) -> u64) {
-    let most = *bits.iter().max().expect("inputs");
-    let columns = integers(most, bits.len());
-    let types: Vec<String> = bits.iter().map(|b| format!("b{b}")).collect();
-    let inputs: Vec<&str> = types.iter().map(String::as_str).collect();
-    let cut: Vec<Vec<u64>> = columns
-        .into_iter()
-        .zip(bits)
-        .map(|(column, bits)| {
-            column
-                .into_iter()
-                .map(|v| v & (u64::MAX >> (64 - bits)))
-                .collect()
-        })
-        .collect();
-    Table::new(body, &inputs, &format!("b{output}"), &cut).check_bits(want);
 }
 
 #[test]

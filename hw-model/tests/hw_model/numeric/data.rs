@@ -1,24 +1,8 @@
 //! Moving, packing and unpacking, address spaces, lanes and atomics (PTX ISA sections 9.7.9 and 9.7.13).
 
-use crate::numeric::values::{floats, integers};
+use crate::numeric::values::{floats, integers, table};
 use crate::support::exact::{BF16, Expected, F16, Operation, result};
 use crate::support::opcode::{Table, report};
-
-fn table(body: &str, bits: &[u32], output: u32, want: impl Fn(&[u64]) -> u64) {
-    let types: Vec<String> = bits.iter().map(|b| format!("b{b}")).collect();
-    let inputs: Vec<&str> = types.iter().map(String::as_str).collect();
-    let columns: Vec<Vec<u64>> = integers(64, bits.len())
-        .into_iter()
-        .zip(bits)
-        .map(|(column, bits)| {
-            column
-                .into_iter()
-                .map(|v| v & (u64::MAX >> (64 - bits)))
-                .collect()
-        })
-        .collect();
-    Table::new(body, &inputs, &format!("b{output}"), &columns).check_bits(want);
-}
 
 #[test]
 fn packing() {

@@ -1,7 +1,7 @@
 //! Edge values and random ones of the floating-point formats and of integers.
 
 use crate::support::exact::{F16, F32, F64, Format};
-use crate::support::opcode::columns;
+use crate::support::opcode::{Table, columns};
 use gridmux_workloads::Prng;
 
 /// Zeros, subnormal numbers, the ends of the ranges, neighbours of one and half-way cases, both signs; NaN and
@@ -134,4 +134,23 @@ pub(crate) fn flushed(bits: u64, format: Format) -> u64 {
     } else {
         bits
     }
+}
+
+/// Checks an instruction on integers: the bits of its inputs and of its output, and what it must give.
+pub(crate) fn table(body: &str, bits: &[u32], output: u32, want: impl Fn(&[u64]) -> u64) {
+    let most = *bits.iter().max().expect("inputs");
+    let columns = integers(most, bits.len());
+    let types: Vec<String> = bits.iter().map(|b| format!("b{b}")).collect();
+    let inputs: Vec<&str> = types.iter().map(String::as_str).collect();
+    let cut: Vec<Vec<u64>> = columns
+        .into_iter()
+        .zip(bits)
+        .map(|(column, bits)| {
+            column
+                .into_iter()
+                .map(|v| v & (u64::MAX >> (64 - bits)))
+                .collect()
+        })
+        .collect();
+    Table::new(body, &inputs, &format!("b{output}"), &cut).check_bits(want);
 }

@@ -156,7 +156,7 @@ pub fn to_f64(bits: u64, format: Format) -> f64 {
             f64::NAN
         }
     } else {
-        significand as f64 * 2.0_f64.powi(exponent as i32)
+        significand as f64 * 2.0_f64.powi(i32::try_from(exponent).expect("small"))
     };
     if negative { -magnitude } else { magnitude }
 }

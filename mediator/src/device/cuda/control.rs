@@ -16,8 +16,8 @@ use crate::lock::CountedMutex;
 use crate::waker::Waker;
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_sync::publish::Reader;
+use gridmux_sync::shim::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The control thread's end.
 pub(super) struct CudaControl {

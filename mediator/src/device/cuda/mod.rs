@@ -45,6 +45,7 @@ use gridmux_sync::publish::Reader;
 use partition::Mapper;
 use queues::StreamQueues;
 use std::sync::Arc;
+// Not the shim's: the loom test's device is a scripted one.
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tables::{Keep, KernelEntry, Tables};

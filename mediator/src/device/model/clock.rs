@@ -7,6 +7,7 @@
 
 use crate::wall_clock::wall_ns;
 use gridmux_policy::units::Nanos;
+// Not the shim's: the loom test's device is a scripted one.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bit of the word that says that the rest is a difference to wall time.

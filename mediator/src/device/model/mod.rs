@@ -40,6 +40,7 @@ use printed::PrintedTexts;
 use reaper::Reaper;
 use std::collections::HashMap;
 use std::sync::Arc;
+// Not the shim's: the loom test's device is a scripted one.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use steps::Steps as _;

@@ -63,7 +63,7 @@ impl Check<'_> {
         }
     }
 
-    /// A cache policy is an operand with `.L2::cache_hint` only (section 9.7.9.2).
+    /// Checks that a cache policy is an operand with `.L2::cache_hint` only (section 9.7.9.2).
     fn policy(&self, given: &[Operand]) -> Result<(), String> {
         use Opcode as O;
         let has = |word: &str| self.mods.rest.iter().any(|w| w == word);
@@ -159,7 +159,7 @@ fn in_byte(operand: &Operand) -> Result<(), String> {
     }
 }
 
-/// A block has 16 barriers (section 9.7.13.1).
+/// Checks the number of a barrier: a block has 16 (section 9.7.13.1).
 fn barrier_number(operand: &Operand) -> Result<(), String> {
     match operand {
         Operand::Int(n) if !(0..16).contains(n) => {

@@ -8,7 +8,7 @@ mod depends;
 
 pub(super) use call::{Callee, call, passes};
 
-use super::isa::Row;
+use super::isa::IsaRow;
 use super::{AddressBase, Modifiers, Opcode, Operand, RegId, ScalarType as T, SpecialReg, Symbol};
 
 pub(super) fn is_integer(t: T) -> bool {
@@ -28,7 +28,7 @@ pub(crate) struct Scope<'a> {
 
 /// Returns the operand that does not belong, and why.
 pub(crate) fn operands(
-    row: &Row,
+    row: &IsaRow,
     opcode: Opcode,
     mods: &Modifiers,
     given: &[Operand],
@@ -288,7 +288,7 @@ impl Check<'_> {
         Err(mismatch(first, ty))
     }
 
-    /// The registers of a vector are of one size.
+    /// Checks that the registers of a vector are of one size.
     fn elements_alike(&self, operand: &Operand) -> Result<(), String> {
         let Operand::Vector(elements) = operand else {
             return Ok(());

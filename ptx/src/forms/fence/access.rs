@@ -19,15 +19,15 @@ pub(super) struct Access {
     /// What the address must be a multiple of, a power of two (PTX ISA section 6.4.1.1: the size of the whole access).
     pub(super) align: u32,
     /// Further rows behind the first one, for a matrix whose stride is an operand.
-    pub(super) rows: Option<Rows>,
+    pub(super) rows: Option<MatrixRows>,
 }
 
 /// The rows of a matrix in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rows {
+pub(super) struct MatrixRows {
     /// Index of the stride among the operands; past the end when the stride is the row's own length.
     pub(super) stride: usize,
-    /// Rows behind the first.
+    /// MatrixRows behind the first.
     pub(super) more: u32,
     /// Bits of an element, which the stride counts.
     pub(super) element_bits: u32,
@@ -278,7 +278,7 @@ fn one(i: &Instruction, access: Access) -> Treatment {
     }
 }
 
-/// Loads, stores, atomics and reductions: the type times the vector.
+/// Returns what loads, stores, atomics and reductions touch: the type times the vector.
 fn data(i: &Instruction, operand: usize) -> Treatment {
     let Some(ty) = i.mods.types.first() else {
         return refused(i);
@@ -295,7 +295,8 @@ fn data(i: &Instruction, operand: usize) -> Treatment {
     sized(i, operand, bytes, bytes)
 }
 
-/// `cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size}{, policy}` (PTX ISA section 9.7.9.25.3.1).
+/// Returns what `cp.async` touches: `cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size}{, policy}` (PTX ISA
+/// section 9.7.9.25.3.1).
 fn cp_async(i: &Instruction) -> Treatment {
     let (Some(Operand::Address { .. }), Some(Operand::Address { .. }), Some(Operand::Int(size))) =
         (i.operands.first(), i.operands.get(1), i.operands.get(2))
@@ -324,7 +325,7 @@ fn cp_async(i: &Instruction) -> Treatment {
     ])
 }
 
-/// `wmma.load` and `wmma.store` (PTX ISA section 9.7.15.3): rows of a fragment, a stride apart.
+/// Returns what `wmma.load` and `wmma.store` (PTX ISA section 9.7.15.3) touch: rows of a fragment, a stride apart.
 fn matrix(i: &Instruction, operand: usize, stride: usize) -> Treatment {
     fragment(i, operand, stride).map_or_else(|| refused(i), |access| one(i, access))
 }
@@ -367,7 +368,7 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
         bytes: (length * element_bits).div_ceil(8),
         // A thread's part of a fragment is at most 16 bytes in a row.
         align: 16,
-        rows: Some(Rows {
+        rows: Some(MatrixRows {
             stride,
             more: lines - 1,
             element_bits,
@@ -385,5 +386,14 @@ fn address_conversion(i: &Instruction) -> Treatment {
         }
         StateSpace::SharedCluster => refused(i),
         _ => Treatment::Plain,
+    }
+}
+
+/// Returns which operands name the barrier and count its threads.
+pub(super) fn barrier_operands(i: &Instruction) -> (usize, Option<usize>) {
+    match i.opcode {
+        // Destination, number, perhaps a count, predicate.
+        Opcode::BarRed => (1, (i.operands.len() == 4).then_some(2)),
+        _ => (0, Some(1)),
     }
 }

@@ -3,7 +3,7 @@
 //! A branch back to a block counts as a loop of all that stands between, which is how compilers write loops. Rule: a
 //! wrong depth costs time and nothing else.
 
-use super::values::Values;
+use super::register_facts::RegisterFacts;
 use crate::analysis::{Access, Flow, for_each_register};
 use crate::decode::{Function, RegId};
 
@@ -34,7 +34,7 @@ impl Depths {
         }
     }
 
-    /// Loops around an instruction.
+    /// Returns how many loops are around an instruction.
     pub(super) fn of(&self, instruction: u32) -> i32 {
         let behind = self
             .blocks
@@ -44,7 +44,7 @@ impl Depths {
 }
 
 /// Returns the definition of each register that has one alone, which every read follows.
-pub(super) fn definitions(function: &Function, values: &Values) -> Vec<Option<u32>> {
+pub(super) fn definitions(function: &Function, values: &RegisterFacts) -> Vec<Option<u32>> {
     let mut found = vec![None; function.registers.len()];
     let mut several = vec![false; function.registers.len()];
     for (n, i) in (0_u32..).zip(&function.body) {

@@ -1,19 +1,17 @@
 //! Whether a function can be fenced, and what it has to be handed for it.
 
-use super::access::{Treatment, treatment};
-use super::edit::is_full;
-use super::place::{Place, Placing, Surroundings, needs_values};
+use super::access::{Treatment, barrier_operands, treatment};
+use super::bounds::{Bound, Bounding, needs_values};
+use super::module_facts::{ModuleFacts, is_full};
 use super::pragma;
+use super::register_facts::RegisterFacts;
 use super::scope::Scope;
 use super::targets::Targets;
-use super::values::Values;
 use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
 use crate::analysis::Flow;
-use crate::decode::{
-    AddressBase, FuncId, Function, Instruction, Opcode, Operand, Program, StateSpace, Symbol,
-};
+use crate::decode::{AddressBase, FuncId, Function, Instruction, Operand, Program, StateSpace};
 use crate::forms::Reason;
-use crate::forms::carry::{self, Value};
+use crate::forms::value::{Value, Values};
 use crate::syntax::module::Module;
 
 /// A call through a pointer is compared with at most this many functions.
@@ -23,7 +21,7 @@ pub(super) const MAX_CANDIDATES: usize = 64;
 pub(crate) fn judge(
     (module, program): (&Module, &Program),
     id: FuncId,
-    surroundings: &Surroundings,
+    module_facts: &ModuleFacts,
 ) -> Option<(Reason, u32)> {
     let index = id.0 as usize;
     let function = &program.functions[index];
@@ -31,29 +29,29 @@ pub(crate) fn judge(
     if program.version < (4, 3) || program.sm() < 50 || program.address_size != 64 {
         return Some((FenceReason::TooOld.into(), start));
     }
-    let text = &module.functions[surroundings.texts[index]?];
-    if let Some(what) = &surroundings.pragma {
+    let text = &module.functions[module_facts.texts[index]?];
+    if let Some(what) = &module_facts.pragma {
         let what = what.clone();
         return Some((FenceReason::Pragma { what }.into(), start));
     }
     if let Some((what, at)) = pragma::of_function(module, text) {
         return Some((FenceReason::Pragma { what }.into(), at));
     }
-    if surroundings.recursive[index] {
+    if module_facts.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
-    if let Some(bytes) = is_full(program, id, surroundings).filter(|_| function.is_entry) {
+    if let Some(bytes) = is_full(program, id, module_facts).filter(|_| function.is_entry) {
         return Some((FenceReason::SharedFull { bytes }.into(), start));
     }
-    let owned = &surroundings.owned[index];
+    let owned = &module_facts.owned[index];
     let scope = Scope::new((module, text), (program, function), owned, 0);
     // What registers hold is dear to work out, and most kernels can be judged without it.
-    let (mut known, unknown) = (None, Values::default());
+    let (mut known, unknown) = (None, RegisterFacts::default());
     for i in &function.body {
         let reason = match treatment(i) {
             Treatment::Plain | Treatment::Trap(_) | Treatment::Jump => None,
             Treatment::Refused(reason) => Some(reason),
-            Treatment::Call => call(program, id, &surroundings.targets, i),
+            Treatment::Call => call(program, id, &module_facts.targets, i),
             Treatment::Barrier => barrier(i),
             Treatment::Memory(accesses) => accesses.iter().find_map(|access| {
                 if is_narrow(function, &i.operands[access.operand]) {
@@ -65,20 +63,20 @@ pub(crate) fn judge(
                 }
                 let values = match needs_values(i, access) {
                     true => known.get_or_insert_with(|| {
-                        Values::new((program, function), &Flow::new(function), (&[], &[]))
+                        RegisterFacts::new((program, function), &Flow::new(function), (&[], &[]))
                     }),
                     false => &unknown,
                 };
-                let placing = Placing {
+                let bounding = Bounding {
                     program,
                     function,
                     index,
                     values,
-                    surroundings,
+                    module_facts,
                     scope: &scope,
                 };
-                match placing.place(i, access) {
-                    Place::Refused(reason) => Some(reason),
+                match bounding.bound(i, access) {
+                    Bound::Refused(reason) => Some(reason),
                     _ => None,
                 }
             }),
@@ -105,8 +103,8 @@ impl From<FenceReason> for Reason {
 }
 
 /// Returns the values of the control block that the function's fence uses, itself and not through calls.
-pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> carry::Values {
-    let mut values = carry::Values::default();
+pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> Values {
+    let mut values = Values::default();
     let function = &program.functions[id.0 as usize];
     for i in &function.body {
         match treatment(i) {
@@ -127,7 +125,7 @@ pub(crate) fn needs(program: &Program, id: FuncId, options: FenceOptions) -> car
                 }
             }
             Treatment::Trap(_) => values.insert(Value::Counters),
-            Treatment::Call if !calls_by_name(i) || assertion(program, i).is_some() => {
+            Treatment::Call if i.callee().is_none() || assertion(program, i).is_some() => {
                 values.insert(Value::Counters);
             }
             _ => {}
@@ -151,42 +149,22 @@ pub(crate) fn forbids_worker(program: &Program, id: FuncId) -> Option<(Reason, u
     Some((Reason::ExitInCallee { function }, found.span.start))
 }
 
-fn calls_by_name(i: &Instruction) -> bool {
-    matches!(
-        i.operands.get(1),
-        Some(Operand::Symbol {
-            symbol: Symbol::Function(_),
-            ..
-        })
-    )
-}
-
 /// Returns a call of `__assertfail`, which never returns.
 pub(super) fn assertion(program: &Program, i: &Instruction) -> Option<FaultKind> {
-    let Some(Operand::Symbol {
-        symbol: Symbol::Function(f),
-        ..
-    }) = i.operands.get(1)
-    else {
-        return None;
-    };
-    let callee = &program.functions[f.0 as usize];
-    let is = i.opcode == Opcode::Call && !callee.is_defined && callee.name == "__assertfail";
+    let callee = &program.functions[i.callee()?.0 as usize];
+    let is = !callee.is_defined && callee.name == "__assertfail";
     is.then_some(FaultKind::Assertion)
 }
 
 fn call(program: &Program, id: FuncId, targets: &Targets, i: &Instruction) -> Option<FenceReason> {
+    if let Some(f) = i.callee() {
+        let callee = &program.functions[f.0 as usize];
+        let is_known = callee.is_defined || assertion(program, i).is_some();
+        return (!is_known).then(|| FenceReason::External {
+            function: callee.name.clone(),
+        });
+    }
     match i.operands.get(1) {
-        Some(Operand::Symbol {
-            symbol: Symbol::Function(f),
-            ..
-        }) => {
-            let callee = &program.functions[f.0 as usize];
-            let is_known = callee.is_defined || assertion(program, i).is_some();
-            (!is_known).then(|| FenceReason::External {
-                function: callee.name.clone(),
-            })
-        }
         Some(Operand::Reg(_)) => {
             let found = targets.of(id, i);
             // The comparison would name a function before it is declared. Functions stand in the order of their first
@@ -209,7 +187,7 @@ fn call(program: &Program, id: FuncId, targets: &Targets, i: &Instruction) -> Op
     }
 }
 
-/// Barrier numbers are 0 to 15, thread counts multiples of 32 (PTX ISA section 9.7.13.1).
+/// Returns what is wrong with a barrier: numbers are 0 to 15, thread counts multiples of 32 (PTX ISA section 9.7.13.1).
 fn barrier(i: &Instruction) -> Option<FenceReason> {
     let (number, count) = barrier_operands(i);
     let bad_number =
@@ -221,13 +199,4 @@ fn barrier(i: &Instruction) -> Option<FenceReason> {
     (bad_number || bad_count).then(|| FenceReason::Barrier {
         what: i.mnemonic.to_string(),
     })
-}
-
-/// Returns which operands name the barrier and count its threads.
-pub(super) fn barrier_operands(i: &Instruction) -> (usize, Option<usize>) {
-    match i.opcode {
-        // Destination, number, perhaps a count, predicate.
-        Opcode::BarRed => (1, (i.operands.len() == 4).then_some(2)),
-        _ => (0, Some(1)),
-    }
 }

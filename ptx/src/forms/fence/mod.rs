@@ -30,25 +30,26 @@
 //! assembler may keep registers in shared memory.
 //!
 //! Cost: `cargo xtask bench ptx-cost`. In [`FenceMode::Window`] an instruction for each fenced base, and one for its
-//! alignment where that cannot be proved. The files: [`access`] says what an instruction touches, [`values`] what its
-//! registers may hold, [`roots`] where alignment is made, [`place`] what bounds apply, [`depth`] how deep in loops that
-//! would be, [`edit`] writes the text.
+//! alignment where that cannot be proved. The files: [`access`] says what an instruction touches, [`register_facts`]
+//! what its registers may hold, [`roots`] where alignment is made, [`bounds`] what bounds apply, [`depth`] how deep in
+//! loops that would be, [`edit`] writes the text.
 
 mod access;
+mod bounds;
 mod depth;
 mod edit;
 mod judge;
-mod place;
+mod module_facts;
 mod pragma;
+mod register_facts;
 mod roots;
 mod scope;
 mod targets;
 mod text;
-mod values;
 
 pub(super) use edit::{edit, prepare};
 pub(super) use judge::{forbids_worker, judge, needs};
-pub(super) use place::Surroundings;
+pub(super) use module_facts::ModuleFacts;
 
 /// No allocation of a reservation lies within this many bytes of either end, and as many bytes beyond either end
 /// map a sink; a fenced base may have an immediate offset of less than this added.

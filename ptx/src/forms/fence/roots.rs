@@ -10,22 +10,14 @@
 
 use super::access::{Treatment, treatment};
 use super::depth::Depths;
-use super::values::{MAX_SWEEPS, MOST_ZEROS, Values, keeps_low_bits, zeros_of};
+use super::register_facts::{
+    MAX_SWEEPS, MOST_ZEROS, RegisterFacts, Root, keeps_low_bits, zeros_of,
+};
 use crate::analysis::{Access, for_each_register};
 use crate::decode::{
     AddressBase, Function, Instruction, Opcode, Operand, Program, RegId, StateSpace,
 };
 use smallvec::SmallVec;
-
-/// A register that is rounded down behind one of its definitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Root {
-    /// The definition.
-    pub(super) instruction: u32,
-    pub(super) register: RegId,
-    /// What it becomes a multiple of, as the number of zeros at the end.
-    pub(super) zeros: u8,
-}
 
 /// What the uses of each register allow.
 struct Allowed {
@@ -38,7 +30,7 @@ struct Allowed {
 /// Returns where the function's registers are to be rounded; `values` are the facts without it.
 pub(super) fn roots(
     (program, function): (&Program, &Function),
-    values: &Values,
+    values: &RegisterFacts,
     depths: &Depths,
 ) -> Vec<Root> {
     let Some(allowed) = Allowed::new(program, function, values) else {
@@ -122,8 +114,8 @@ fn begins(i: &Instruction) -> bool {
 }
 
 impl Allowed {
-    /// `None` for a function that does not settle.
-    fn new(program: &Program, function: &Function, values: &Values) -> Option<Self> {
+    /// Works out what the uses allow; `None` for a function that does not settle.
+    fn new(program: &Program, function: &Function, values: &RegisterFacts) -> Option<Self> {
         let count = function.registers.len();
         let mut allowed = Self {
             zeros: vec![MOST_ZEROS; count],
@@ -142,7 +134,7 @@ impl Allowed {
     }
 
     /// Notes how one instruction uses what it reads; tells whether that was news.
-    fn take(&mut self, i: &Instruction, facts: (&Program, &Values)) -> bool {
+    fn take(&mut self, i: &Instruction, facts: (&Program, &RegisterFacts)) -> bool {
         let is_plain = |o: &Operand| {
             matches!(
                 o,
@@ -226,7 +218,7 @@ fn address(i: &Instruction, operand: usize, offset: i64) -> u8 {
 }
 
 /// Returns how many zeros at the end of an operand reach the result, for what stands beside it.
-fn beside(i: &Instruction, operand: usize, (program, values): (&Program, &Values)) -> u8 {
+fn beside(i: &Instruction, operand: usize, (program, values): (&Program, &RegisterFacts)) -> u8 {
     let other = |n: usize| values.zeros(program, i.operands.get(n));
     match (i.opcode, operand) {
         (Opcode::Mov | Opcode::Cvta | Opcode::Cvt, 1) | (Opcode::Selp, 1 | 2) => MOST_ZEROS,
@@ -239,10 +231,11 @@ fn beside(i: &Instruction, operand: usize, (program, values): (&Program, &Values
 
 #[cfg(test)]
 mod tests {
-    use super::{Depths, Root, roots};
+    use super::{Depths, roots};
     use crate::Module;
     use crate::analysis::Flow;
-    use crate::forms::fence::values::Values;
+    use crate::forms::fence::register_facts::RegisterFacts;
+    use crate::forms::fence::register_facts::Root;
 
     fn found(body: &str) -> Vec<(String, u8)> {
         let text = format!(
@@ -253,7 +246,7 @@ mod tests {
         let module = Module::parse(text).expect("it parses");
         let program = module.decode().expect("it decodes");
         let function = &program.functions[0];
-        let values = Values::new((&program, function), &Flow::new(function), (&[], &[]));
+        let values = RegisterFacts::new((&program, function), &Flow::new(function), (&[], &[]));
         let name = |r: &Root| function.register_names[r.register.0 as usize].to_owned();
         let depths = Depths::new(&Flow::new(function));
         let roots = roots((&program, function), &values, &depths);

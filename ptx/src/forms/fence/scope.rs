@@ -59,7 +59,7 @@ impl<'a> Declarations<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// `entry` is the byte offset at which text at entry stands.
+    /// Finds the scopes; `entry` is the byte offset at which text at entry stands.
     pub(super) fn new(
         text: (&'a Module, &'a FunctionSyntax),
         decoded: (&'a Program, &'a Function),

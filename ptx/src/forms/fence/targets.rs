@@ -2,8 +2,8 @@
 //!
 //! Rule: the sets are made once a module, so that a module of many functions and many calls costs their sum.
 
+use crate::analysis::CallGraph;
 use crate::decode::{CallPrototype, FuncId, Function, Instruction, Operand, Param, Program};
-use crate::forms::reach::Calls;
 use std::collections::HashMap;
 
 /// The sets of a module, each in ascending order.
@@ -26,7 +26,7 @@ fn can_be_called(f: &Function) -> bool {
 }
 
 impl Targets {
-    pub(crate) fn new(program: &Program, calls: &Calls) -> Self {
+    pub(crate) fn new(program: &Program, calls: &CallGraph) -> Self {
         // The first set is that of a prototype which nothing fits.
         let mut sets: Vec<Vec<FuncId>> = vec![Vec::new()];
         let mut by_signature: HashMap<Signature, usize> = HashMap::new();

@@ -2,8 +2,8 @@
 
 use super::FenceMode;
 use crate::control::{FENCE_BASE_AT, FENCE_MASK_AT};
-use crate::forms::carry::Value;
 use crate::forms::frame::{Frame, Role};
+use crate::forms::value::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

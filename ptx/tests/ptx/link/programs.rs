@@ -1,12 +1,10 @@
 //! Programs that compilers made, and long ones.
 
-use super::{HEADER, linked};
+use super::linked;
 use crate::assemble::Assembler;
 use gridmux_ptx::decode::{Opcode, Operand, Program, Symbol};
 use gridmux_ptx::link::{LinkError, Part, link};
 use gridmux_ptx::{Module, StatementKind};
-use nix::time::{ClockId, clock_gettime};
-use std::fmt::Write as _;
 use std::path::Path;
 
 #[test]
@@ -125,75 +123,5 @@ fn linked_modules_assemble() {
         if let Err(error) = assembler.costs(module.source(), "sm_80") {
             panic!("{error}\n{}", String::from_utf8_lossy(module.source()));
         }
-    }
-}
-
-/// Seconds of processor time that linking two modules takes, of which each has `count` of every kind of name.
-fn seconds(count: usize, name_bytes: usize) -> f64 {
-    let long = "n".repeat(name_bytes);
-    let module = |part: usize| {
-        // What a comment holds makes room for dense text.
-        let mut text = format!("{HEADER}//{}\n", " ".repeat(500 * count));
-        for n in 0..count {
-            let name = format!("{long}{n}");
-            let _ = writeln!(
-                text,
-                ".global .u32 s{name}, t{name}; .weak .global .u32 w{name} = 1, v{name}[2];"
-            );
-            let _ = writeln!(
-                text,
-                ".weak .func f{name}() {{ .reg .u32 %r; ld.global.u32 %r, [s{name}]; ret; }}"
-            );
-            let _ = writeln!(
-                text,
-                ".func g{name}(); .func h{name}() {{ ret; }} .alias g{name}, h{name};"
-            );
-            let (this, other) = (part, 1 - part);
-            let _ = writeln!(
-                text,
-                ".visible .global .u32 x{this}{name}; .extern .global .u32 x{other}{name};"
-            );
-            let _ = writeln!(
-                text,
-                ".visible .entry k{this}{name}() {{ .reg .u32 %r; ld.global.u32 %r, [x{other}{name}]; call f{name}; \
-                 ret; }}"
-            );
-        }
-        Part {
-            name: part.to_string(),
-            module: Module::parse(text).expect("it parses"),
-        }
-    };
-    let parts = vec![module(0), module(1)];
-    let now = || {
-        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has it");
-        #[allow(clippy::cast_precision_loss)]
-        let seconds = time.tv_sec() as f64 + time.tv_nsec() as f64 * 1e-9;
-        seconds
-    };
-    let before = now();
-    let module = link(parts).unwrap_or_else(|error| panic!("{error}"));
-    let taken = now() - before;
-    assert!(module.source().windows(8).any(|w| w == b"linked2_"));
-    taken
-}
-
-#[test]
-fn time_is_linear_in_names_and_their_length() {
-    for (one, four, names) in [
-        ((400, 4), (1600, 4), "names"),
-        ((200, 400), (200, 1600), "bytes of a name"),
-    ] {
-        let least = |(count, bytes)| {
-            (0..3)
-                .map(|_| seconds(count, bytes))
-                .fold(f64::MAX, f64::min)
-        };
-        let ratio = least(four) / least(one);
-        // A quadratic pass takes 16 times as long.
-        assert!(
-            ratio < 11.0,
-            "four times as many {names} take {ratio:.1} times as long"
-        );
     }
 }

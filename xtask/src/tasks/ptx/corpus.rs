@@ -48,7 +48,7 @@ pub(super) fn compile() -> Result<PathBuf> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut failures = Vec::new();
-        // Only the number matters, not its order against anything else.
+        // Relaxed: only the number matters, not its order against anything else.
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Err(error) = job.run(&nvidia, &clang, &stage, &fresh) {
                 failures.push(format!("{error:#}"));

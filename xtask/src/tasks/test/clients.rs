@@ -1,8 +1,8 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
-//! They are numba-cuda with tests of its own, programs on cuda-bindings, cuda-core and Triton from the package index,
-//! and committed programs in C and Rust on the driver API. A program that is a test suite prints a line for each test;
-//! any other counts as one test, by its exit status.
+//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core and Triton from
+//! the package index, and committed programs in C and Rust on the driver API. A program that is a test suite prints a
+//! line for each test; any other counts as one test, by its exit status.
 
 use super::{Counts, Stage};
 use crate::setup::{self, Need};
@@ -23,9 +23,13 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 9] = [
+const CLIENTS: [Client; 10] = [
     program("C program", &["{build}/clients/program"]),
     program("cudarc program", &["{build}/examples/cudarc_program"]),
+    program(
+        "the README's script",
+        &["{python}", "{build}/clients/readme.py"],
+    ),
     suite(
         "cuda-bindings",
         &["{python}", "{clients}/suite.py", "bindings"],
@@ -89,6 +93,9 @@ pub(super) fn stages() -> Result<Vec<Stage>> {
     process::aloud(&mut super::build(&["--lib", "--bins", "--examples"]))?;
     let build = super::programs();
     compile_c(&clients, &build)?;
+    let script = build.join("clients/readme.py");
+    fs::write(&script, readme_script()?)
+        .with_context(|| format!("cannot write {}", script.display()))?;
     let places = Places {
         python: environment.join("bin/python"),
         gridmux: build.join("gridmux"),
@@ -126,6 +133,16 @@ fn compile_c(clients: &Path, build: &Path) -> Result<()> {
         .arg("-lcuda");
     process::output(&mut gcc).context("the C program does not compile")?;
     Ok(())
+}
+
+/// Returns the script that the README has its reader keep.
+fn readme_script() -> Result<String> {
+    let readme =
+        fs::read_to_string(repo::root().join("README.md")).context("cannot read README.md")?;
+    let behind = readme.split_once("```python\n").map(|(_, behind)| behind);
+    let script = behind.and_then(|behind| behind.split_once("```"));
+    let (script, _) = script.context("README.md has no block of Python")?;
+    Ok(script.to_owned())
 }
 
 impl Client {

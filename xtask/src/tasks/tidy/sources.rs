@@ -1,6 +1,10 @@
-//! The form of each Rust file: a module document first, files and functions of readable length, a comment at each
-//! atomic ordering, which is written as `Ordering::…` so that it is found, no test ignored, nothing left to do, no
-//! wildcard import from the parent module, no line that is too wide.
+//! The form of each Rust file: a module document first, files and functions of readable length, no test ignored,
+//! nothing left to do, no wildcard import from the parent module, no line that is too wide.
+//!
+//! Atomics: an ordering is written as `Ordering::…`, so that it is found, and a comment near it says which operation it
+//! pairs with or why relaxed is enough. In a room with loom tests types come from the shim of `sync/`, so that these
+//! explore the code that ships, or a comment says why not. Clippy cannot hold that, because the shim passes on the very
+//! types of the standard library.
 //!
 //! A file that is longer for a good reason says so in a line `//! Length: …`, a function in a line `// Length: …`
 //! directly above it.
@@ -16,7 +20,13 @@ const LONGEST_FILE: usize = 600;
 /// Lines of a function, from `fn` to the closing brace.
 const LONGEST_FUNCTION: usize = 80;
 /// An atomic ordering's comment stands on its line or at most this many lines above.
-const COMMENT_REACH: usize = 10;
+const COMMENT_REACH: usize = 3;
+/// What such a comment contains, in small letters.
+const ORDERING_WORDS: [&str; 2] = ["pairs with", "relaxed:"];
+/// What a comment that permits an atomic of the standard library contains; it stands as near.
+const STD_ATOMIC_WORDS: &str = "not the shim's:";
+/// The shim.
+const SHIM: &str = "sync/src/shim.rs";
 
 /// Code that must not occur, and what to do instead.
 const FORBIDDEN: [(&str, &str); 4] = [
@@ -46,19 +56,28 @@ const ORDERINGS: [&str; 5] = [
 pub(super) fn check(packages: &[Package]) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for package in packages {
+        // A room without a loom test has nothing that such a test could miss.
+        let is_explored = package
+            .targets_of("test")
+            .any(|name| name.starts_with("loom_"));
         for path in repo::files(package.folder(), &|path| {
             path.extension().is_some_and(|e| e == "rs")
         })? {
             let source = fs::read_to_string(&path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
             let shown = repo::shown(&path);
-            let is_test_or_bench = ["/tests/", "/benches/"]
+            let is_test_or_bench = ["/tests/", "/benches/", "/fuzz/"]
                 .iter()
                 .any(|folder| shown.contains(folder));
             let of_file = check_file(&source, is_test_or_bench);
+            let bypasses = match is_explored && !is_test_or_bench && shown != SHIM {
+                true => std_atomics(&source),
+                false => Vec::new(),
+            };
             findings.extend(
                 of_file
                     .into_iter()
+                    .chain(bypasses)
                     .map(|(line, what)| format!("{shown}:{line}: {what}")),
             );
         }
@@ -113,19 +132,56 @@ fn check_file(source: &str, is_test_or_bench: bool) -> Vec<(usize, String)> {
 /// Atomic orderings in code that ships, without a comment near them.
 fn bare_orderings(source: &str, code: &str, without_tests: usize) -> Vec<(usize, String)> {
     let lines: Vec<&str> = source.lines().collect();
-    let commented = |number: usize| {
-        let first = number.saturating_sub(COMMENT_REACH);
-        lines[first..=number].iter().any(|line| line.contains("//"))
-    };
     let uses_ordering = |line: &str| ORDERINGS.iter().any(|ordering| line.contains(ordering));
     code.lines()
         .take(without_tests)
         .enumerate()
-        .filter(|(number, line)| uses_ordering(line) && !commented(*number))
+        .filter(|(number, line)| {
+            uses_ordering(line) && !is_explained(&lines, *number, &ORDERING_WORDS)
+        })
         .map(|(number, _)| {
             (
                 number + 1,
-                "an atomic ordering without a comment: name the operation it pairs with".to_owned(),
+                format!(
+                    "an atomic ordering without its reason: within {COMMENT_REACH} lines above, a comment says \
+                     `pairs with …` or `relaxed: …`"
+                ),
+            )
+        })
+        .collect()
+}
+
+/// Returns whether a comment on this line, counted from zero, or at most [`COMMENT_REACH`] lines above contains one of
+/// these words. A sentence may go on in the next line, so that its parts are joined.
+fn is_explained(lines: &[&str], number: usize, words: &[&str]) -> bool {
+    let first = number.saturating_sub(COMMENT_REACH);
+    let near = lines[first..=number].iter();
+    let comments = near.filter_map(|line| line.split_once("//"));
+    let said: Vec<&str> = comments
+        .map(|(_, said)| said.trim_matches(['/', ' ']))
+        .collect();
+    let said = said.join(" ").to_lowercase();
+    words.iter().any(|word| said.contains(word))
+}
+
+/// Atomics of the standard library in code that ships and may know the shim's.
+fn std_atomics(source: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = source.lines().collect();
+    let code = code_only(source);
+    let shipped = code
+        .lines()
+        .take_while(|line| !line.starts_with("mod tests {"));
+    let named = shipped.enumerate().filter(|(_, line)| {
+        line.contains("std::sync::atomic") || line.contains("core::sync::atomic")
+    });
+    named
+        .filter(|(number, _)| !is_explained(&lines, *number, &[STD_ATOMIC_WORDS]))
+        .map(|(number, _)| {
+            (
+                number + 1,
+                format!(
+                    "an atomic of the standard library: take `gridmux_sync::shim`, or say `{STD_ATOMIC_WORDS} …` above"
+                ),
             )
         })
         .collect()
@@ -218,7 +274,7 @@ fn body_end(code: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::check_file;
+    use super::{check_file, std_atomics};
 
     fn lines_of(findings: &[(usize, String)], needle: &str) -> Vec<usize> {
         findings
@@ -271,6 +327,40 @@ mod tests {
         let used = "//! M.\nuse std::sync::atomic::Ordering;\n// Relaxed: a count.\n\
             fn f() { because(Ordering::Relaxed) }\n";
         assert_eq!(check_file(used, false), []);
+    }
+
+    #[test]
+    fn an_ordering_names_its_partner_or_says_why_relaxed_is_enough_and_close_by() {
+        let due = "without its reason";
+        for (comment, between, is_fine) in [
+            ("// Pairs with the load in `f`.", 0, true),
+            (
+                "// Release: what was written before; pairs\n// with the load in `f`.",
+                0,
+                true,
+            ),
+            ("// relaxed: a count.", 2, true),
+            ("// relaxed: a count.", 3, false),
+            ("// Release.", 0, false),
+            ("// A count.", 0, false),
+            ("let s = \"pairs with\";", 0, false),
+        ] {
+            let between = "f();\n".repeat(between);
+            let source =
+                format!("//! M.\n\n\n\n{comment}\n{between}a.store(1, Ordering::Release);\n");
+            let found = lines_of(&check_file(&source, false), due);
+            assert_eq!(found.is_empty(), is_fine, "{source}");
+            assert!(lines_of(&check_file(&source, true), due).is_empty());
+        }
+    }
+
+    #[test]
+    fn atomics_come_from_the_shim_or_say_why_not() {
+        let source = "//! M.\nuse std::sync::atomic::AtomicU64;\n\n\n\n\n// Not the shim's: a static.\n\
+            static A: core::sync::atomic::AtomicU64 = f();\nmod tests {\n    use std::sync::atomic::AtomicU64;\n}\n";
+        assert_eq!(lines_of(&std_atomics(source), "shim"), [2]);
+        let shim = "//! M.\nuse gridmux_sync::shim::AtomicU64; // in place of std::sync::atomic\n";
+        assert_eq!(std_atomics(shim), []);
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn mma(name: &str, shape: &Shape, types: [&str; 4], suffix: &str, seed: u64) {
     } else {
         (4, "%r", "b32")
     };
-    let body = format!("{name}.{d}.{a}.{b}.{c}{suffix} {ld}, {la}, {lb}, {lc};");
+    let body = format!("mma.sync.aligned.{name}.{d}.{a}.{b}.{c}{suffix} {ld}, {la}, {lb}, {lc};");
     ptx += &format!(
         "{body}\nld.param.u64 %rd0, [p3];\nmad.wide.u32 %rd0, %r60, {}, %rd0;\n",
         bytes * want[0].len()
@@ -87,64 +87,27 @@ fn mma(name: &str, shape: &Shape, types: [&str; 4], suffix: &str, seed: u64) {
 
 #[test]
 fn products_of_floats() {
-    let f = "mma.sync.aligned.m16n8";
-    for d in ["f16", "f32"] {
-        for (k, shape) in [("k8", &K8_HALF), ("k16", &K16)] {
-            mma(
-                &format!("{f}{k}.row.col"),
-                shape,
-                [d, "f16", "f16", d],
-                "",
-                1,
-            );
+    let halves = [("m16n8k8.row.col", &K8_HALF), ("m16n8k16.row.col", &K16)];
+    let words = [("m16n8k4.row.col", &K4_WORD), ("m16n8k8.row.col", &K8_WORD)];
+    for (name, shape) in halves {
+        for d in ["f16", "f32"] {
+            mma(name, shape, [d, "f16", "f16", d], "", 1);
         }
+        mma(name, shape, ["f32", "bf16", "bf16", "f32"], "", 2);
     }
-    for (k, shape) in [("k8", &K8_HALF), ("k16", &K16)] {
-        mma(
-            &format!("{f}{k}.row.col"),
-            shape,
-            ["f32", "bf16", "bf16", "f32"],
-            "",
-            2,
-        );
-    }
-    for (k, shape) in [("k4", &K4_WORD), ("k8", &K8_WORD)] {
-        mma(
-            &format!("{f}{k}.row.col"),
-            shape,
-            ["f32", "tf32", "tf32", "f32"],
-            "",
-            3,
-        );
+    for (name, shape) in words {
+        mma(name, shape, ["f32", "tf32", "tf32", "f32"], "", 3);
+        mma(name, shape, ["f64"; 4], "", 7);
     }
     for a in ["e4m3", "e5m2"] {
         for b in ["e4m3", "e5m2"] {
-            mma(
-                &format!("{f}k32.row.col"),
-                &S8_K32,
-                ["f32", a, b, "f32"],
-                "",
-                4,
-            );
-            mma(
-                &format!("{f}k16.row.col"),
-                &S8_K16,
-                ["f32", a, b, "f32"],
-                "",
-                5,
-            );
+            let types = ["f32", a, b, "f32"];
+            mma("m16n8k32.row.col", &S8_K32, types, "", 4);
+            mma("m16n8k16.row.col", &S8_K16, types, "", 5);
         }
     }
-    mma(
-        "mma.sync.aligned.m8n8k4.row.col",
-        &F64_884,
-        ["f64"; 4],
-        "",
-        6,
-    );
-    for (k, shape) in [("k4", &K4_WORD), ("k8", &K8_WORD), ("k16", &K16_F64)] {
-        mma(&format!("{f}{k}.row.col"), shape, ["f64"; 4], "", 7);
-    }
+    mma("m8n8k4.row.col", &F64_884, ["f64"; 4], "", 6);
+    mma("m16n8k16.row.col", &K16_F64, ["f64"; 4], "", 7);
 }
 
 #[test]
@@ -157,38 +120,22 @@ fn products_of_integers() {
         ("m16n8k32", &S4_K32, ["u4", "s4"]),
         ("m16n8k64", &S4_K64, ["u4", "s4"]),
     ] {
-        for a in types {
-            for b in types {
-                mma(
-                    &format!("mma.sync.aligned.{name}.row.col"),
-                    shape,
-                    ["s32", a, b, "s32"],
-                    "",
-                    8,
-                );
-                mma(
-                    &format!("mma.sync.aligned.{name}.row.col.satfinite"),
-                    shape,
-                    ["s32", a, b, "s32"],
-                    "",
-                    9,
-                );
+        for (modifier, seed) in [("", 8), (".satfinite", 9)] {
+            let name = format!("{name}.row.col{modifier}");
+            for a in types {
+                for b in types {
+                    mma(&name, shape, ["s32", a, b, "s32"], "", seed);
+                }
             }
         }
     }
     for (name, shape) in [
-        ("m8n8k128", &B1_88128),
-        ("m16n8k128", &B1_K128),
-        ("m16n8k256", &B1_K256),
+        ("m8n8k128.row.col", &B1_88128),
+        ("m16n8k128.row.col", &B1_K128),
+        ("m16n8k256.row.col", &B1_K256),
     ] {
         for suffix in [".xor.popc", ".and.popc"] {
-            mma(
-                &format!("mma.sync.aligned.{name}.row.col"),
-                shape,
-                ["s32", "b1", "b1", "s32"],
-                suffix,
-                10,
-            );
+            mma(name, shape, ["s32", "b1", "b1", "s32"], suffix, 10);
         }
     }
 }

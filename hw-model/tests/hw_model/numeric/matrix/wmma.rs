@@ -36,28 +36,17 @@ fn stored(
     out
 }
 
-struct Wmma<'a> {
-    shape: &'a str,
-    sizes: [usize; 3],
-    a: &'a str,
-    c: &'a str,
-    d: &'a str,
-    registers: [usize; 3],
-    suffix: &'a str,
-}
-
-/// Loads, multiplies and stores; layouts of A, B, C and D.
+/// Loads, multiplies and stores matrices of a shape: the types of A (and B), C and D, the registers of each fragment,
+/// what stands at the end of the name, and the layouts of A, B, C and D.
 // Length: one kernel from load to store.
-fn wmma(case: &Wmma<'_>, layouts: [&str; 4], seed: u64) {
-    let Wmma {
-        shape,
-        sizes: [m, n, k],
-        a,
-        c,
-        d,
-        registers,
-        suffix,
-    } = *case;
+fn wmma(
+    (shape, [m, n, k]): (&str, [usize; 3]),
+    [a, c, d]: [&str; 3],
+    registers: [usize; 3],
+    suffix: &str,
+    layouts: [&str; 4],
+    seed: u64,
+) {
     let mut prng = Prng::new(seed);
     let (va, vb, vc) = (
         values(a, m * k, &mut prng),
@@ -172,31 +161,14 @@ fn warp_matrices() {
                 ("f16", "f32"),
                 ("f32", "f16"),
             ] {
-                wmma(
-                    &Wmma {
-                        shape,
-                        sizes,
-                        a: "f16",
-                        c,
-                        d,
-                        registers: [8, 8, 8],
-                        suffix: "",
-                    },
-                    layouts,
-                    21,
-                );
+                wmma((shape, sizes), ["f16", c, d], [8, 8, 8], "", layouts, 21);
             }
             let registers = [per_lane(m, k, 2), per_lane(k, n, 2), 8];
             wmma(
-                &Wmma {
-                    shape,
-                    sizes,
-                    a: "bf16",
-                    c: "f32",
-                    d: "f32",
-                    registers,
-                    suffix: "",
-                },
+                (shape, sizes),
+                ["bf16", "f32", "f32"],
+                registers,
+                "",
                 layouts,
                 22,
             );
@@ -204,15 +176,10 @@ fn warp_matrices() {
             for a in ["u8", "s8"] {
                 for suffix in ["", ".satfinite"] {
                     wmma(
-                        &Wmma {
-                            shape,
-                            sizes,
-                            a,
-                            c: "s32",
-                            d: "s32",
-                            registers,
-                            suffix,
-                        },
+                        (shape, sizes),
+                        [a, "s32", "s32"],
+                        registers,
+                        suffix,
                         layouts,
                         23,
                     );
@@ -221,28 +188,18 @@ fn warp_matrices() {
         }
         let sizes = [16, 16, 8];
         wmma(
-            &Wmma {
-                shape: "m16n16k8",
-                sizes,
-                a: "tf32",
-                c: "f32",
-                d: "f32",
-                registers: [4, 4, 8],
-                suffix: "",
-            },
+            ("m16n16k8", sizes),
+            ["tf32", "f32", "f32"],
+            [4, 4, 8],
+            "",
             layouts,
             24,
         );
         wmma(
-            &Wmma {
-                shape: "m8n8k4",
-                sizes: [8, 8, 4],
-                a: "f64",
-                c: "f64",
-                d: "f64",
-                registers: [1, 1, 2],
-                suffix: "",
-            },
+            ("m8n8k4", [8, 8, 4]),
+            ["f64", "f64", "f64"],
+            [1, 1, 2],
+            "",
             layouts,
             25,
         );
@@ -250,29 +207,19 @@ fn warp_matrices() {
     let layouts = ["row", "col", "row", "col"];
     for a in ["u4", "s4"] {
         wmma(
-            &Wmma {
-                shape: "m8n8k32",
-                sizes: [8, 8, 32],
-                a,
-                c: "s32",
-                d: "s32",
-                registers: [1, 1, 2],
-                suffix: "",
-            },
+            ("m8n8k32", [8, 8, 32]),
+            [a, "s32", "s32"],
+            [1, 1, 2],
+            "",
             layouts,
             26,
         );
     }
     wmma(
-        &Wmma {
-            shape: "m8n8k128",
-            sizes: [8, 8, 128],
-            a: "b1",
-            c: "s32",
-            d: "s32",
-            registers: [1, 1, 2],
-            suffix: "",
-        },
+        ("m8n8k128", [8, 8, 128]),
+        ["b1", "s32", "s32"],
+        [1, 1, 2],
+        "",
         layouts,
         27,
     );

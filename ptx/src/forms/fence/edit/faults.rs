@@ -6,14 +6,14 @@
 use super::Pass;
 use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED};
 use crate::decode::{Instruction, Operand, RegId};
-use crate::forms::carry::Value;
 use crate::forms::fence::judge::assertion;
 use crate::forms::fence::{FaultKind, UNKNOWN_BLOCK};
 use crate::forms::frame::{Frame, Role};
+use crate::forms::value::Value;
 use std::fmt::Write as _;
 
 impl Pass<'_, '_> {
-    /// A trap becomes a jump to its record at the end of the function.
+    /// Makes a trap a jump to its record at the end of the function.
     pub(super) fn trap(&mut self, n: u32, i: &Instruction, fault: FaultKind) {
         let guard = self.guard(i);
         let (label, line) = (self.fault_label(), self.line(i));
@@ -36,7 +36,7 @@ impl Pass<'_, '_> {
     }
 
     fn line(&self, i: &Instruction) -> u32 {
-        self.surroundings.lines.line(i.span.start)
+        self.module_facts.lines.line(i.span.start)
     }
 
     fn fault_label(&mut self) -> String {
@@ -75,10 +75,10 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// A call through a pointer goes to one of the functions that it may mean; any other is recorded first.
+    /// Makes a call through a pointer go to one of the functions that it may mean; any other is recorded first.
     fn indirect_call(&mut self, n: u32, i: &Instruction, pointer: RegId) {
         let frame = &*self.frame;
-        let found = self.surroundings.targets.of(frame.id, i);
+        let found = self.module_facts.targets.of(frame.id, i);
         let names: Vec<String> = found
             .iter()
             .map(|id| frame.program.functions[id.0 as usize].name.clone())

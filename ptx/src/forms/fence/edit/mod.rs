@@ -13,16 +13,14 @@ mod operands;
 mod rows;
 mod shared;
 
-pub(super) use shared::is_full;
-
-use super::access::{Access, Treatment, treatment};
+use super::access::{Access, Treatment, barrier_operands, treatment};
+use super::bounds::{Base, Bound, Bounding, needs_values};
 use super::depth::{Depths, definitions};
-use super::judge::barrier_operands;
-use super::place::{Base, Place, Placing, Surroundings, needs_values};
-use super::roots::{Root, roots};
+use super::module_facts::{LEAST_SHARED, ModuleFacts, large};
+use super::register_facts::{RegisterFacts, Root};
+use super::roots::roots;
 use super::scope::Scope;
 use super::text::{Loaded, confine, hold};
-use super::values::Values;
 use super::{FenceMode, FenceOptions, GUARD_BYTES};
 use crate::analysis::{Access as Touch, Flow, for_each_register};
 use crate::decode::{Guard, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, VarId};
@@ -60,14 +58,12 @@ const MOST_HELD: u32 = 2048;
 
 /// Offsets in a stretch of this length share a fence of shared memory whose end is known at run time only.
 const MOST_SHARED_SPAN: i64 = 256;
-/// The least shared memory of a kernel, in bytes, so that a base can be held below it.
-const LEAST_SHARED: u32 = 256;
 
 struct Pass<'p, 'a> {
     frame: &'p mut Frame<'a>,
-    surroundings: &'p Surroundings,
+    module_facts: &'p ModuleFacts,
     options: FenceOptions,
-    values: Values,
+    values: RegisterFacts,
     /// Shared variables that are aligned to 16 bytes now.
     raised: Vec<VarId>,
     scope: Scope<'p>,
@@ -87,9 +83,9 @@ struct Pass<'p, 'a> {
     faults: u32,
 }
 
-/// What has to be known of a function before any form writes into it: a kernel whose shared accesses are held below an
-/// end that the launch decides has at least as much shared memory as they share a bound for.
-pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
+/// Gives a kernel whose shared accesses are held below an end that the launch decides at least as much shared memory as
+/// they share a bound for. This comes before any form writes into the function.
+pub(crate) fn prepare(frame: &mut Frame<'_>, module_facts: &ModuleFacts) {
     let asks = |i: &Instruction| match treatment(i) {
         Treatment::Memory(accesses) => accesses
             .iter()
@@ -98,18 +94,18 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
         _ => false,
     };
     let is_kernel = matches!(frame.role, Role::Kernel(_));
-    let any = surroundings.shared || surroundings.names_shared;
+    let any = module_facts.shared || module_facts.names_shared;
     if !(is_kernel && any && frame.function.body.iter().any(asks)) {
         return;
     }
-    let owned = &surroundings.owned[frame.id.0 as usize];
+    let owned = &module_facts.owned[frame.id.0 as usize];
     let scope = Scope::new(
         (frame.module, frame.syntax),
         (frame.program, frame.function),
         owned,
         frame.entry_offset(),
     );
-    let mut large = shared::large(frame.program, frame.id, surroundings);
+    let mut large = large(frame.program, frame.id, module_facts);
     match large.find(|&v| scope.at_entry(frame.program, v)) {
         Some(v) => {
             let name = frame.program.variables[v.0 as usize].name.clone();
@@ -121,7 +117,7 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, surroundings: &Surroundings) {
 
 /// Puts the fence into a function: a kernel with the control block or a callee that is handed what it
 /// [`needs`](super::needs).
-pub(crate) fn edit(frame: &mut Frame<'_>, surroundings: &Surroundings, options: FenceOptions) {
+pub(crate) fn edit(frame: &mut Frame<'_>, module_facts: &ModuleFacts, options: FenceOptions) {
     let flow = Flow::new(frame.function);
     let depths = Depths::new(&flow);
     let asks = |i: &Instruction| match treatment(i) {
@@ -130,15 +126,16 @@ pub(crate) fn edit(frame: &mut Frame<'_>, surroundings: &Surroundings, options: 
             .any(|a| needs_values(i, a) || (a.space == StateSpace::Global && a.align > 1)),
         _ => false,
     };
-    let raised = match surroundings.shared {
-        true => shared::raise(frame, surroundings),
+    let raised = match module_facts.shared {
+        true => shared::raise(frame, module_facts),
         false => Vec::new(),
     };
-    let mut values = Values::none(frame.function);
+    let mut values = RegisterFacts::none(frame.function);
     let mut rounded = Vec::new();
     if frame.function.body.iter().any(asks) {
         let (program, function) = (frame.program, frame.function);
-        let facts = |roots: &[Root]| Values::new((program, function), &flow, (roots, &raised));
+        let facts =
+            |roots: &[Root]| RegisterFacts::new((program, function), &flow, (roots, &raised));
         values = facts(&[]);
         // The other modes round together with what they mask.
         if options.mode == FenceMode::Window {
@@ -151,7 +148,7 @@ pub(crate) fn edit(frame: &mut Frame<'_>, surroundings: &Surroundings, options: 
     let scope = Scope::new(
         (frame.module, frame.syntax),
         (frame.program, frame.function),
-        &surroundings.owned[frame.id.0 as usize],
+        &module_facts.owned[frame.id.0 as usize],
         frame.entry_offset(),
     );
     let definitions = definitions(frame.function, &values);
@@ -160,7 +157,7 @@ pub(crate) fn edit(frame: &mut Frame<'_>, surroundings: &Surroundings, options: 
         definitions,
         early: HashMap::new(),
         frame,
-        surroundings,
+        module_facts,
         options,
         values,
         raised,
@@ -259,12 +256,12 @@ impl Pass<'_, '_> {
         let Some(Operand::Address { offset, .. }) = i.operands.get(access.operand) else {
             return;
         };
-        let placing = Placing {
+        let bounding = Bounding {
             program: self.frame.program,
             function: self.frame.function,
             index: self.frame.id.0 as usize,
             values: &self.values,
-            surroundings: self.surroundings,
+            module_facts: self.module_facts,
             scope: &self.scope,
         };
         let member = Member {
@@ -272,10 +269,10 @@ impl Pass<'_, '_> {
             access: *access,
             offset: *offset,
         };
-        let place = placing.place(i, access);
+        let place = bounding.bound(i, access);
         let (base, shared, variable) = match &place {
-            Place::Global(Base::Reg(r)) => (*r, false, None),
-            Place::Shared(Base::Reg(r), variable) => (*r, true, *variable),
+            Bound::Global(Base::Reg(r)) => (*r, false, None),
+            Bound::Shared(Base::Reg(r), variable) => (*r, true, *variable),
             _ => return self.single(&member, &place),
         };
         let least = i64::from(access.align);
@@ -318,7 +315,7 @@ impl Pass<'_, '_> {
         groups[index].members.push(member);
     }
 
-    /// One fence for all members.
+    /// Writes one fence for all members.
     fn global_group(&mut self, group: &Group) {
         let align = group.members.iter().map(|m| m.access.align).max();
         let align = self.unproved(group.base, align.unwrap_or(1));
@@ -371,18 +368,18 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// An access that shares nothing.
-    fn single(&mut self, m: &Member, place: &Place) {
+    /// Writes the fence of an access that shares nothing.
+    fn single(&mut self, m: &Member, place: &Bound) {
         let access = &m.access;
         let (text, operand) = match place {
-            Place::Proved | Place::Refused(_) => return,
-            Place::Global(base) => {
+            Bound::Proved | Bound::Refused(_) => return,
+            Bound::Global(base) => {
                 let (sum, address) = self.sum(*base, m.offset);
                 let (text, fenced) = self.confine(&address, access.align);
                 let rows = self.rows(m, |pass, end| pass.confine(end, 1), &fenced);
                 (format!("{sum}{text} {rows}"), fenced)
             }
-            Place::Shared(base, _) => {
+            Bound::Shared(base, _) => {
                 let (sum, address) = self.sum(*base, m.offset);
                 let low = self.frame.fresh("b32");
                 let (text, held) =
@@ -393,7 +390,7 @@ impl Pass<'_, '_> {
                     held,
                 )
             }
-            Place::Variable(base, v) => {
+            Bound::Variable(base, v) => {
                 let variable = &self.frame.program.variables[v.0 as usize];
                 let (sum, address) = self.sum(*base, m.offset);
                 let last = variable.size_bytes - u64::from(access.bytes);
@@ -401,7 +398,7 @@ impl Pass<'_, '_> {
                 let (text, held) = hold(self.frame, (&address, &name), (last, access.align));
                 (format!("{sum}{text}"), held)
             }
-            Place::Param(base) => {
+            Bound::Param(base) => {
                 let (sum, address) = self.sum(*base, m.offset);
                 let function = self.frame.function;
                 let bytes = u64::from(function.params_bytes);
@@ -412,13 +409,13 @@ impl Pass<'_, '_> {
                 let (text, held) = hold(self.frame, (&address, &name), (last, access.align));
                 (format!("{sum}{text}"), held)
             }
-            Place::GenericShared(base) => {
+            Bound::GenericShared(base) => {
                 let (sum, address) = self.sum(*base, m.offset);
                 let (text, held) = self.in_shared_window(&address, access);
                 let rows = self.shared_rows(m, &held.0);
                 (format!("{sum}{text} {rows}"), held.1)
             }
-            Place::Generic {
+            Bound::Generic {
                 base,
                 shared,
                 local,
@@ -476,7 +473,7 @@ impl Pass<'_, '_> {
         (format!("cvt.u32.u64 {low}, {name}; "), low)
     }
 
-    /// Base and offset as one 64-bit address.
+    /// Returns text that adds base and offset up to one 64-bit address, and the address.
     fn sum(&mut self, base: Base, offset: i64) -> (String, String) {
         let (text, address) = match base {
             Base::Reg(r) => self.wide(r),
@@ -533,7 +530,7 @@ impl Pass<'_, '_> {
         (text, result)
     }
 
-    /// `cp.async`'s optional source size is at most the copy's.
+    /// Holds `cp.async`'s optional source size to the copy's.
     fn bound_copy(&mut self, n: u32, i: &Instruction) {
         if let (Some(Operand::Int(size)), Some(Operand::Reg(r))) =
             (i.operands.get(2), i.operands.get(3))
@@ -548,7 +545,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// A jump through a table goes to one of its entries.
+    /// Makes a jump through a table go to one of its entries.
     fn jump(&mut self, n: u32, i: &Instruction) {
         let (Some(Operand::Reg(r)), Some(Operand::BranchTable(t))) =
             (i.operands.first(), i.operands.get(1))
@@ -563,7 +560,7 @@ impl Pass<'_, '_> {
         self.replace_operand(n, 0, t);
     }
 
-    /// Barrier numbers and thread counts in registers are made ones that exist.
+    /// Makes barrier numbers and thread counts in registers ones that exist.
     fn barrier(&mut self, n: u32, i: &Instruction) {
         let (number, count) = barrier_operands(i);
         if let Some(Operand::Reg(r)) = i.operands.get(number) {

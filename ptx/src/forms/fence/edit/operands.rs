@@ -48,7 +48,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// The callee is the first operand, or the second where returned values stand before it.
+    /// Replaces the callee: the first operand, or the second where returned values stand before it.
     pub(super) fn replace_callee(&mut self, n: u32, text: &str) {
         let spans = self.operand_spans(n);
         let source = self.frame.module.source();

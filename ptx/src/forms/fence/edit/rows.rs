@@ -4,7 +4,7 @@
 
 use super::{Member, Pass};
 use crate::decode::Operand;
-use crate::forms::fence::access::Rows;
+use crate::forms::fence::access::MatrixRows;
 use std::fmt::Write as _;
 
 impl Pass<'_, '_> {
@@ -47,7 +47,7 @@ impl Pass<'_, '_> {
     }
 
     /// Returns the stride as a register, and how far the last byte of the last row is from the first byte.
-    fn row_span(&mut self, m: &Member, rows: Rows) -> Option<(String, String, String)> {
+    fn row_span(&mut self, m: &Member, rows: MatrixRows) -> Option<(String, String, String)> {
         let i = &self.frame.function.body[m.instruction as usize];
         let (mut text, stride) = match i.operands.get(rows.stride) {
             Some(Operand::Reg(r)) => (String::new(), self.register(*r).0),
@@ -68,7 +68,7 @@ impl Pass<'_, '_> {
     }
 
     /// Replaces the stride operand by one that is zero where `p` is false and a multiple of 16 bytes.
-    fn stride(&mut self, m: &Member, rows: Rows, stride: &str, p: &str) -> String {
+    fn stride(&mut self, m: &Member, rows: MatrixRows, stride: &str, p: &str) -> String {
         let (kept, rounded) = (self.frame.fresh("b32"), self.frame.fresh("b32"));
         self.replace_operand(m.instruction, rows.stride, rounded.clone());
         format!(

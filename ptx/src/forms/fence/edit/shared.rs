@@ -2,12 +2,12 @@
 //!
 //! Rule: a bound is a minimum, so that an address that a well-behaved kernel uses stays what it is.
 
-use super::{Group, LEAST_SHARED, Member, Pass};
-use crate::decode::{FuncId, Program, Span, StateSpace, VarId, Variable};
-use crate::forms::carry::Value;
+use super::{Group, Member, Pass};
+use crate::decode::{Span, StateSpace, VarId, Variable};
 use crate::forms::fence::access::Access;
-use crate::forms::fence::place::{Surroundings, VECTOR_BYTES};
+use crate::forms::fence::module_facts::{ModuleFacts, STATIC_SHARED, VECTOR_BYTES, here};
 use crate::forms::frame::{Frame, Role};
+use crate::forms::value::Value;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -15,48 +15,12 @@ use std::fmt::Write as _;
 #[allow(clippy::cast_possible_truncation, reason = "a small number")]
 const VECTOR: u32 = VECTOR_BYTES as u32;
 
-/// Static shared memory that every launch may have, on all architectures.
-const STATIC_SHARED: u64 = 48 << 10;
-
-/// Shared variables of at least [`LEAST_SHARED`] bytes that the kernel has in any case, its own or named by it: naming
-/// one more time keeps `ptxas` from dropping it and adds nothing.
-pub(super) fn large<'a>(
-    program: &'a Program,
-    kernel: FuncId,
-    surroundings: &'a Surroundings,
-) -> impl Iterator<Item = VarId> + 'a {
-    let is = |v: &VarId| {
-        let v = &program.variables[v.0 as usize];
-        let sized = !v.is_extern && v.size_bytes >= u64::from(LEAST_SHARED);
-        v.space == StateSpace::Shared && sized
-    };
-    here(kernel, surroundings).filter(is)
-}
-
-/// Returns the variables of the module's shared memory that the kernel names, and all of its own.
-fn here(kernel: FuncId, surroundings: &Surroundings) -> impl Iterator<Item = VarId> + '_ {
-    let n = kernel.0 as usize;
-    let named = surroundings.named_shared[n].iter();
-    named.chain(&surroundings.owned[n]).copied()
-}
-
-/// Returns whether the kernel's shared variables leave no room for what the fence adds when none of them is [`large`].
-pub(in crate::forms::fence) fn is_full(
-    program: &Program,
-    kernel: FuncId,
-    surroundings: &Surroundings,
-) -> Option<u32> {
-    let full = surroundings.shared_bytes + u64::from(LEAST_SHARED) > STATIC_SHARED;
-    let none_is_large = || large(program, kernel, surroundings).next().is_none();
-    (full && none_is_large()).then_some(LEAST_SHARED)
-}
-
 /// Declares the function's larger shared variables at multiples of 16 bytes, as `ptxas` places them anyway, so that
 /// addresses in them can be told to be such multiples. Gives those that were not.
-pub(super) fn raise(frame: &mut Frame<'_>, surroundings: &Surroundings) -> Vec<VarId> {
+pub(super) fn raise(frame: &mut Frame<'_>, module_facts: &ModuleFacts) -> Vec<VarId> {
     let variables = &frame.program.variables;
-    let owned = &surroundings.owned[frame.id.0 as usize];
-    if surroundings.shared_vectors > STATIC_SHARED {
+    let owned = &module_facts.owned[frame.id.0 as usize];
+    if module_facts.shared_vectors > STATIC_SHARED {
         return Vec::new();
     }
     // How many variables each declaration makes.
@@ -113,7 +77,7 @@ fn has_neighbours(group: &Group) -> bool {
 }
 
 impl Pass<'_, '_> {
-    /// One bound for all members: the base is at most what the farthest of them allows.
+    /// Writes one bound for all members: the base is at most what the farthest of them allows.
     pub(super) fn shared_group(&mut self, group: &Group) {
         let align = group.members.iter().map(|m| m.access.align).max();
         let (align, proved) = self.shared_align(group, align.unwrap_or(1));
@@ -277,9 +241,9 @@ impl Pass<'_, '_> {
             let sized = v.space == StateSpace::Shared && !v.is_extern && v.size_bytes != 0;
             (sized && self.scope.at_entry(program, id)).then(|| v.name.clone())
         };
-        let names: Vec<String> = here(function, self.surroundings).filter_map(name).collect();
+        let names: Vec<String> = here(function, self.module_facts).filter_map(name).collect();
         let kernel = matches!(self.frame.role, Role::Kernel(_));
-        if !kernel || (names.is_empty() && !self.surroundings.dynamic) {
+        if !kernel || (names.is_empty() && !self.module_facts.dynamic) {
             return;
         }
         let (end, at, t, step) = (

@@ -1,27 +1,10 @@
-//! Time grows with the input and not with its square, for modules that hold much of two things at once: what one pass
-//! looks up for each of the other.
-//!
-//! Each shape is timed at two sizes, one four times the other, and the ratio of the least times is bounded between
-//! linear and quadratic. `GRIDMUX_SCALE=4` makes both sizes four times as large.
+//! Modules that hold much of two things at once: what one pass looks up for each of the other, so that a pass over
+//! pairs would grow with the square of the text.
 
-use gridmux_ptx::Module;
-use gridmux_ptx::check::check_judged;
-use gridmux_ptx::forms::{Form, Judgement, Options, rewrite};
-use nix::time::{ClockId, clock_gettime};
 use std::fmt::Write as _;
-use std::time::Duration;
-
-/// Bytes of the smaller text.
-const SMALL: usize = 128 << 10;
-/// How many times as long the larger one is.
-const TIMES: usize = 4;
-/// How many times as long a stage may take for the larger one; a quadratic one takes 16 times as long.
-const BOUND: f64 = 11.0;
-/// A stage that is done sooner is not measured: the first touch of its memory takes as long.
-const LEAST_SECONDS: f64 = 0.02;
 
 /// What the text is made of: the nth piece of each list, one list behind the other.
-enum Part {
+pub(crate) enum Part {
     /// Stands once.
     Once(&'static str),
     /// Repeated.
@@ -34,9 +17,11 @@ use Part::{Back, Each, Once};
 const HEADER: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 const REGISTERS: &str = ".reg .b32 %r<9>;.reg .b64 %d<9>;.reg .pred %p<9>;.reg .f32 %f<9>;\n";
 
-type Shape = (&'static str, &'static [Part]);
+/// A name, and what the text is made of.
+pub(crate) type Shape = (&'static str, &'static [Part]);
 
-const SHAPES: &[Shape] = &[
+/// The modules, by what they hold much of.
+pub(crate) const SHAPES: &[Shape] = &[
     (
         "functions and calls through a pointer",
         &[
@@ -456,10 +441,71 @@ const SHAPES: &[Shape] = &[
             Once("}"),
         ],
     ),
+    (
+        "scopes with a jump out of each",
+        &[
+            Once(".entry k(){"),
+            Each(|_| "{bra L;}\n".into()),
+            Once("L:}"),
+        ],
+    ),
+    (
+        "jumps out of a deep scope",
+        &[
+            Once(".entry k(){{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{"),
+            Each(|_| "bra L;\n".into()),
+            Once("}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}L:}"),
+        ],
+    ),
+    (
+        "reads of what forbids slices",
+        &[
+            Once(".entry k(){"),
+            Once(REGISTERS),
+            Each(|_| "mov.u32 %r1,%envreg1;\n".into()),
+            Once("}"),
+        ],
+    ),
 ];
 
+/// Returns two modules that are linked, of which each has `count` of every kind of name.
+pub(crate) fn linked_modules(count: usize, name_bytes: usize) -> [String; 2] {
+    let long = "n".repeat(name_bytes);
+    let module = |part: usize| {
+        // What a comment holds makes room for dense text.
+        let mut text = format!("{HEADER}//{}\n", " ".repeat(500 * count));
+        for n in 0..count {
+            let name = format!("{long}{n}");
+            let _ = writeln!(
+                text,
+                ".global .u32 s{name}, t{name}; .weak .global .u32 w{name} = 1, v{name}[2];"
+            );
+            let _ = writeln!(
+                text,
+                ".weak .func f{name}() {{ .reg .u32 %r; ld.global.u32 %r, [s{name}]; ret; }}"
+            );
+            let _ = writeln!(
+                text,
+                ".func g{name}(); .func h{name}() {{ ret; }} .alias g{name}, h{name};"
+            );
+            let (this, other) = (part, 1 - part);
+            let _ = writeln!(
+                text,
+                ".visible .global .u32 x{this}{name}; .extern .global .u32 x{other}{name};"
+            );
+            let _ = writeln!(
+                text,
+                ".visible .entry k{this}{name}() {{ .reg .u32 %r; ld.global.u32 %r, [x{other}{name}]; call f{name}; \
+                 ret; }}"
+            );
+        }
+        text
+    };
+    [module(0), module(1)]
+}
+
 /// Returns the text of a shape, at least that many bytes long.
-fn text(parts: &[Part], bytes: usize) -> String {
+pub(crate) fn text(parts: &[Part], bytes: usize) -> String {
     let whole = |n: usize| {
         let mut text = HEADER.to_owned();
         for part in parts {
@@ -480,82 +526,4 @@ fn text(parts: &[Part], bytes: usize) -> String {
     };
     let per_piece = (whole(200).len() - whole(100).len()) / 100;
     whole(bytes / per_piece.max(1))
-}
-
-/// Returns what this thread has had of a processor: other processes do not count.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .expect("every Linux has this clock")
-        .into()
-}
-
-/// Seconds of a processor that each stage takes, at the least of some runs.
-fn costs(text: &str, runs: usize) -> Vec<(String, f64)> {
-    let mut least: Vec<(String, f64)> = Vec::new();
-    let mut note = |run: usize, n: &mut usize, what: String, start: Duration| {
-        let seconds = (processor_time() - start).as_secs_f64();
-        match run {
-            0 => least.push((what, seconds)),
-            _ => least[*n].1 = least[*n].1.min(seconds),
-        }
-        *n += 1;
-    };
-    for run in 0..runs {
-        let mut n = 0;
-        let start = processor_time();
-        let Ok(module) = Module::parse(text) else {
-            note(run, &mut n, "parse refuses".into(), start);
-            continue;
-        };
-        note(run, &mut n, "parse".into(), start);
-        let start = processor_time();
-        let Ok(program) = module.decode() else {
-            note(run, &mut n, "decode refuses".into(), start);
-            continue;
-        };
-        note(run, &mut n, "decode".into(), start);
-        let start = processor_time();
-        let judgement = Judgement::new(&module, &program);
-        note(run, &mut n, "judge".into(), start);
-        let start = processor_time();
-        let _ = check_judged(&program, &judgement);
-        note(run, &mut n, "check".into(), start);
-        for form in Form::ALL {
-            let start = processor_time();
-            let _ = rewrite(&module, &program, &Options::default(), |_| form);
-            note(run, &mut n, format!("{form}"), start);
-        }
-    }
-    least
-}
-
-/// Stages whose time grows as the square of the text does, or nearly, as (stage, small, large) in seconds.
-fn suspects(parts: &[Part], scale: usize, runs: usize) -> Vec<(String, f64, f64)> {
-    let (small, large) = (
-        text(parts, SMALL * scale),
-        text(parts, SMALL * scale * TIMES),
-    );
-    let (before, after) = (costs(&small, 2 * runs), costs(&large, runs));
-    let pairs = before.into_iter().zip(after);
-    let found = pairs
-        .filter(|((what, a), (other, b))| what != other || (*b > a * BOUND && *b > LEAST_SECONDS));
-    found.map(|((what, a), (_, b))| (what, a, b)).collect()
-}
-
-#[test]
-fn time_is_linear_in_two_things_at_once() {
-    let scale = std::env::var("GRIDMUX_SCALE").ok();
-    let scale: usize = scale.and_then(|s| s.parse().ok()).unwrap_or(1);
-    let mut wrong = Vec::new();
-    for (name, parts) in SHAPES {
-        // Some work is spared for small modules, which looks like growth once: only what grows on from the larger size
-        // as well is a fault.
-        if suspects(parts, scale, 1).is_empty() {
-            continue;
-        }
-        for (what, a, b) in suspects(parts, scale * TIMES, 2) {
-            wrong.push(format!("{name}: {what} {a:.4} s, {b:.4} s"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -5,7 +5,6 @@
 //! work and so must be right for hostile code; facts about objects choose which bounds an address is held to, and so
 //! must be right for well-behaved code only. Functions too large to settle in [`MAX_SWEEPS`] sweeps have no facts.
 
-use super::roots::Root;
 use crate::analysis::{Access, Flow, for_each_register, live_at_entry};
 use crate::decode::{
     Function, Instruction, Opcode, Operand, Program, RegId, ScalarType, StateSpace, Symbol, VarId,
@@ -33,12 +32,22 @@ pub(super) enum Object {
     Any,
 }
 
+/// A register that is rounded down behind one of its definitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Root {
+    /// The definition.
+    pub(super) instruction: u32,
+    pub(super) register: RegId,
+    /// What it becomes a multiple of, as the number of zeros at the end.
+    pub(super) zeros: u8,
+}
+
 /// The facts; the default knows of no register, for those who ask for none.
 #[derive(Default)]
-pub(super) struct Values {
+pub(super) struct RegisterFacts {
     zeros: Vec<u8>,
     objects: Vec<Object>,
-    /// Zeros that something behind each definition makes.
+    /// Zero bits that a rounding behind each definition makes.
     made: Vec<u8>,
     /// May be read before it is written.
     early: Vec<bool>,
@@ -46,7 +55,7 @@ pub(super) struct Values {
     raised: Vec<VarId>,
 }
 
-impl Values {
+impl RegisterFacts {
     /// Returns the facts of a function whose `roots` are rounded, and whose shared variables `raised` are aligned to 16
     /// bytes.
     pub(super) fn new(
@@ -82,7 +91,7 @@ impl Values {
         Self::unknown(count)
     }
 
-    /// No facts at all, for functions that need none.
+    /// Returns no facts at all, for functions that need none.
     pub(super) fn none(function: &Function) -> Self {
         Self::unknown(function.registers.len())
     }
@@ -97,7 +106,7 @@ impl Values {
         }
     }
 
-    /// Zeros at the end of what the register holds.
+    /// Returns how many zero bits end what the register holds.
     pub(super) fn zeros_in(&self, register: RegId) -> u8 {
         self.zeros[register.0 as usize]
     }
@@ -107,7 +116,7 @@ impl Values {
         self.early[register.0 as usize]
     }
 
-    /// The register is a multiple of this power of two.
+    /// Returns the power of two that the register is a multiple of.
     pub(super) fn multiple_of(&self, register: RegId) -> u32 {
         1 << self.zeros[register.0 as usize]
     }
@@ -139,7 +148,7 @@ impl Values {
         changed
     }
 
-    /// Zeros at the end of an operand.
+    /// Returns how many zero bits end an operand.
     pub(super) fn zeros(&self, program: &Program, operand: Option<&Operand>) -> u8 {
         match operand {
             Some(Operand::Reg(r)) => self.zeros[r.0 as usize],
@@ -237,7 +246,7 @@ impl Values {
     }
 }
 
-/// Zeros at the end of a number, at most [`MOST_ZEROS`].
+/// Returns how many zero bits end a number, at most [`MOST_ZEROS`].
 pub(super) fn zeros_of(n: i64) -> u8 {
     u8::try_from(n.trailing_zeros())
         .unwrap_or(0)

@@ -1,12 +1,14 @@
-//! No shape of input makes the front end's memory grow past the bound that fuzzing holds every input to.
+//! No shape of input makes the front end's memory grow past the bound that fuzzing holds every input to, nor with the
+//! square of the input.
 //!
-//! One test, because the counts are the process's: each shape is repeated until it dwarfs the allowance.
+//! A binary of its own, because it installs an allocator that counts; and one test, because the counts are the
+//! process's.
 
 #[allow(
     unreachable_pub,
     reason = "the fuzz targets are another crate, which uses the same"
 )]
-#[path = "../fuzz/growth.rs"]
+#[path = "../../fuzz/growth.rs"]
 mod growth;
 
 #[allow(
@@ -14,8 +16,11 @@ mod growth;
     unreachable_pub,
     reason = "the fuzz targets are another crate, which calls more of the same functions"
 )]
-#[path = "../fuzz/oracle.rs"]
+#[path = "../../fuzz/oracle.rs"]
 mod oracle;
+
+mod scaling;
+mod shapes;
 
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::Form;
@@ -157,6 +162,8 @@ fn densest(shape: &Shape, bytes: usize) -> String {
 
 #[test]
 fn memory_is_bounded_by_the_input() {
+    scaling::check();
+    // Each shape is repeated until it dwarfs the allowance.
     for shape in SHAPES {
         for bytes in [20 << 10, 256 << 10] {
             // A refusal is an answer, too; it is held to the same bound.

@@ -1,13 +1,14 @@
-//! What a kernel may reach by calls, for refusals that travel from callee to caller.
+//! Who calls whom in a module, and whose address is taken.
 //!
-//! Refusals flow along reversed call edges from the functions that have one, so the cost is linear in the calls. An
-//! indirect call may reach every function whose address the module takes.
+//! An indirect call may reach every function whose address the module takes, or that some call lists. What spreads
+//! along calls flows along reversed edges from the functions that have it, so that the cost is linear in the calls.
 
-use crate::decode::{Opcode, Operand, Program, RelocationTarget, Symbol};
+use crate::decode::{FuncId, Opcode, Operand, Program, RelocationTarget, Symbol};
 use std::collections::VecDeque;
 
-/// Who calls whom, reversed, and whose address is taken.
-pub(crate) struct Calls {
+/// The calls of a module.
+#[derive(Debug)]
+pub struct CallGraph {
     /// Callers of each function; one more entry stands for «any function whose address is taken».
     callers: Vec<Vec<u32>>,
     /// Functions that each function calls by name.
@@ -18,8 +19,10 @@ pub(crate) struct Calls {
     pub(crate) address_taken: Vec<bool>,
 }
 
-impl Calls {
-    pub(crate) fn new(program: &Program) -> Self {
+impl CallGraph {
+    /// Looks through a module.
+    #[must_use]
+    pub fn new(program: &Program) -> Self {
         let any = program.functions.len();
         let mut calls = Self {
             callers: vec![Vec::new(); any + 1],
@@ -30,20 +33,16 @@ impl Calls {
         for (caller, function) in (0_u32..).zip(&program.functions) {
             for i in &function.body {
                 let is_call = i.opcode == Opcode::Call;
-                if is_call {
-                    match i.operands.get(1) {
-                        Some(Operand::Symbol {
-                            symbol: Symbol::Function(f),
-                            ..
-                        }) => {
-                            calls.callers[f.0 as usize].push(caller);
-                            calls.callees[caller as usize].push(f.0);
-                        }
-                        _ => {
-                            calls.callers[any].push(caller);
-                            calls.indirectly[caller as usize] = true;
-                        }
+                match i.callee() {
+                    Some(f) => {
+                        calls.callers[f.0 as usize].push(caller);
+                        calls.callees[caller as usize].push(f.0);
                     }
+                    None if is_call => {
+                        calls.callers[any].push(caller);
+                        calls.indirectly[caller as usize] = true;
+                    }
+                    None => {}
                 }
                 for (n, operand) in i.operands.iter().enumerate() {
                     if !(is_call && n == 1) {
@@ -51,6 +50,10 @@ impl Calls {
                     }
                 }
             }
+        }
+        let prototypes = program.functions.iter().flat_map(|f| &f.call_prototypes);
+        for f in prototypes.flat_map(|prototype| &prototype.targets) {
+            calls.address_taken[f.0 as usize] = true;
         }
         for relocation in program.variables.iter().flat_map(|v| &v.relocations) {
             if let RelocationTarget::Function(f) = relocation.target {
@@ -73,13 +76,43 @@ impl Calls {
     }
 
     /// Returns the functions that a function calls by name, as often as it does.
-    pub(crate) fn callees(&self, function: usize) -> impl Iterator<Item = usize> {
+    pub fn callees(&self, function: usize) -> impl Iterator<Item = usize> {
         self.callees[function].iter().map(|&f| f as usize)
     }
 
     /// Returns whether a function calls through a pointer.
-    pub(crate) fn calls_indirectly(&self, function: usize) -> bool {
+    #[must_use]
+    pub fn calls_indirectly(&self, function: usize) -> bool {
         self.indirectly[function]
+    }
+
+    /// Returns the functions that one may reach and that the module defines: itself first, then as they are found.
+    #[must_use]
+    pub fn reached_from(&self, program: &Program, from: FuncId) -> Vec<FuncId> {
+        let mut seen = vec![false; self.callees.len()];
+        seen[from.0 as usize] = true;
+        let mut reached = vec![from];
+        let mut any = false;
+        let mut at = 0;
+        while let Some(&FuncId(n)) = reached.get(at) {
+            at += 1;
+            let taken = self.indirectly[n as usize] && !std::mem::replace(&mut any, true);
+            let taken = (0_u32..)
+                .zip(&self.address_taken)
+                .filter(|(_, t)| taken && **t);
+            for f in self.callees[n as usize]
+                .iter()
+                .copied()
+                .chain(taken.map(|(f, _)| f))
+            {
+                if program.functions[f as usize].is_defined
+                    && !std::mem::replace(&mut seen[f as usize], true)
+                {
+                    reached.push(FuncId(f));
+                }
+            }
+        }
+        reached
     }
 
     /// Returns which functions the given ones may reach, themselves included.
@@ -183,25 +216,4 @@ impl Calls {
         all.truncate(any);
         all
     }
-}
-
-/// Functions of the device runtime that are defined by the driver and do not depend on the grid.
-pub(crate) const HARMLESS_EXTERNALS: &[&str] = &["vprintf", "malloc", "free", "__assertfail"];
-
-/// Returns whether a function by that name launches kernels from the device.
-pub(crate) fn launches_kernels(name: &str) -> bool {
-    [
-        "cudaLaunch",
-        "cudaGetParameterBuffer",
-        "__cudaCDP",
-        "cudaDeviceSynchronize",
-        "__cudaDeviceSynchronize",
-    ]
-    .iter()
-    .any(|p| name.starts_with(p))
-}
-
-/// Returns whether a function by that name is cooperative groups' grid barrier.
-pub(crate) fn synchronises_grid(name: &str) -> bool {
-    name.starts_with("cudaCG")
 }
