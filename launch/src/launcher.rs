@@ -361,7 +361,10 @@ mod tests {
         let kernel = form(Form::SLICE, LaunchGrid::SubBox);
         let mut launcher = Launcher::new(&kernel, [10, 1, 1], LIMITS, None).expect("it can be");
         let offset = |piece: &Piece| match piece.control.cover {
-            Cover::SubBox { offset, grid } if grid == [10, 1, 1] => offset[0],
+            Cover::SubBox {
+                offset,
+                grid: [10, 1, 1],
+            } => offset[0],
             other => panic!("{other:?}"),
         };
         let (first, second) = (launch(&mut launcher), launch(&mut launcher));

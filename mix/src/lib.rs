@@ -1,10 +1,10 @@
 //! Mixes of programs under a policy, on virtual time.
 //!
 //! A [`Driver`] puts a policy in charge of an [`Engine`]: the [`event`] executor, which simulates thread blocks by
-//! their durations, or the SM model in `plan` mode ([`model`]). [`together()`] runs single launches of several tenants.
-//! [`OnEvent`] and [`OnModel`] run whole programs, kernels of ours and of users' ([`member`]) and recorded ones
-//! ([`recording`], [`replay`]): [`play`] submits their launches, [`meter`] measures what they hold, [`report`] and
-//! [`timeline`] say what became of them.
+//! their durations, or the SM model in `plan` mode ([`model`]). [`together()`] runs single launches of several
+//! tenants. [`OnEvent`] and [`OnModel`] run whole programs, kernels of ours and of users' ([`member`]) and recorded
+//! ones ([`recording`], [`replay`]): [`play`] submits their launches, [`meter`] measures what they hold, [`report`]
+//! and [`timeline`] say what became of them.
 //!
 //! Rules of this room: it knows policies, the SM model and our workloads, never sockets or tenants' processes; equal
 //! inputs give equal runs; it prints nothing and reads no file.

@@ -199,6 +199,7 @@ fn plan_read(name: &str) {
             black_box(row % 8);
             // SAFETY: the pointer is that of `word`, which lives until the end of this function and
             // is not written meanwhile.
+            // The load pairs with nothing: it is what reading a published pointer costs at least.
             black_box(unsafe { *black_box(&pointer).load(Ordering::Acquire) });
         }
     });
@@ -240,6 +241,7 @@ fn plan_publish(name: &str) {
         for mut reader in readers {
             let stop = &stop;
             scope.spawn(move || {
+                // relaxed: the flag only ends the loop; what is measured does not depend on when it is seen.
                 while !stop.load(Ordering::Relaxed) {
                     black_box(reader.read().cap_total(RowId(3)));
                 }
@@ -247,6 +249,7 @@ fn plan_publish(name: &str) {
         }
         let value = (0..ROUNDS).map(|_| publish_round(&mut publisher, COUNT));
         let value = value.fold(f64::INFINITY, f64::min);
+        // relaxed: see the loop that reads it.
         stop.store(true, Ordering::Relaxed);
         value
     });
@@ -255,16 +258,20 @@ fn plan_publish(name: &str) {
     let floor = thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
+                // relaxed: the flag only ends the loop; what is measured does not depend on when it is seen.
                 while !stop.load(Ordering::Relaxed) {
+                    // Pairs with the swap of the writer below, as a reader of plans pairs with their publication.
                     black_box(word.load(Ordering::Acquire));
                 }
             });
         }
         let floor = least_ns(COUNT * 16, |count| {
             for epoch in 0..count {
+                // Pairs with the loads of the readers above.
                 word.swap(epoch, Ordering::AcqRel);
             }
         });
+        // relaxed: see the loop that reads it.
         stop.store(true, Ordering::Relaxed);
         floor
     });
@@ -296,6 +303,7 @@ fn event_queue(name: &str) {
     let stop = AtomicBool::new(false);
     let value = thread::scope(|scope| {
         scope.spawn(|| {
+            // relaxed: the flag only ends the loop; what is measured does not depend on when it is seen.
             while !stop.load(Ordering::Relaxed) {
                 consumer.drain(|event| {
                     black_box(&event);
@@ -314,6 +322,7 @@ fn event_queue(name: &str) {
                 }
             }
         });
+        // relaxed: see the loop that reads it.
         stop.store(true, Ordering::Relaxed);
         value
     });

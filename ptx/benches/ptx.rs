@@ -76,6 +76,7 @@ fn main() {
         let (ratio, name) = slowest.fold((0.0, &""), |a, b| if b.0 > a.0 { b } else { a });
         eprintln!("ptx_scaling: {name}");
         println!(
+            // Wide: a line of output.
             r#"{{"name":"ptx_scaling","value":{ratio:.2},"unit":"times the time for four times the text","better":"lower","floor":4,"ratio":{:.4},"peer":null}}"#,
             ratio / 4.0
         );

@@ -117,7 +117,7 @@ fn in_parallel<I: Sync, T: Send>(
         for _ in 0..threads.min(items.len()) {
             let (sender, work, next, stop) = (sender.clone(), &work, &next, &stop);
             scope.spawn(move || {
-                // Relaxed: the counter hands out places and the flag ends the thread early; results go by the channel.
+                // relaxed: the counter hands out places and the flag ends the thread early; results go by the channel.
                 while !stop.load(Ordering::Relaxed) {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(place) else { break };
@@ -131,7 +131,7 @@ fn in_parallel<I: Sync, T: Send>(
         let taken = results
             .iter()
             .try_for_each(|(place, result)| take(place, result?));
-        // Relaxed: see above.
+        // relaxed: the flag only ends threads early.
         stop.store(true, Ordering::Relaxed);
         taken
     })
@@ -149,6 +149,7 @@ mod tests {
         let context = Context::new(folder.path().to_owned(), 1.0, None).expect("opens");
         let runs = AtomicUsize::new(0);
         let square = |n: &u64| {
+            // relaxed: the threads are joined before it is read.
             runs.fetch_add(1, Ordering::Relaxed);
             Ok(n * n)
         };

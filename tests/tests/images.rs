@@ -1,8 +1,7 @@
 //! Contract: what a program hands to the driver library as an image becomes a module, and several become one; what does
 //! not gets the documented code, and a sentence in the program's log.
 //!
-//! A binary of its own with one test, because the driver library has one connection for the whole process, and finds
-//! the service by an environment variable.
+//! A binary of its own, because a process has one connection to the service; and one test for the same reason.
 
 use cuda::context::current::cuCtxSetCurrent;
 use cuda::context::primary::cuDevicePrimaryCtxRetain;

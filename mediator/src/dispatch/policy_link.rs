@@ -558,7 +558,7 @@ impl PolicyRunner {
     }
 
     /// Has the policy take over that was chosen since the last time, if one was; returns whether. The dispatcher is to
-    /// be woken then, so that it tells what lives.
+    /// be woken then, so that it names all tenants and rows.
     pub fn take_choice(&mut self) -> bool {
         let Some(choice) = self.shared.choices.take() else {
             return false;

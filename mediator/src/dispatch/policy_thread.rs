@@ -145,7 +145,6 @@ fn cpu_ns() -> u64 {
 mod tests {
     use super::{Budget, MOST_CREDIT_NS, PART, PlanCost};
     use gridmux_policy::units::Nanos;
-    use nix::time::ClockId;
 
     #[test]
     fn a_thread_that_does_all_it_may_takes_its_part_of_a_core() {

@@ -11,8 +11,8 @@ pub struct DriverOptions {
     pub rows_per_tenant: usize,
     /// Number of the first row, so that it can be shown that numbers of rows change nothing.
     pub first_row: u32,
-    /// The least time between two rounds of [`gridmux_policy::Event::Sample`], which are sent when the policy is woken;
-    /// zero for every time.
+    /// The least time between two rounds of [`gridmux_policy::Event::Sample`], which are sent when the policy is
+    /// woken; zero for every time.
     pub sample_every: Cycles,
     /// Keep every block's event for [`super::Driver::take_block_events`].
     pub record: bool,

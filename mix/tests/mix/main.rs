@@ -2,7 +2,6 @@
 
 mod bench;
 mod event_conformance;
-mod forgets;
 mod guard;
 mod load;
 mod model_conformance;

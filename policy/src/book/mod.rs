@@ -1,17 +1,17 @@
 //! What lives on a device: tenants, rows and open launches, as events tell of them.
 //!
 //! A launch is **open** from its arrival to its end; a row **works** and a tenant is **active** while a launch of
-//! theirs is open, and for a grace after that ([`activity`]). Policies that order launches see them in order of arrival
-//! ([`jobs`]): of a row's launches the oldest counts, as launches of one kernel usually come one after another.
-//! Policies that partition see who takes part and how much each could use.
+//! theirs is open, and for a grace after that ([`activity`]). Policies that order launches see them in order of
+//! arrival ([`jobs`]): of a row's launches the oldest counts, as launches of one kernel usually come one after
+//! another. Policies that partition see who takes part and how much each could use.
 //!
 //! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that a
 //! controller steers by the very figure that is reported.
 //!
-//! Rules: events with a time before the newest seen count as of that time; an event of a row or tenant that is not
-//! known changes nothing; after a loss nothing has open launches until its counters come, and what is not named again
-//! until [`Event::Resynced`] is gone. Nothing is allocated but for tenants, rows and launches beyond the most that
-//! there were.
+//! Rules: events with a time before the newest seen count as of that time; an event of a row that is not known changes
+//! nothing, and who names a row names its tenant, of weight 1 where it is not known; after a loss nothing has open
+//! launches until its counters come, and what is not named again until [`Event::Resynced`] is gone. Nothing is
+//! allocated but for tenants, rows and launches beyond the most that there were.
 
 mod activity;
 mod jobs;
@@ -377,6 +377,11 @@ impl Book {
         block: BlockShape,
         spill: bool,
     ) {
+        // Who names a row names its tenant.
+        match self.tenant_mut(tenant) {
+            Some(owner) => owner.named = true,
+            None => self.tenant_new(tenant, 1, Class::default()),
+        }
         let said = (tenant, profile, block, spill);
         if let Some(known) = self.row_mut(row) {
             if (known.tenant, known.profile, known.block, known.spill) == said {
@@ -386,10 +391,9 @@ impl Book {
             }
             self.row_gone(row);
         }
-        let Some(owner) = self.tenant_mut(tenant) else {
-            return;
-        };
-        owner.rows.push(row);
+        if let Some(owner) = self.tenant_mut(tenant) {
+            owner.rows.push(row);
+        }
         if self.rows.len() <= row.index() {
             self.rows.resize_with(row.index() + 1, || None);
         }

@@ -13,8 +13,8 @@
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
-//!    bounded and forgotten within a second ([`crate::excess`]), because room that nobody else could use is not owed to
-//!    others;
+//!    bounded and forgotten within a second ([`crate::excess`]), because room that nobody else could use is not owed
+//!    to others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for

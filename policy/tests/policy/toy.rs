@@ -345,6 +345,7 @@ impl Toy {
                 at: Nanos(self.now),
             });
         }
+        self.policy.observe(&Event::Resynced);
     }
 
     fn schedule(&mut self) {

@@ -1,8 +1,8 @@
 //! SRTF: the paper's experiments on its eight ERCBench kernels, and on ours where the SM model is to say it.
 //!
 //! [`alone`] is Table 3; [`pairs`] runs the 56 ordered pairs, of which [`tables`] makes Tables 5 and 6, [`text`] what
-//! the text counts, [`order`] the order of the policies, and [`figure_1`] Figure 1; [`bars`] says how near they have to
-//! be to the paper.
+//! the text counts, [`order`] the order of the policies, and [`figure_1`] Figure 1; [`bars`] says how near they have
+//! to be to the paper.
 
 mod alone;
 mod bars;

@@ -157,7 +157,7 @@ fn pairs(world: &World, contender: &Contender, percent: u64) -> Result<Vec<Pair>
                     .try_into()
                     .ok()
                     .context("two kernels have two times")?,
-                // Relaxed: the run is over, and it was on this thread.
+                // relaxed: the run is over, and it was on this thread.
                 shares: shares.load(Ordering::Relaxed),
             });
         }
@@ -185,7 +185,7 @@ impl Policy for Spy {
                 .count()
         };
         if is_new && (0..next.groups().len()).any(|group| may(group) > 1) {
-            // Relaxed: it is read after the run, on the same thread.
+            // relaxed: it is read after the run, on the same thread.
             self.shares.store(true, Ordering::Relaxed);
         }
         is_new
