@@ -100,12 +100,12 @@ impl LatencyProgram {
         self.map_fd("gridmux_samples")
     }
 
-    /// Returns whether the pins stand, or why not.
+    /// Returns why the pins do not stand, if so.
     pub fn pinned(&self) -> Result<(), &Unavailable> {
         self.pinned.as_ref().copied()
     }
 
-    /// Returns whether the kernel drains by itself, or why not: then [`LatencyProgram::drain`] has to be called every
+    /// Returns why the kernel does not drain by itself, if so: then [`LatencyProgram::drain`] has to be called every
     /// few milliseconds, or the ring fills.
     pub fn drains_itself(&self) -> Result<(), &Unavailable> {
         self.timer.as_ref().map(|_| ())

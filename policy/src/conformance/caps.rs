@@ -54,9 +54,9 @@ pub(super) fn near(
     }
 }
 
-/// Returns two tenants, two groups: the lower half of the SMs and the rest. Row 0 has caps 1 and 2, row 1 has 2 and 1,
-/// and both have blocks enough of 4 grains. At 2 grains everything has started that may: with 4 SMs, row 0 has 2 × 1 +
-/// 2 × 2 = 6 blocks, and so has row 1.
+/// Checks a case of two tenants and two groups: the lower half of the SMs and the rest. Row 0 has caps 1 and 2, row 1 has 2
+/// and 1, and both have blocks enough of 4 grains. At 2 grains everything has started that may: with 4 SMs, row 0 has 2
+/// × 1 + 2 × 2 = 6 blocks, and so has row 1.
 fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let half = sms / 2;
@@ -119,11 +119,11 @@ fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Returns one row of 6 blocks an SM, each of 8 grains, under a cap of 4, which is 1 from 2 grains to 5 grains, with a
-/// budget of 6 blocks an SM in the end but of 4 until 14 grains. So 4 blocks an SM start at once. Without switches all
-/// of them stay until they end, after 8 grains: when the cap is 4 again, nothing has moved. With switches 3 of them
-/// leave each SM at 2 grains and come back from 5 grains on, although the budget is spent: a block that comes back does
-/// not start. They end after about 8 + 3 grains. The other 2 start from 14 grains on.
+/// Checks a case: one row of 6 blocks an SM, each of 8 grains, under a cap of 4, which is 1 from 2 grains to 5 grains,
+/// with a budget of 6 blocks an SM in the end but of 4 until 14 grains. So 4 blocks an SM start at once. Without
+/// switches all of them stay until they end, after 8 grains: when the cap is 4 again, nothing has moved. With switches
+/// 3 of them leave each SM at 2 grains and come back from 5 grains on, although the budget is spent: a block that comes
+/// back does not start. They end after about 8 + 3 grains. The other 2 start from 14 grains on.
 fn lowered(subject: &mut dyn Subject, preemption: Preemption) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let each = u32::from(sms);
@@ -159,7 +159,7 @@ fn lowered(subject: &mut dyn Subject, preemption: Preemption) -> Result<Verdict,
 }
 
 impl Run {
-    /// Returns what must be seen where a cap was lowered and raised again.
+    /// Checks what must be seen where a cap was lowered and raised again.
     fn lowered_and_raised(
         &self,
         subject: &dyn Subject,

@@ -195,7 +195,7 @@ fn of_launch(
     )
 }
 
-/// Returns the sums of blocks that were heard are those of what happened until now.
+/// Checks that the sums of blocks that were heard are those of what happened until now.
 fn flushed(
     run: &Run,
     launches: &HashMap<u64, Heard>,
@@ -219,8 +219,8 @@ fn flushed(
     Ok(())
 }
 
-/// Returns two groups: the first SM, and the rest. One row, one block an SM, 3 blocks an SM in all, each of a grain.
-/// What is heard on group 0 is what happened on SM 0, and the rest is heard on group 1.
+/// Checks a case of two groups: the first SM, and the rest. One row, one block an SM, 3 blocks an SM in all, each of a
+/// grain. What is heard on group 0 is what happened on SM 0, and the rest is heard on group 1.
 fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 1);
@@ -259,9 +259,9 @@ fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Returns three tenants launch four kernels each at 0, 1 and 2 grains; events get lost from the tenth on, or where
-/// most happens at once, so that arrivals, starts and ends are among them. Wherever counters come, they are the truth,
-/// and at the end, when everything has ended, nobody has open launches, live or waiting blocks.
+/// Checks a case: three tenants launch four kernels each at 0, 1 and 2 grains; events get lost from the tenth on, or
+/// where most happens at once, so that arrivals, starts and ends are among them. Wherever counters come, they are the
+/// truth, and at the end, when everything has ended, nobody has open launches, live or waiting blocks.
 fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (shape, grain) = (subject.device(), subject.grain());
     if !subject.lose_events(10, 8) {
@@ -307,9 +307,9 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Returns one row of 3 blocks an SM, each of 4 grains, under a cap of 1, is watched until as many blocks have ended as
-/// there are SMs. Nothing arrives and nothing ends before 12 grains, so only the watch has the policy asked between the
-/// first wave's end and the second's, and what it has heard by then is complete.
+/// Checks a case: one row of 3 blocks an SM, each of 4 grains, under a cap of 1, is watched until as many blocks have
+/// ended as there are SMs. Nothing arrives and nothing ends before 12 grains, so only the watch has the policy asked
+/// between the first wave's end and the second's, and what it has heard by then is complete.
 fn asked_at_a_count(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 1);

@@ -69,8 +69,8 @@ fn scene(subject: &dyn Subject, case: &'static str) -> Scene {
     }
 }
 
-/// Returns whether the same blocks at the same times in the same places; complete, because a row's number is not part
-/// of it.
+/// Returns whether both have the same blocks at the same times in the same places; complete, because a row's number is
+/// not part of it.
 fn same(one: &Trace, other: &Trace) -> bool {
     one.blocks == other.blocks
 }

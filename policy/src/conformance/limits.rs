@@ -48,10 +48,10 @@ fn units(shape: &DeviceShape, blocks: &[(u32, u32)]) -> SmUnits {
     held.dominant(shape)
 }
 
-/// Returns two rows of tenant 0, of small and of wide blocks, without caps, and one of tenant 1 without a limit, which
-/// comes last in rank. Tenant 0 may hold as much as one small and one wide block take, on each SM or that many times on
-/// the device. Blocks stay for 4 grains. At 2 grains tenant 0 can hold no small block more, whatever mixture it holds,
-/// and tenant 1 has at least a block on each SM.
+/// Checks a case: two rows of tenant 0, of small and of wide blocks, without caps, and one of tenant 1 without a limit,
+/// which comes last in rank. Tenant 0 may hold as much as one small and one wide block take, on each SM or that many
+/// times on the device. Blocks stay for 4 grains. At 2 grains tenant 0 can hold no small block more, whatever mixture
+/// it holds, and tenant 1 has at least a block on each SM.
 fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure> {
     let (shape, grain) = (subject.device(), subject.grain());
     let each = u32::from(shape.sms);
@@ -115,9 +115,9 @@ fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure>
     Ok(Verdict::Held)
 }
 
-/// Returns two rows of tenant 0 with 2 blocks an SM each, of 12 grains: row 0, which came first, has rank 1, row 1 has
-/// rank 0 and wide blocks. From 2 grains on the tenant may hold what 2 wide blocks take, on each SM or that many times
-/// on the device. So everything of row 0 leaves and row 1 stays. From 6 grains on all come back.
+/// Checks a case: two rows of tenant 0 with 2 blocks an SM each, of 12 grains: row 0, which came first, has rank 1, row
+/// 1 has rank 0 and wide blocks. From 2 grains on the tenant may hold what 2 wide blocks take, on each SM or that many
+/// times on the device. So everything of row 0 leaves and row 1 stays. From 6 grains on all come back.
 fn lowered(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure> {
     if !subject.switches() {
         return Ok(Verdict::Skipped("blocks cannot leave before their end"));

@@ -29,7 +29,8 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Returns the plan lists nothing, in two groups, and its default row has a cap of 2: at 2 grains each SM has 2 blocks.
+/// Checks a case: the plan lists nothing, in two groups, and its default row has a cap of 2: at 2 grains each SM has 2
+/// blocks.
 fn unlisted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms);
@@ -117,8 +118,8 @@ fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Returns a tenant with two rows at most launches eight kernels one after the other. Every one is introduced, six rows
-/// go, and what is watched in every case holds.
+/// Checks a case: a tenant with two rows at most launches eight kernels one after the other. Every one is introduced,
+/// six rows go, and what is watched in every case holds.
 fn numbers(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     if !subject.limit_rows(2) {

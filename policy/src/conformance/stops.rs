@@ -24,9 +24,9 @@ pub(super) const CASES: &[Case] = &[
 /// Threads of a block: four fit on an SM of 2,048.
 const WIDE: u32 = 512;
 
-/// Returns one row without a cap, alone, with blocks of a grain for 16 times the device. At 4 and a half grains its cap
-/// is 0: some blocks have started, and after the time that the executor needs to stop no other one does. At 24 and a
-/// half grains there is no cap again, and all of them run.
+/// Checks a case: one row without a cap, alone, with blocks of a grain for 16 times the device. At 4 and a half grains
+/// its cap is 0: some blocks have started, and after the time that the executor needs to stop no other one does. At 24
+/// and a half grains there is no cap again, and all of them run.
 fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, Failure> {
     let (shape, grain) = (subject.device(), subject.grain());
     let block = BlockShape {

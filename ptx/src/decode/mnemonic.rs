@@ -211,7 +211,7 @@ fn required(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     suited(opcode, m, ty)
 }
 
-/// Returns the same for instructions on barriers, copies, several devices and matrices (sections 9.7.9, 9.7.13 to
+/// Checks the same for instructions on barriers, copies, several devices and matrices (sections 9.7.9, 9.7.13 to
 /// 9.7.16).
 fn structured(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     use Opcode as O;
@@ -323,7 +323,7 @@ fn ordered(m: &Modifiers) -> Result<(), String> {
     scoped(m)
 }
 
-/// Returns a strong order and a scope go together.
+/// Checks that a strong order and a scope go together.
 fn scoped(m: &Modifiers) -> Result<(), String> {
     use MemoryOrder as M;
     match (m.order, m.scope) {
@@ -337,7 +337,7 @@ fn scoped(m: &Modifiers) -> Result<(), String> {
     }
 }
 
-/// Returns where an asynchronous copy goes, and where it comes from.
+/// Checks where an asynchronous copy goes, and where it comes from.
 fn copied(opcode: Opcode, m: &Modifiers) -> Result<(), String> {
     use super::StateSpace as S;
     match m.spaces.as_slice() {

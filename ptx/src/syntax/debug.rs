@@ -76,7 +76,7 @@ fn data(c: &mut Cursor<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Returns a number, or a label or section with an offset or less another label.
+/// Parses a number, or a label or section with an offset or less another label.
 fn value(c: &mut Cursor<'_>, bits: u32) -> Result<(), Fault> {
     let start = *c;
     let negative = c.accept(b'-');

@@ -190,7 +190,7 @@ impl Lexer<'_> {
         self.push_name(start, kind::NAME, start)
     }
 
-    /// Returns a dot-word, whose parts may be joined by `::` (`.shared::cluster`).
+    /// Lexes a dot-word, whose parts may be joined by `::` (`.shared::cluster`).
     fn dot_word(&mut self) -> Result<(), Fault> {
         let start = self.at;
         self.at += 1;
@@ -348,7 +348,7 @@ impl Lexer<'_> {
             .map_or(self.source.len(), |n| self.at + n);
     }
 
-    /// Returns the line markers (`# 12 "file"`, `#line 12`) are trivia; other preprocessor lines would change the text.
+    /// Skips the line markers (`# 12 "file"`, `#line 12`) are trivia; other preprocessor lines would change the text.
     fn preprocessor_line(&mut self) -> Result<(), Fault> {
         let start = self.at;
         let begins_line = self.source[..start]

@@ -189,7 +189,7 @@ impl Parser<'_> {
         self.undeclared()
     }
 
-    /// Returns a variable or register declaration.
+    /// Parses a variable or register declaration.
     fn variable(&mut self, meaning: Meaning) -> Result<(), Fault> {
         let (names, uses) = (&mut self.names, &mut self.out.uses);
         declaration(&mut self.c, |c, head, d| {

@@ -324,7 +324,7 @@ impl Judge {
     }
 }
 
-/// Returns whether the outputs are what the case's reference says.
+/// Checks that the outputs are what the case's reference says.
 fn verify(case: &Case, image: &Image) -> Result<(), String> {
     let is_buffer = |arg: &&Arg| matches!(arg, Arg::Buffer { .. });
     let buffers = case.args.iter().filter(is_buffer).zip(image);
@@ -337,7 +337,7 @@ fn verify(case: &Case, image: &Image) -> Result<(), String> {
         .map_err(|mismatch| mismatch.to_string())
 }
 
-/// Returns the first difference, in words.
+/// Compares them; the error is the first difference, in words.
 fn differs(expected: &Image, got: &Image) -> Result<(), String> {
     for ((name, old), (_, new)) in expected.iter().zip(got) {
         if let Some(at) = old.iter().zip(new).position(|(a, b)| a != b) {

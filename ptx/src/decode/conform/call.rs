@@ -48,7 +48,7 @@ pub(in crate::decode) fn call(
     }
 }
 
-/// Returns whether what a call passes and gets is as large and as aligned as what the function takes and gives.
+/// Checks that what a call passes and gets is as large and as aligned as what the function takes and gives.
 pub(in crate::decode) fn passes(
     program: &Program,
     registers: &[ScalarType],

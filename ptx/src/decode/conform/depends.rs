@@ -98,7 +98,7 @@ impl Check<'_> {
         self.read(&given[1], T::B32).map_err(|m| (1, m))
     }
 
-    /// Returns the one or two floating sources of a conversion to a packed type.
+    /// Checks the one or two floating sources of a conversion to a packed type.
     fn packed_sources(&self, given: &[Operand]) -> Result<(), (usize, String)> {
         let sources = match given[1] {
             Operand::Vector(_) => 0,
@@ -151,7 +151,7 @@ fn negated(operand: &Operand) -> bool {
     }
 }
 
-/// Returns where a bit field begins and how long it is are bytes (sections 9.7.1.19 and 9.7.1.20).
+/// Checks that where a bit field begins and how long it is are bytes (sections 9.7.1.19 and 9.7.1.20).
 fn in_byte(operand: &Operand) -> Result<(), String> {
     match operand {
         Operand::Int(n) if !(0..256).contains(n) => Err("this is not from 0 to 255".to_owned()),

@@ -149,7 +149,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns whether the address is in the state space that the instruction names (section 6.4.1).
+    /// Checks that the address is in the state space that the instruction names (section 6.4.1).
     fn address(&self, base: AddressBase) -> Result<(), String> {
         use super::StateSpace as S;
         match (self.opcode, base) {
@@ -226,7 +226,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns whether a register can hold a value of exactly this type (section 9.4.1).
+    /// Checks that a register can hold a value of exactly this type (section 9.4.1).
     fn fits(&self, r: RegId, ty: T) -> Result<(), String> {
         let register = (self.scope.register)(r);
         if alike(register, ty) && (ty == T::Pred || register.size_bytes() == ty.size_bytes()) {
@@ -235,7 +235,7 @@ impl Check<'_> {
         Err(mismatch(register, ty))
     }
 
-    /// Returns the same for loads, stores and conversions, whose registers may be wider (section 9.4.2).
+    /// Checks the same for loads, stores and conversions, whose registers may be wider (section 9.4.2).
     fn holds(&self, r: RegId, ty: T) -> Result<(), String> {
         let register = (self.scope.register)(r);
         if can_hold(register, ty) {
@@ -268,7 +268,7 @@ impl Check<'_> {
         })
     }
 
-    /// Returns whether the registers of a vector hold this type. They are as wide as each other; where one of them has
+    /// Checks that the registers of a vector hold this type. They are as wide as each other; where one of them has
     /// no type that is all, otherwise they are typed alike, and integers also hold floating numbers of their own width.
     fn all_hold(&self, elements: &[Operand], ty: T) -> Result<(), String> {
         let types = elements.iter().filter_map(|o| match o {
@@ -304,7 +304,7 @@ impl Check<'_> {
         Err("the registers of a vector are of one size".to_owned())
     }
 
-    /// Returns each element of a vector operand, of which there must be as many as `.v2` and the like say.
+    /// Checks each element of a vector operand, of which there must be as many as `.v2` and the like say.
     fn elements(
         &self,
         operand: &Operand,
@@ -386,7 +386,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns whether registers side by side are what `mov` takes apart or puts together (section 9.7.9.5).
+    /// Checks that registers side by side are what `mov` takes apart or puts together (section 9.7.9.5).
     fn packed(&self, elements: &[Operand], ty: T) -> Result<(), String> {
         if !is_bits(ty) {
             return Err(format!(
@@ -409,7 +409,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns whether `mov` of this type reads the special register (section 10); a 32-bit one may be cut to 16.
+/// Checks that `mov` of this type reads the special register (section 10); a 32-bit one may be cut to 16.
 fn special(register: SpecialReg, ty: T) -> Result<(), String> {
     use SpecialReg as S;
     let wide = matches!(register, S::Clock64 | S::Globaltimer | S::CurrentGraphExec);
