@@ -36,7 +36,7 @@ pub enum DriveError {
     Memory(#[from] MemoryError),
     /// Launches that are not timed run one block after the other, and blocks of a part of the grid would wait for the
     /// others.
-    #[error("a cooperative launch of kernel '{kernel}' is timed and has all blocks of the grid")]
+    #[error("kernel '{kernel}': a cooperative launch needs timing")]
     Cooperative {
         /// The kernel.
         kernel: String,
@@ -186,12 +186,6 @@ impl Run {
         &self.tally
     }
 
-    /// Returns the launches in flight.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.len()
-    }
-
     /// Makes a launch of `grid` with these parameters; `number` chooses its queue and names it in [`Happened`].
     ///
     /// # Errors
@@ -319,20 +313,6 @@ impl Run {
                 return Err(DriveError::Idle);
             }
         }
-    }
-
-    /// Lets time pass until nothing of it is in flight, or until `end`.
-    ///
-    /// # Errors
-    /// [`DriveError::Fault`], [`DriveError::Idle`].
-    pub fn drain(&mut self, gpu: &mut Gpu, end: Cycles) -> Result<(), DriveError> {
-        while !self.in_flight.is_empty() && gpu.now() < end {
-            let advance = self.advance(gpu, end)?;
-            if advance == Advance::Idle && !self.in_flight.is_empty() {
-                return Err(DriveError::Idle);
-            }
-        }
-        Ok(())
     }
 
     /// Allocates zeroed memory in the kernel's domain, and returns its address.

@@ -66,7 +66,7 @@ pub fn step<D: Device>(
         Action::MakeCounters => Answer::Counters(device.make_counters()?),
         Action::Launch(piece) => {
             device.launch(&piece)?;
-            Answer::Launched
+            Answer::Launched(piece)
         }
         Action::ReadCounters(address) => Answer::Read(device.read_counters(address)?),
         Action::Wait => device.wait()?.into(),

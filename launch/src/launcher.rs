@@ -7,7 +7,7 @@
 //! loop {
 //!     match launcher.next_action() {
 //!         MakeCounters          → allocate zeroed memory     → note(Counters(address))
-//!         Launch(piece)         → launch it                  → note(Launched)
+//!         Launch(piece)         → launch it                  → note(Launched(piece))
 //!         ReadCounters(address) → read them                  → note(Read(bytes))
 //!         Wait                  → wait for a launch          → note(Placed(number)) or note(Ended(number))
 //!         End(fault)            → done
@@ -97,8 +97,8 @@ pub enum Action {
 pub enum Answer {
     /// The counters are at this device address.
     Counters(u64),
-    /// The launch is made.
-    Launched,
+    /// This launch is made; what is to come begins behind its blocks, whatever has changed since it was asked for.
+    Launched(Piece),
     /// Every block of the launch of that number has its place on an SM.
     Placed(u32),
     /// The launch of that number has ended.
@@ -221,10 +221,9 @@ impl Launcher {
     pub fn note(&mut self, answer: Answer) {
         match answer {
             Answer::Counters(address) => self.counters = Counters::At(address),
-            Answer::Launched => {
-                let blocks = self.next_box().blocks();
+            Answer::Launched(piece) => {
                 self.launched_blocks = match self.pieces {
-                    Pieces::Slices => self.launched_blocks + blocks,
+                    Pieces::Slices => self.launched_blocks + Grid(piece.grid).blocks(),
                     Pieces::Whole(_) | Pieces::Workers { .. } => self.grid.blocks(),
                 };
                 self.launches += 1;
@@ -264,7 +263,8 @@ impl Launcher {
         let (dims, cover) = match pieces {
             Pieces::Whole(cover) => (grid, cover),
             Pieces::Slices => {
-                let SubBox { offset, dims } = self.next_box();
+                let most = self.limits.slice_blocks.max(1);
+                let SubBox { offset, dims } = next_box(self.grid, self.launched_blocks, most);
                 (dims, Cover::SubBox { offset, grid })
             }
             Pieces::Workers {
@@ -289,14 +289,6 @@ impl Launcher {
                 reservation: self.reservation,
             },
         })
-    }
-
-    fn next_box(&self) -> SubBox {
-        next_box(
-            self.grid,
-            self.launched_blocks,
-            self.limits.slice_blocks.max(1),
-        )
     }
 }
 
@@ -352,7 +344,7 @@ mod tests {
         };
         // The device was full: the same is asked for again.
         assert_eq!(launcher.next_action(), Action::Launch(piece));
-        launcher.note(Answer::Launched);
+        launcher.note(Answer::Launched(piece));
         piece
     }
 
@@ -383,6 +375,23 @@ mod tests {
         assert_eq!(launcher.next_action(), Action::Wait);
         launcher.note(Answer::Ended(last.number));
         assert_eq!(launcher.next_action(), Action::End(None));
+    }
+
+    #[test]
+    fn a_slice_counts_as_it_was_launched() {
+        let kernel = form(Form::SLICE, LaunchGrid::SubBox);
+        let mut launcher = Launcher::new(&kernel, [10, 1, 1], LIMITS, None).expect("it can be");
+        let Action::Launch(first) = launcher.next_action() else {
+            panic!("it launches nothing: {:?}", launcher.next_action());
+        };
+        // The size changes while the launch is being made.
+        launcher.set_slice_blocks(1);
+        launcher.note(Answer::Launched(first));
+        let second = launch(&mut launcher);
+        assert_eq!((first.grid, second.grid), ([4, 1, 1], [1, 1, 1]));
+        let grid = [10, 1, 1];
+        let offset = [4, 0, 0];
+        assert_eq!(second.control.cover, Cover::SubBox { offset, grid });
     }
 
     #[test]

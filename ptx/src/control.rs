@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The *counters* are 64 bytes of device memory, all zero before the kernel's first launch. A worker takes a ticket by
-//! adding the ticket's blocks to `next`. A fenced kernel records its first fault there.
+//! adding the ticket's blocks to `next`. A fenced kernel records its first fault there. Bytes 4 to 19 and 32 to 63 are
+//! unused and stay zero, as bytes 40 to 47 of the control block.
 //!
 //! The *words* are the last bytes of a worker's shared memory, behind what the launch asks for.
 //!

@@ -1,7 +1,7 @@
 //! The words of PTX as types: scalar types, state spaces, special registers, the values of modifiers; spans of text.
 //!
-//! Rule: these are names without behaviour, so that the lossless layer, which must not know [`crate::decode`], and the
-//! typed one mean the same by them.
+//! Rule: these types know nothing of a module, and their methods only what a word says by itself, such as a type's size.
+//! So the lossless layer, which must not know [`crate::decode`], and the typed one mean the same by them.
 
 /// Half-open byte range in the source text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -2,7 +2,7 @@
 //!
 //! Every workload at its `large` size on the timed model, alone: `gtx480` as it is, and an `h200` cut to a few SMs
 //! with its share of the DRAM bandwidth, so that a grid is many waves. `slice` goes in slices of two waves, on
-//! `gtx480` also of three blocks per SM, a few in flight on queues of their own as the dispatcher keeps them; `worker`
+//! `gtx480` also of three blocks per SM, 16 in flight on queues of their own as the dispatcher keeps them; `worker`
 //! with as many workers as may reside; `fence` in one launch, and in slices. Rows `slice-for-2-percent` tell how many
 //! microseconds a slice must last alone so that all slices together take at most 1.02 of the original's cycles. One
 //! JSON line per benchmark on stdout; the geometric means come last.
@@ -235,10 +235,15 @@ fn least_slice(gpu: &str, workload: &Workload, original: u64, name: &str) {
         };
         let launches = setup.formed.run.tally().launches;
         if launches <= 1 {
-            eprintln!(
-                "{name}: slices of {} waves cost more, and all has no more waves than {waves}",
-                waves / 2
-            );
+            match waves {
+                1 => eprintln!(
+                    "{name}: the whole kernel has no more than one wave, so nothing is cut"
+                ),
+                _ => eprintln!(
+                    "{name}: slices of {} waves cost more, and all has no more waves than {waves}",
+                    waves / 2
+                ),
+            }
             return;
         }
         #[allow(clippy::cast_precision_loss, reason = "figures for display")]

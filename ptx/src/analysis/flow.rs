@@ -129,32 +129,6 @@ impl Flow {
             }
         }
     }
-
-    /// Returns the blocks that can be reached from the entry, each before those that it dominates (reverse postorder).
-    #[must_use]
-    pub fn reverse_postorder(&self) -> Vec<u32> {
-        let mut seen = vec![false; self.blocks.len()];
-        let mut order = Vec::with_capacity(self.blocks.len());
-        let mut stack: Vec<(u32, u32)> = Vec::new();
-        if let Some(entry) = seen.first_mut() {
-            *entry = true;
-            stack.push((0, 0));
-        }
-        while let Some((block, next)) = stack.last_mut() {
-            let successors = self.successors(*block);
-            if let Some(&s) = successors.get(*next as usize) {
-                *next += 1;
-                if !std::mem::replace(&mut seen[s as usize], true) {
-                    stack.push((s, 0));
-                }
-            } else {
-                order.push(*block);
-                stack.pop();
-            }
-        }
-        order.reverse();
-        order
-    }
 }
 
 /// Returns the blocks without their successors.

@@ -74,8 +74,10 @@ pub(crate) struct Facts {
     /// First reason against every shape but `whole`.
     pub(crate) refusal: Option<Found>,
     pub(crate) size_reads: Vec<SizeRead>,
-    /// First reason against making dynamic shared memory larger.
-    pub(crate) shared_size: Option<Found>,
+    /// First read of the size of dynamic shared memory that cannot be set right.
+    pub(crate) unusual_size_read: Option<Found>,
+    /// First read of the size of all shared memory, which the driver's own is part of.
+    pub(crate) total_size_read: Option<Found>,
 }
 
 /// Looks through a function's header and body.
@@ -219,14 +221,14 @@ fn special(
             } else {
                 let register = "%dynamic_smem_size".to_owned();
                 let reason = Reason::UnusualRead { register };
-                facts.shared_size.get_or_insert((reason, offset));
+                facts.unusual_size_read.get_or_insert((reason, offset));
             }
             return;
         }
         S::TotalSmemSize => {
             let what = "%total_smem_size".to_owned();
             let reason = Reason::SharedSize { what };
-            facts.shared_size.get_or_insert((reason, offset));
+            facts.total_size_read.get_or_insert((reason, offset));
             return;
         }
         S::Envreg(n) => {

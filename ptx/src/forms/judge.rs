@@ -89,7 +89,6 @@ impl FormVerdicts {
         let each = |own: &dyn Fn(usize, &Facts) -> Option<Found>| -> Vec<Option<Found>> {
             facts.iter().enumerate().map(|(n, f)| own(n, f)).collect()
         };
-        let start = |n: usize| program.functions[n].span.start;
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
         let aliased = aliased(program);
         let added = judge.refusals(aliased.clone(), true);
@@ -103,7 +102,7 @@ impl FormVerdicts {
         let slice = judge.refusals(each(&own), true);
         let mut converges = convergence::judge(program, &calls);
         let own = |n: usize, f: &Facts| {
-            let found = worker::judge(program, f, start(n));
+            let found = worker::judge(program, f, &program.functions[n]);
             let found = found.or_else(|| worker::forbids(program, id(n)));
             found.or_else(|| converges[n].refusal.clone())
         };
@@ -113,7 +112,10 @@ impl FormVerdicts {
         let worker = inherit(&slice, worker);
         let module_facts = fence::ModuleFacts::new(module, program, &calls);
         let fence = judge.refusals(
-            each(&|n, _| fence::judge((module, program), id(n), &module_facts)),
+            each(&|n, f| {
+                let found = fence::judge((module, program), id(n), &module_facts);
+                found.or_else(|| fence::forbids_size(f, &module_facts))
+            }),
             false,
         );
         let fence = inherit(&added, fence);
@@ -171,20 +173,6 @@ impl FormVerdicts {
         };
         let length = || self.too_long.refusal(kernel, form);
         shape.or_else(fence).or_else(both).or_else(length)
-    }
-
-    /// Returns the best form that the kernel can take: `worker`, else `slice`, `whole`. With `fenced`, one of
-    /// the fenced forms; when it can take none of them, [`Form::FENCE`], which [`Self::refusal`] then explains.
-    #[must_use]
-    pub fn best(&self, kernel: FuncId, fenced: bool) -> Form {
-        [Shape::Worker, Shape::Slice]
-            .into_iter()
-            .map(|shape| Form { shape, fenced })
-            .find(|&form| self.refusal(kernel, form).is_none())
-            .unwrap_or(Form {
-                shape: Shape::Whole,
-                fenced,
-            })
     }
 }
 

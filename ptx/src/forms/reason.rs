@@ -52,7 +52,7 @@ pub enum Reason {
         alias: String,
     },
     /// It asks for a size of shared memory that the form changes.
-    #[error("it reads `{what}`, which the words behind its shared memory change")]
+    #[error("it reads `{what}`, which the shared memory that the form adds changes")]
     SharedSize {
         /// The special register.
         what: String,

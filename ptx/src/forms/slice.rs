@@ -8,8 +8,9 @@
 //! mov.u32 %r4, %nctaid.y;  →  ld.param.u32 %r4, [control+16];
 //! ```
 //!
-//! The temporary is an operand from the constant bank after `ptxas` and costs nothing. The other shapes rectify the
-//! same reads from where they keep the block's place, so this file's `edit` serves them all.
+//! The temporary is an operand from the constant bank after `ptxas` and costs nothing. `edit` serves `worker`, which
+//! has the coordinates in registers of its loop, and called functions, which are handed them, too: where a value is
+//! loaded from is the [`frame`](super::frame)'s to say.
 
 use super::facts::{Facts, GridRegister, Read};
 use super::frame::{Frame, Role};

@@ -7,11 +7,11 @@ pub(crate) enum Value {
     Ctaid(u8),
     /// The grid's extent on an axis, 32 bits.
     Nctaid(u8),
-    /// `Control::fence_base`, 64 bits.
+    /// The control block's field at [`FENCE_BASE_AT`](crate::control::FENCE_BASE_AT), 64 bits.
     FenceBase,
-    /// `Control::fence_mask`, 64 bits.
+    /// The control block's field at [`FENCE_MASK_AT`](crate::control::FENCE_MASK_AT), 64 bits.
     FenceMask,
-    /// `Control::counters`, 64 bits, for the record of a fault.
+    /// The control block's field at [`COUNTERS_AT`](crate::control::COUNTERS_AT), 64 bits, for the record of a fault.
     Counters,
     /// Where the block's shared memory ends, a 32-bit shared address.
     SharedEnd,

@@ -54,13 +54,24 @@ pub(super) fn chunk(function: &Function) -> u32 {
     }
 }
 
-/// Returns why the function stands in the way of tickets, for what it says of itself; `start` is where it begins.
-pub(super) fn judge(program: &Program, facts: &Facts, start: u32) -> Option<Found> {
+/// Returns why the function stands in the way of tickets, for what it says of itself.
+pub(super) fn judge(program: &Program, facts: &Facts, function: &Function) -> Option<Found> {
     // `%dynamic_smem_size` came with PTX 4.1, 64-bit addresses are what the control block holds.
     let version = program.version;
     let is_old = version < (4, 1) || program.address_size != 64;
-    let old = is_old.then_some((Reason::TooOld { version }, start));
-    old.or_else(|| facts.shared_size.clone())
+    if is_old {
+        return Some((Reason::TooOld { version }, function.span.start));
+    }
+    // Kernels in other forms may call the same function, so that only a kernel's own reads can be set right.
+    let mut reads = facts.size_reads.iter().filter(|_| !function.is_entry);
+    let called = || {
+        let what = "%dynamic_smem_size".to_owned();
+        Some((Reason::SharedSize { what }, reads.next()?.span.start))
+    };
+    let found = facts.unusual_size_read.clone();
+    found
+        .or_else(|| facts.total_size_read.clone())
+        .or_else(called)
 }
 
 /// Returns the first instruction that cannot be in the loop's body, with the reason.

@@ -2,7 +2,7 @@
 //!
 //! Rules: every stage allocates in the same order in a fresh domain, so that addresses are the same in every run. What
 //! belongs to the subject lies in a partition, as a fenced tenant's memory does, whether the form is fenced or not; the
-//! instance's counters lie outside.
+//! launch's counters lie outside.
 
 use super::Subject;
 use crate::formed::Formed;

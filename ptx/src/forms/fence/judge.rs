@@ -11,6 +11,7 @@ use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
 use crate::analysis::Flow;
 use crate::decode::{AddressBase, FuncId, Function, Instruction, Operand, Program, StateSpace};
 use crate::forms::Reason;
+use crate::forms::facts::{Facts, Found};
 use crate::forms::value::{Value, Values};
 use crate::syntax::module::Module;
 
@@ -88,7 +89,14 @@ pub(crate) fn judge(
     None
 }
 
-/// Returns whether an address in a register that is too small for any.
+/// Returns why the function may not read the size of its shared memory: a fenced kernel of a module with shared memory
+/// may get more of it ([`prepare`](super::prepare)), and its variables other alignments.
+pub(crate) fn forbids_size(facts: &Facts, module_facts: &ModuleFacts) -> Option<Found> {
+    let any = module_facts.shared || module_facts.names_shared;
+    facts.total_size_read.clone().filter(|_| any)
+}
+
+/// Returns whether an address lies in a register that is too small for any.
 fn is_narrow(function: &Function, operand: &Operand) -> bool {
     let Operand::Address { base, .. } = operand else {
         return false;

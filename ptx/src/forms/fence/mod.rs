@@ -10,7 +10,7 @@
 //!   of a proper access is inside;
 //! - the module's `.global` variables are placed in the reservation; accesses by name inside a variable stay as they
 //!   are;
-//! - the control block's `counters` point at the instance's counters, outside the reservation, or are zero.
+//! - the control block's `counters` point at the launch's counters, outside the reservation, or are zero.
 //!
 //! What else would poison a context that tenants share is dealt with as well. Addresses are rounded down to what the
 //! access needs, together with the mask. Shared, local, constant and parameter accesses are proved to lie in their
@@ -48,7 +48,7 @@ mod targets;
 mod text;
 
 pub(super) use edit::{edit, prepare};
-pub(super) use judge::{forbids_worker, judge, needs};
+pub(super) use judge::{forbids_size, forbids_worker, judge, needs};
 pub(super) use module_facts::ModuleFacts;
 
 /// No allocation of a reservation lies within this many bytes of either end, and as many bytes beyond either end

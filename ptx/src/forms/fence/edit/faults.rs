@@ -1,7 +1,7 @@
-//! Faults that would poison a shared context: recorded in the instance's counters, then an orderly exit; and calls
+//! Faults that would poison a shared context: recorded in the launch's counters, then an orderly exit; and calls
 //! through pointers, which go to a function of the module.
 //!
-//! Rule: the first fault of an instance wins, and no further block starts after it.
+//! Rule: the first fault of a launch wins, and no further block starts after it.
 
 use super::Pass;
 use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED};
