@@ -11,8 +11,8 @@ pub const EMPTY: &str = include_str!("../../hw-model/validation/kernels/empty.pt
 /// Kernels whose blocks write stamps, with places for what [`stamping`] fills in.
 const STAMP: &str = include_str!("../kernels/stamp.ptx");
 
-/// When the kernel behind a stamping one may start that is launched early
-/// ([`Function::launch_early`](crate::cuda::Function::launch_early)).
+/// When an early-launched ([`Function::launch_early`](crate::cuda::Function::launch_early)) successor of a stamping
+/// kernel may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Successor {
     /// When it has ended.

@@ -4,10 +4,12 @@
 //! they leave it in. The functions below read off stamps what a part asks: how many blocks an SM held at once, which
 //! share of the device somebody had, how far into a kernel another one's first block came.
 
+use crate::cuda::session::REGISTERS;
 use crate::cuda::{CudaError, Function, Module, Node, Session, Shape};
 use crate::kernels::{Successor, stamping};
 use gridmux_workloads::portable;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// Bytes that a block writes.
 pub const STAMP_BYTES: u64 = 24;
@@ -128,6 +130,16 @@ impl Blocks {
         }
     }
 
+    /// Waits, on an idle device, until blocks of this kind that have just been launched have begun to end: so long as
+    /// one takes at most, and some for the launch. It looks at the clock, as a sleep lasts tens of microseconds longer.
+    pub fn pause_until_some_end(self) {
+        const LAUNCH: Duration = Duration::from_micros(30);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_nanos(self.ns + self.spread_ns) + LAUNCH {
+            std::hint::spin_loop();
+        }
+    }
+
     const fn shape(self) -> Shape {
         Shape {
             shared_bytes: self.shared_bytes,
@@ -197,6 +209,14 @@ impl<'a> Stamper<'a> {
         let (api, words) = (&self.cuda.api, blocks.words(out));
         self.function
             .launch_early(api, blocks.shape(), stream, &words)
+    }
+
+    /// Returns how many registers a thread of the kernel has, as the driver has compiled it.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn registers(&self) -> Result<i32, CudaError> {
+        self.cuda.function_attribute(&self.function, REGISTERS)
     }
 
     /// Returns the same launch as a node of a graph.

@@ -2,6 +2,7 @@
 //!
 //! Handles and device addresses are numbers here.
 
+use super::kernel::AttributeValue;
 use super::{CudaError, KernelNodeParams, LaunchConfig, Resource};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -114,7 +115,7 @@ functions! {
     cuGraphAddKernelNode_v2(
         node: *mut u64, graph: u64, dependencies: *const u64, count: usize, params: *const KernelNodeParams,
     );
-    cuGraphKernelNodeSetAttribute(node: u64, attribute: u32, value: *const [u32; 16]);
+    cuGraphKernelNodeSetAttribute(node: u64, attribute: u32, value: *const AttributeValue);
     cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, flags: u64);
     cuGraphExecKernelNodeSetParams_v2(executable: u64, node: u64, params: *const KernelNodeParams);
     cuGraphExecDestroy(executable: u64);

@@ -2,6 +2,7 @@
 //!
 //! Rule: a graph, like an executable, ends with its value.
 
+use super::kernel::AttributeValue;
 use super::{CudaError, Function, Session, Shape};
 use std::ffi::c_void;
 
@@ -107,8 +108,7 @@ impl<'a> Graph<'a> {
     /// # Errors
     /// The driver's.
     pub fn prioritise(&self, node: u64, priority: i32) -> Result<()> {
-        let mut value = [0; 16];
-        value[0] = priority.cast_unsigned();
+        let value = AttributeValue::of_word(priority.cast_unsigned());
         // SAFETY: the value is as large as the union in C, and lives across the call.
         unsafe {
             self.cuda

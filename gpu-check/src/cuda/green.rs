@@ -11,7 +11,7 @@ const DEFAULT_STREAM: u32 = 1;
 type Result<T> = std::result::Result<T, CudaError>;
 
 /// A part of the device (`CUdevResource`, of SMs). Only drivers of CUDA 13.0 and later write `least` and `multiple`.
-#[repr(C)]
+#[repr(C, align(8))]
 #[derive(Debug, Clone, Copy)]
 pub struct Resource {
     kind: u32,
@@ -26,7 +26,11 @@ pub struct Resource {
 }
 
 /// As 64-bit C lays it out.
-const _: () = assert!(size_of::<Resource>() == 144 && std::mem::offset_of!(Resource, sms) == 96);
+const _: () = assert!(
+    size_of::<Resource>() == 144
+        && align_of::<Resource>() == 8
+        && std::mem::offset_of!(Resource, sms) == 96
+);
 
 impl Resource {
     /// Returns room for the driver to write one to.

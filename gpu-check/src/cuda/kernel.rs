@@ -110,9 +110,8 @@ impl Function {
         let mut attribute = LaunchAttribute {
             id: PROGRAMMATIC_STREAM_SERIALIZATION,
             padding: 0,
-            value: [0; 16],
+            value: AttributeValue::of_word(1),
         };
-        attribute.value[0] = 1;
         let config = LaunchConfig {
             grid: shape.grid,
             block: shape.block,
@@ -180,13 +179,30 @@ impl Function {
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
 const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
 
+/// The value of an attribute of a launch (`CUlaunchAttributeValue`), a union in C.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy)]
+pub struct AttributeValue([u32; 16]);
+
+/// As 64-bit C lays it out.
+const _: () = assert!(size_of::<AttributeValue>() == 64 && align_of::<AttributeValue>() == 8);
+
+impl AttributeValue {
+    /// Returns a value whose first word says all.
+    pub(super) fn of_word(word: u32) -> Self {
+        let mut words = [0; 16];
+        words[0] = word;
+        Self(words)
+    }
+}
+
 /// An attribute of a launch (`CUlaunchAttribute`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaunchAttribute {
     id: u32,
     padding: u32,
-    value: [u32; 16],
+    value: AttributeValue,
 }
 
 /// How a kernel is launched (`CUlaunchConfig`).
@@ -202,7 +218,11 @@ pub struct LaunchConfig {
 }
 
 /// As 64-bit C lays them out.
-const _: () = assert!(size_of::<LaunchAttribute>() == 72 && size_of::<LaunchConfig>() == 56);
+const _: () = assert!(
+    size_of::<LaunchAttribute>() == 72
+        && align_of::<LaunchAttribute>() == 8
+        && size_of::<LaunchConfig>() == 56
+);
 
 /// The dimensions of a launch.
 #[derive(Debug, Clone, Copy)]

@@ -8,6 +8,8 @@ use std::ffi::{OsStr, c_void};
 
 /// `CU_DEVICE_ATTRIBUTE_WARP_SIZE`.
 pub const WARP_SIZE: i32 = 10;
+/// `CU_FUNC_ATTRIBUTE_NUM_REGS`: registers of a thread.
+pub const REGISTERS: i32 = 4;
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
 pub const MULTIPROCESSORS: i32 = 16;
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.

@@ -212,6 +212,7 @@ fn beside(lab: &mut Lab<'_>, bench: &GreenBench<'_>) -> anyhow::Result<()> {
                     bench
                         .stamper
                         .launch(filler, bench.streams[old][0], below.address)?;
+                    filler.pause_until_some_end();
                     bench.stamper.launch(new, stream, above.address)?;
                     bench.cuda.wait_for_all()?;
                     let (below, above) = (below.read()?, above.read()?);

@@ -21,13 +21,13 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let size = lab.scale.choose(Size::Tiny, Size::Large);
     for workload in workloads() {
         if lab.scale.choose(QUICK.contains(&workload.name), true) {
-            one(lab, &workload.case(size, 22))?;
+            time_forms(lab, &workload.case(size, 22))?;
         }
     }
     Ok(())
 }
 
-fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
+fn time_forms(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
     let runs = lab.scale.choose(1, 20);
     let stage = Stage::new(lab.cuda, case)?;
     let mut original = None;

@@ -2,6 +2,7 @@
 //! many blocks an SM holds. And whether the driver lays parameters out as the rewriter does.
 
 use super::Part;
+use crate::cuda::session::REGISTERS;
 use crate::formed::Stage;
 use crate::lab::Lab;
 use gridmux_ptx::control::CONTROL_BYTES;
@@ -18,19 +19,19 @@ pub(super) const PART: Part = Part {
 
 /// Attributes of a kernel (`CUfunction_attribute`), by the names of figures, with their units.
 const ATTRIBUTES: [(&str, i32, &str); 3] = [
-    ("registers", 4, "registers"),
+    ("registers", REGISTERS, "registers"),
     ("shared", 1, "B"),
     ("local", 3, "B"),
 ];
 
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     for workload in workloads() {
-        one(lab, &workload.case(Size::Tiny, 1))?;
+        tell_resources(lab, &workload.case(Size::Tiny, 1))?;
     }
     Ok(())
 }
 
-fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
+fn tell_resources(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
     let stage = Stage::new(lab.cuda, case)?;
     for form in Form::ALL {
         // The part on workloads tells of refusals.

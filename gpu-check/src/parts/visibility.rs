@@ -51,9 +51,9 @@ struct WordBench<'a> {
 }
 
 /// A way to write a word: given what all ways share and the word's address.
-type Way = fn(&WordBench<'_>, u64) -> Result<(), CudaError>;
+type WordWrite = fn(&WordBench<'_>, u64) -> Result<(), CudaError>;
 
-const WAYS: [(&str, Way); 5] = [
+const WORD_WRITES: [(&str, WordWrite); 5] = [
     ("copy of ordinary memory", |bench, word| {
         bench.copy(word, std::ptr::from_ref(&VALUE))
     }),
@@ -157,9 +157,9 @@ impl<'a> WordBench<'a> {
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let bench = WordBench::new(lab)?;
     floor(lab, &bench)?;
-    for (name, way) in WAYS {
+    for (name, way) in WORD_WRITES {
         for busy in [false, true] {
-            one(lab, &bench, name, way, busy)?;
+            time_to_see(lab, &bench, name, way, busy)?;
         }
     }
     mapped(lab, &bench)
@@ -182,11 +182,11 @@ fn floor(lab: &mut Lab<'_>, bench: &WordBench<'_>) -> anyhow::Result<()> {
 }
 
 /// Tries one way, on an idle device or beside large copies.
-fn one(
+fn time_to_see(
     lab: &mut Lab<'_>,
     bench: &WordBench<'_>,
     name: &str,
-    way: Way,
+    way: WordWrite,
     busy: bool,
 ) -> anyhow::Result<()> {
     let name = match busy {

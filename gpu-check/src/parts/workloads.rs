@@ -23,13 +23,13 @@ const SEED: u64 = 20;
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let size = lab.scale.choose(Size::Tiny, Size::Small);
     for workload in workloads() {
-        one(lab, &workload.case(size, SEED))?;
+        compare_forms(lab, &workload.case(size, SEED))?;
     }
     Ok(())
 }
 
 /// Runs one workload in all of its forms.
-fn one(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
+fn compare_forms(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
     let name = case.workload;
     let stage = Stage::new(lab.cuda, case)?;
     let original = match stage.form(Form::WHOLE)? {

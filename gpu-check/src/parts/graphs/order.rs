@@ -18,7 +18,7 @@ enum Priority {
 pub(super) fn priorities(lab: &mut Lab<'_>, bench: &GraphBench<'_>) -> anyhow::Result<()> {
     let highest = bench.cuda.highest_priority()?;
     for priority in (highest..=0).rev() {
-        one(
+        place_in_filler(
             lab,
             bench,
             &format!("a stream of priority {priority}"),
@@ -26,7 +26,7 @@ pub(super) fn priorities(lab: &mut Lab<'_>, bench: &GraphBench<'_>) -> anyhow::R
         )?;
     }
     for (node, stream) in [(highest, 0), (0, highest)] {
-        one(
+        place_in_filler(
             lab,
             bench,
             &format!("nodes of priority {node}, a stream of priority {stream}"),
@@ -36,7 +36,8 @@ pub(super) fn priorities(lab: &mut Lab<'_>, bench: &GraphBench<'_>) -> anyhow::R
     Ok(())
 }
 
-fn one(
+/// Tells when a graph's first and last block start beside a filler, with one choice of priorities.
+fn place_in_filler(
     lab: &mut Lab<'_>,
     bench: &GraphBench<'_>,
     name: &str,
@@ -67,6 +68,7 @@ fn one(
     let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
     for _ in 0..lab.scale.choose(1, 7) {
         bench.stamper.launch(filler, low, old.address)?;
+        filler.pause_until_some_end();
         executable.launch(stream)?;
         bench.cuda.wait_for_all()?;
         let (filler, slices) = (old.read()?, new.read()?);

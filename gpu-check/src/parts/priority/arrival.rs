@@ -2,7 +2,8 @@
 
 use super::LevelBench;
 use crate::stamps::{Blocks, Stamp, Stamper, Stamps, apart, first_start};
-use std::time::{Duration, Instant};
+use anyhow::Context;
+use std::time::Instant;
 
 /// A host's clock in nanoseconds, of which the distance to the device's timer is known.
 #[derive(Debug)]
@@ -10,7 +11,7 @@ pub(super) struct Clock {
     zero: Instant,
     /// What the device's timer says when a launch's first block starts on an idle device, beyond what the host's clock
     /// said at the call.
-    ahead_ns: u64,
+    device_minus_call_ns: u64,
 }
 
 /// A launch beside a filler.
@@ -54,46 +55,42 @@ impl Clock {
             bench.stamper.launch(block, stream, stamps.address)?;
             bench.cuda.wait(stream)?;
             let first = first_start(&stamps.read()?);
-            ahead.extend(first.map(|first| first.wrapping_sub(called)));
+            let first = first.context("a block has left no stamp on the idle device")?;
+            ahead.push(first.wrapping_sub(called));
+            stamps.clear()?;
         }
         ahead.sort_unstable();
-        let ahead_ns = ahead.get(ahead.len() / 2).copied().unwrap_or(0);
-        Ok(Self { zero, ahead_ns })
+        let device_minus_call_ns = ahead[TRIES / 2];
+        Ok(Self {
+            zero,
+            device_minus_call_ns,
+        })
     }
 
-    /// Launches a filler on a stream, and a newcomer when blocks of the filler have begun to end.
+    /// Launches a filler on a stream, and a newcomer when blocks of the filler have begun to end. Returns `None` where
+    /// no block of the newcomer has left a stamp.
     pub(super) fn beside(
         &self,
         bench: &LevelBench<'_>,
         (filler, low): (Blocks, u64),
         newcomer: &Newcomer<'_>,
-    ) -> anyhow::Result<Arrived> {
+    ) -> anyhow::Result<Option<Arrived>> {
         let old = Stamps::new(bench.cuda, filler.count.into())?;
         let new = Stamps::new(bench.cuda, newcomer.blocks.count.into())?;
         bench.stamper.launch(filler, low, old.address)?;
-        pause(Duration::from_nanos(filler.ns + filler.spread_ns) + Duration::from_micros(30));
+        filler.pause_until_some_end();
         let called = nanoseconds(self.zero);
         newcomer
             .stamper
             .launch(newcomer.blocks, newcomer.stream, new.address)?;
         bench.cuda.wait_for_all()?;
-        let due = called.wrapping_add(self.ahead_ns);
-        Ok(Arrived {
-            due,
-            first: first_start(&new.read()?).unwrap_or(due),
-            filler: old.read()?,
-        })
+        let due = called.wrapping_add(self.device_minus_call_ns);
+        let filler = old.read()?;
+        let first = first_start(&new.read()?);
+        Ok(first.map(|first| Arrived { due, first, filler }))
     }
 }
 
 fn nanoseconds(zero: Instant) -> u64 {
     u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Waits so long, as exactly as the clock is: a sleep lasts tens of microseconds longer.
-fn pause(time: Duration) {
-    let start = Instant::now();
-    while start.elapsed() < time {
-        std::hint::spin_loop();
-    }
 }

@@ -3,13 +3,11 @@
 
 use super::LevelBench;
 use super::arrival::{Arrived, Clock, Newcomer};
-use crate::kernels::Successor;
 use crate::lab::Lab;
 use crate::stamps::{Blocks, Stamper, Stamps, apart, first_start, float};
 
 /// Asks it of blocks that need much of each thing that an SM has.
 pub(super) fn run(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<()> {
-    let wide = Stamper::new(bench.cuda, lab.scale.choose(32, 200), Successor::AtEnd)?;
     let most = bench.cuda.most_shared()?;
     for us in lab.scale.choose(&[5][..], &[20, 100, 1000]) {
         // Small blocks that leave shared memory and registers to others, of which a few ended ones make room for a
@@ -28,10 +26,10 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<(
                 &bench.stamper,
                 large(32).with_shared(most),
             ),
-            ("many registers", &wide, large(256)),
+            ("many registers", &bench.wide, large(256)),
         ] {
             let name = format!("a high block that needs {needs}, over low ones of {us} us");
-            one(lab, bench, &name, (small, slots), (stamper, block))?;
+            large_block(lab, bench, &name, (small, slots), (stamper, block))?;
         }
         if lab.scale.choose(false, true) {
             in_launches(lab, bench, small, (most, *us))?;
@@ -41,7 +39,7 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<(
 }
 
 /// Tells, of one large block over a launch of small ones, how long it waits and what happens meanwhile.
-fn one(
+fn large_block(
     lab: &mut Lab<'_>,
     bench: &LevelBench<'_>,
     name: &str,
@@ -57,6 +55,7 @@ fn one(
     let (mut waited, mut shares) = (Vec::new(), Vec::new());
     for _ in 0..lab.scale.choose(1, 9) {
         let arrived = clock.beside(bench, (small, bench.lowest()), &newcomer)?;
+        let Some(arrived) = arrived else { continue };
         waited.push(arrived.late_us());
         shares.extend(start_share(&arrived, slots));
     }
@@ -105,6 +104,7 @@ fn in_launches(
     let mut waited = Vec::new();
     for _ in 0..5 {
         low.clear()?;
+        high.clear()?;
         for launch in 0..LAUNCHES {
             let out = low.at(u64::from(launch * each.count));
             bench
@@ -116,12 +116,16 @@ fn in_launches(
         }
         bench.cuda.wait_for_all()?;
         let stamps = low.read()?;
-        let first = first_start(&high.read()?).unwrap_or(0);
+        // Blocks are told apart by their places, so none may be missing.
+        let begin =
+            first_start(&stamps).filter(|_| stamps.len() == (each.count * LAUNCHES) as usize);
+        let (Some(first), Some(begin)) = (first_start(&high.read()?), begin) else {
+            continue;
+        };
         let submitted = ((LAUNCHES / 4 + 1) * each.count) as usize;
         let behind = stamps.get(submitted..).unwrap_or_default();
         let early = behind.iter().filter(|stamp| stamp.start < first).count();
         begun_behind.push(float(early as u64) / float(behind.len().max(1) as u64));
-        let begin = first_start(&stamps).unwrap_or(0);
         let last = stamps
             .iter()
             .map(|stamp| stamp.start)

@@ -2,7 +2,6 @@
 
 use super::LevelBench;
 use super::arrival::{Clock, Newcomer};
-use crate::kernels::Successor;
 use crate::lab::Lab;
 use crate::stamps::{Blocks, Stamper, place_in_starts};
 
@@ -26,6 +25,7 @@ pub(super) fn told_apart(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::R
         let mut places = Vec::new();
         for _ in 0..tries {
             let arrived = clock.beside(bench, (filler, bench.levels[low]), &newcomer)?;
+            let Some(arrived) = arrived else { continue };
             places.extend(place_in_starts(&arrived.filler, arrived.first));
         }
         bench.cuda.end_stream(stream)?;
@@ -61,7 +61,6 @@ pub(super) fn told_apart(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::R
 /// Tells when first blocks come, of launches of every level and of several shapes, by the time that the filler's blocks
 /// take and by their shape.
 pub(super) fn first_blocks(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<()> {
-    let wide = Stamper::new(bench.cuda, lab.scale.choose(32, 200), Successor::AtEnd)?;
     let top = bench.levels.len() - 1;
     for us in lab.scale.choose(&[5][..], &[5, 20, 100, 1000]) {
         let filler = filler_of(lab, bench, *us);
@@ -69,9 +68,9 @@ pub(super) fn first_blocks(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow:
         // The other shapes are of the lowest and of the highest level.
         for level in lab.scale.choose(top..top, 1..top) {
             let new = (&bench.stamper, filler.times(bench.sms));
-            one(lab, bench, (&name, filler), ("the same shape", level, new))?;
+            first_block(lab, bench, (&name, filler), ("the same shape", level, new))?;
         }
-        shapes(lab, bench, &wide, (&name, filler))?;
+        shapes(lab, bench, (&name, filler))?;
     }
     // Fillers that leave no place for a block, no threads, and no shared memory.
     let most = bench.cuda.most_shared()?;
@@ -86,7 +85,7 @@ pub(super) fn first_blocks(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow:
             let slots = bench.sms * bench.stamper.per_sm(filler)?;
             let filler = filler.times(slots * waves(us));
             let name = format!("blocks of {us} us {shape}");
-            shapes(lab, bench, &wide, (&name, filler))?;
+            shapes(lab, bench, (&name, filler))?;
         }
     }
     Ok(())
@@ -96,7 +95,6 @@ pub(super) fn first_blocks(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow:
 fn shapes(
     lab: &mut Lab<'_>,
     bench: &LevelBench<'_>,
-    wide: &Stamper<'_>,
     (name, filler): (&str, Blocks),
 ) -> anyhow::Result<()> {
     let new = |threads| Blocks {
@@ -115,13 +113,13 @@ fn shapes(
             &bench.stamper,
             new(32).with_shared(most),
         ),
-        ("many registers", wide, new(256)),
+        ("many registers", &bench.wide, new(256)),
     ];
     let top = bench.levels.len() - 1;
     let levels = if top == 0 { vec![0] } else { vec![0, top] };
     for (shape, stamper, blocks) in lab.scale.choose(&newcomers[3..4], &newcomers[..]) {
         for level in &levels {
-            one(
+            first_block(
                 lab,
                 bench,
                 (name, filler),
@@ -133,7 +131,7 @@ fn shapes(
 }
 
 /// Tells when the first blocks of launches of one shape and level come beside a filler.
-fn one(
+fn first_block(
     lab: &mut Lab<'_>,
     bench: &LevelBench<'_>,
     (name, filler): (&str, Blocks),
@@ -149,6 +147,7 @@ fn one(
     let (mut late, mut places) = (Vec::new(), Vec::new());
     for _ in 0..lab.scale.choose(1, 9) {
         let arrived = clock.beside(bench, (filler, bench.lowest()), &newcomer)?;
+        let Some(arrived) = arrived else { continue };
         late.push(arrived.late_us());
         places.extend(place_in_starts(&arrived.filler, arrived.first));
     }

@@ -34,6 +34,8 @@ pub(super) const PART: Part = Part {
 struct LevelBench<'a> {
     cuda: &'a Session,
     stamper: Stamper<'a>,
+    /// The same kernel with many more registers.
+    wide: Stamper<'a>,
     /// A stream of each level, the lowest first.
     levels: Vec<u64>,
     sms: u32,
@@ -54,6 +56,7 @@ impl<'a> LevelBench<'a> {
         Ok(Self {
             cuda,
             stamper,
+            wide: Stamper::new(cuda, lab.scale.choose(32, 200), Successor::AtEnd)?,
             levels: levels.collect::<Result<_, _>>()?,
             sms: cuda.sms()?,
             threads,
@@ -90,6 +93,8 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     let bench = LevelBench::new(lab)?;
     lab.fact("levels that the driver names", bench.levels.len());
     lab.fact("blocks of the filler that the device holds", bench.slots());
+    let wide = f64::from(bench.wide.registers()?);
+    lab.figure("a kernel of many registers has", wide, "registers");
     lab.ask("levels", |lab| levels::told_apart(lab, &bench));
     lab.ask("first blocks", |lab| levels::first_blocks(lab, &bench));
     lab.ask("blocks that do not fit", |lab| holds::run(lab, &bench));

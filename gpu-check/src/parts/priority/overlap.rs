@@ -12,7 +12,7 @@ use crate::stamps::{Blocks, Stamp, Stamper, Stamps, apart, first_start};
 const DEPENDENT_LAUNCH: i32 = 9;
 
 /// How slices are launched.
-enum Way<'a> {
+enum Slicing<'a> {
     /// All blocks by one launch, on this stream.
     Whole(u64),
     /// Dealt to lanes in turn.
@@ -31,8 +31,8 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<(
         for waves in lab.scale.choose(&[1][..], &[1, 2]) {
             let slice = bench.blocks(bench.slots() * waves, *us);
             let name = format!("slices that fill the device {waves} times, blocks of {us} us");
-            let whole = time(lab, bench, slice, &Way::Whole(lanes[0]))?;
-            let tell = |lab: &mut Lab<'_>, how: &str, way: &Way<'_>| -> anyhow::Result<()> {
+            let whole = time(lab, bench, slice, &Slicing::Whole(lanes[0]))?;
+            let tell = |lab: &mut Lab<'_>, how: &str, way: &Slicing<'_>| -> anyhow::Result<()> {
                 let took = time(lab, bench, slice, way)?;
                 lab.figure(
                     format!("{name}, {how}"),
@@ -43,10 +43,10 @@ pub(super) fn run(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<(
             };
             for count in [1, 2, 4] {
                 let how = format!("lanes: {count}");
-                tell(lab, &how, &Way::Lanes(&lanes[..count]))?;
+                tell(lab, &how, &Slicing::Lanes(&lanes[..count]))?;
             }
             if let Some(early) = &early {
-                let way = Way::Early(early, lanes[0]);
+                let way = Slicing::Early(early, lanes[0]);
                 tell(lab, "programmatic dependent launch", &way)?;
             }
         }
@@ -80,7 +80,7 @@ fn time(
     lab: &Lab<'_>,
     bench: &LevelBench<'_>,
     slice: Blocks,
-    way: &Way<'_>,
+    way: &Slicing<'_>,
 ) -> anyhow::Result<f64> {
     let slices = lab.scale.choose(3, 12);
     let stamps = Stamps::new(bench.cuda, u64::from(slice.count * slices))?;
@@ -98,18 +98,18 @@ fn launch(
     bench: &LevelBench<'_>,
     (slice, slices): (Blocks, u32),
     stamps: &Stamps<'_>,
-    way: &Way<'_>,
+    way: &Slicing<'_>,
 ) -> Result<(), CudaError> {
     let mut outs = (0..slices).map(|n| (n as usize, stamps.at(u64::from(n * slice.count))));
     match way {
-        Way::Whole(stream) => {
+        Slicing::Whole(stream) => {
             let all = slice.times(slice.count * slices);
             bench.stamper.launch(all, *stream, stamps.address)
         }
-        Way::Lanes(lanes) => {
+        Slicing::Lanes(lanes) => {
             outs.try_for_each(|(n, out)| bench.stamper.launch(slice, lanes[n % lanes.len()], out))
         }
-        Way::Early(stamper, stream) => {
+        Slicing::Early(stamper, stream) => {
             outs.try_for_each(|(_, out)| stamper.launch_early(slice, *stream, out))
         }
     }
