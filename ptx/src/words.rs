@@ -1,6 +1,6 @@
 //! The words of PTX as types: scalar types, state spaces, special registers, the values of modifiers; spans of text.
 //!
-//! Rule: these types know nothing of a module, and their methods only what a word says by itself, such as a type's size.
+//! Rule: these types know nothing of a module, and their methods only what a word says by itself, as a type's size.
 //! So the lossless layer, which must not know [`crate::decode`], and the typed one mean the same by them.
 
 /// Half-open byte range in the source text.

@@ -6,8 +6,9 @@
 //! why and on which line. When in doubt a form refuses.
 //!
 //! A shape has a file, the fence a folder; each has a function `judge`, which gives the reason against it, and a
-//! function `edit`, which puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`] about one function,
-//! [`carry`] for values that a callee needs, [`waits`] and [`convergence`] for what threads wait for.
+//! function `edit`, which puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`]
+//! about one function, [`carry`] for values that a callee needs, [`waits`] and [`convergence`] for what threads wait
+//! for.
 //!
 //! All text is added on the line it belongs to, so that line numbers stay those of the original.
 
