@@ -4,9 +4,9 @@
 //! bounded, and what is neither added to nor repaid is forgotten. The same holds for a deficit: who could not use its
 //! part for minutes may not take the device for minutes.
 //!
-//! Rules: an excess is within the bound at every moment, so how long it takes to change sign depends on the bound, not on
-//! the history. A tenant that is named anew after a loss of events has a history that nobody here has seen: its first
-//! reading is only what later ones are compared with. What is not named again is forgotten.
+//! Rules: an excess is within the bound at every moment, so how long it takes to change sign depends on the bound, not
+//! on the history. A tenant that is named anew after a loss of events has a history that nobody here has seen: its
+//! first reading is only what later ones are compared with. What is not named again is forgotten.
 
 use crate::event::Event;
 use crate::ids::TenantId;

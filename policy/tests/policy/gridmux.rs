@@ -264,9 +264,9 @@ fn who_held_too_much_comes_after_others() {
     assert_eq!((host.caps(0), host.caps(1)), ([10, 10], [0, 0]));
 }
 
-/// Who used idle room for minutes gets at least this part, in the second after others can use the device too, of what it
-/// would get without that past. The guard's bound is half a window, 25 ms of the device, beyond what is let pass, and
-/// half of the device repays that in 50 ms.
+/// Who used idle room for minutes gets at least this part, in the second after others can use the device too, of what
+/// it would get without that past. The guard's bound is half a window, 25 ms of the device, beyond what is let pass,
+/// and half of the device repays that in 50 ms.
 const LEAST_KEPT: f64 = 0.9;
 
 /// Returns for how many milliseconds of a second tenant 1 may have blocks on the device, after two minutes in which it
