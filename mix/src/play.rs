@@ -249,12 +249,10 @@ where
         }
         let tenant = TenantId(u32::try_from(program).unwrap_or(u32::MAX));
         let submitted = self.driver.submit(tenant, submission, at);
-        if let Err(error) = submitted {
-            return Err(MixError::Refused {
-                program: self.programs[program].name.clone(),
-                why: error.to_string(),
-            });
-        }
+        submitted.map_err(|error| MixError::Refused {
+            program: self.programs[program].name.clone(),
+            why: error.to_string(),
+        })?;
         self.sent.push(Sent {
             program,
             stream,

@@ -115,7 +115,6 @@ impl ProgramReport {
     pub fn new(member: &Member, (together, alone): (&Played, &Played), verdict: Verdict) -> Self {
         let (together_ns, alone_ns) = (mean(together), mean(alone));
         let reading = &together.reading;
-        let part = |integral: f64| (reading.total > 0.0).then(|| integral / reading.total);
         let recording = member.recording();
         Self {
             name: member.name.clone(),
@@ -129,8 +128,8 @@ impl ProgramReport {
             arrival_ns: together.span_ns().0,
             start_ns: together.start_ns(),
             end_ns: together.end_ns(),
-            got: part(reading.held),
-            asked: part(reading.entitled),
+            got: reading.got(),
+            asked: reading.asked(),
             verified: verdict.as_ref().map(Result::is_ok),
             mismatch: verdict.and_then(Result::err),
             left_out: recording.map_or(0, |recording| recording.left_out),

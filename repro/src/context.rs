@@ -34,6 +34,8 @@ pub(crate) struct Context {
     on: Option<On>,
     /// Where pictures and finished parts lie.
     pub(crate) out: PathBuf,
+    /// Whether figures are held to what they have to be.
+    pub(crate) check: bool,
 }
 
 impl Context {
@@ -45,6 +47,7 @@ impl Context {
             part,
             on,
             out,
+            check: false,
         })
     }
 

@@ -113,7 +113,8 @@ fn run(args: &Args) -> Result<()> {
         .out
         .clone()
         .unwrap_or_else(|| root.join("target/repro"));
-    let context = Context::new(out, args.part, args.on)?;
+    let mut context = Context::new(out, args.part, args.on)?;
+    context.check = args.check;
     let gridmux = args
         .gridmux
         .clone()

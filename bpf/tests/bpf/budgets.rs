@@ -43,8 +43,12 @@ fn verified_instructions(program: BorrowedFd<'_>) -> u64 {
 
 #[test]
 fn every_program_stays_within_its_budget_of_verified_instructions() {
-    // Whether programs can be loaded here at all.
-    if loaded(LatencyProgram::load(&crate::instance("budgets"))).is_none() {
+    // Whether all programs can be loaded here, and the kernel says what it verified.
+    let Some(latency) = loaded(LatencyProgram::load(&crate::instance("budgets"))) else {
+        return;
+    };
+    if let Err(why) = latency.drains_itself() {
+        println!("SKIPPED: {why}");
         return;
     }
     let mut budgets = BTreeMap::from(BUDGETS);

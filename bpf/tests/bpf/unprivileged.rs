@@ -22,7 +22,7 @@ fn a_process_without_privileges_records() {
         return;
     };
     let (ours, theirs) = UnixStream::pair().unwrap();
-    // Inherited by the child only: std opens descriptors close-on-exec.
+    // Children inherit it, where std opens descriptors close-on-exec; one of another test does nothing with it.
     nix::fcntl::fcntl(
         &theirs,
         nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),

@@ -33,7 +33,7 @@ mod tests {
         let text = format!("schema_version = 1\n{section}\nno_such_key = 1\n");
         let error = Config::parse(&text).unwrap_err().to_string();
         let (_, list) = error
-            .split_once("expected one of ")
+            .split_once(", expected ")
             .unwrap_or_else(|| panic!("{error}"));
         let names = list.split('`').skip(1).step_by(2);
         names.map(ToOwned::to_owned).collect()

@@ -419,7 +419,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if !self.device.has_virtual_clock() || self.permit_out || self.more_to_admit {
             return false;
         }
-        // A kill takes effect at the instant at which it was decided, however late the device's queue has room for it.
+        // A kill takes effect at the instant at which it was decided, unless time passes already, however late the
+        // device's queue has room for it.
         if self.lanes.has_kills_due() {
             return false;
         }

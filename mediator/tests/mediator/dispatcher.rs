@@ -421,7 +421,7 @@ fn a_fence_is_answered_when_what_was_admitted_before_it_has_ended() {
 
     wire.borrow_mut().room = 0;
     let submit = |wire: &std::cell::RefCell<crate::scripted::Wire>, cookie| {
-        submit(&wire, launch(cookie, [4, 1, 1], [32, 1, 1]));
+        submit(wire, launch(cookie, [4, 1, 1], [32, 1, 1]));
     };
     submit(&wire, 1);
     submit(&other, 1);

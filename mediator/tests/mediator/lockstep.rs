@@ -76,7 +76,7 @@ fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
             let threads = 32 * (u16::try_from(number).unwrap() + 1);
             let submission = launch(1, [4, 1, 1], [threads, 1, 1]);
             let wire = &wires[number];
-            submit(&wire, submission);
+            submit(wire, submission);
             rig.turns(3);
             wire.borrow_mut().runs = false;
         }

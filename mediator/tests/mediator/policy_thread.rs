@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Processor time of one plan.
 const COST: Duration = Duration::from_micros(100);
+/// How long a busy machine may take for ten plans.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A policy whose plans take long and change nothing, and which wants to be woken at once.
 struct Costly {
@@ -106,7 +108,8 @@ fn a_flood_of_arrivals_does_not_take_more_than_a_part_of_a_core() {
     let thread = std::thread::spawn(move || runner.serve(&stopped, || {}));
     end.set_thread(thread.thread().clone());
     let mut sent = 0;
-    while start.elapsed() < Duration::from_millis(400) {
+    // relaxed: a count that orders nothing.
+    while start.elapsed() < Duration::from_millis(400) || plans.load(Ordering::Relaxed) <= 10 {
         let at = Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap());
         sent = end.tell(Event::Arrive {
             row: RowId(0),
@@ -116,12 +119,12 @@ fn a_flood_of_arrivals_does_not_take_more_than_a_part_of_a_core() {
         });
         end.flush();
         std::thread::sleep(Duration::from_micros(50));
+        assert!(start.elapsed() < PATIENCE, "it plans all the same");
     }
     // relaxed: a count that orders nothing.
     let made = u32::try_from(plans.load(Ordering::Relaxed)).unwrap();
     let most = start.elapsed() / 25 + Duration::from_millis(4) + COST;
     assert!(COST * made <= most, "{made} plans in {:?}", start.elapsed());
-    assert!(made > 10, "it plans all the same: {made}");
     // Nothing that was sent is left, whether the thread slept or rested.
     while !end.is_caught_up() {
         end.flush();

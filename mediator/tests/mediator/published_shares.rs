@@ -31,7 +31,7 @@ fn a_tenant_that_waits_behind_another_one_is_said_to_wait() {
     });
     rig.settle(100);
     for (wire, blocks) in wires.iter().zip([50_000, 8]) {
-        submit(&wire, launch(1, [blocks, 1, 1], [256, 1, 1]));
+        submit(wire, launch(1, [blocks, 1, 1], [256, 1, 1]));
     }
     let mut waited = [false; 2];
     while wires

@@ -15,7 +15,7 @@ fn fill(wire: &Rc<RefCell<Wire>>, stream: u16, cookie: u64, bytes: u64) {
         width: Width::Four,
     };
     let entry = SubmissionEntry::new(Operation::Memset(memset), stream, cookie, 0);
-    submit(&wire, entry);
+    submit(wire, entry);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn beside_a_loop(
         if submitted <= busy.borrow().completions.len() {
             submitted += 1;
             let entry = entry(submitted as u64);
-            submit(&busy, entry);
+            submit(busy, entry);
         }
         rig.turn();
         if good.borrow().completions.len() == 1 {

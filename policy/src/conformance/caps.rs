@@ -54,9 +54,9 @@ pub(super) fn near(
     }
 }
 
-/// Checks a case of two tenants and two groups: the lower half of the SMs and the rest. Row 0 has caps 1 and 2, row 1 has 2
-/// and 1, and both have blocks enough of 4 grains. At 2 grains everything has started that may: with 4 SMs, row 0 has 2
-/// × 1 + 2 × 2 = 6 blocks, and so has row 1.
+/// Checks a case of two tenants and two groups: the lower half of the SMs and the rest. Row 0 has caps 1 and 2, row 1
+/// has 2 and 1, and both have blocks enough of 4 grains. At 2 grains everything has started that may: with 4 SMs, row 0
+/// has 2 × 1 + 2 × 2 = 6 blocks, and so has row 1.
 fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let half = sms / 2;

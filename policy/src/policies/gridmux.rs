@@ -13,7 +13,7 @@
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
-//!    bounded and forgotten within a second ([`crate::excess`]), because room that nobody else could use is not owed
+//!    bounded and falls to 1/e within a second ([`crate::excess`]), because room that nobody else could use is not owed
 //!    to others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
@@ -78,7 +78,7 @@ pub const GRACE: Nanos = Nanos(20_000);
 const CHECK: Nanos = Nanos(100_000);
 
 /// An excess is at most this many of the guard's windows: a tenant that used idle room for long comes after others
-/// until half a window of the device has gone to them, and no longer.
+/// until it has repaid half a window out of its part, and no longer.
 const MOST_WINDOWS: f64 = 1.5;
 
 /// What can be set.

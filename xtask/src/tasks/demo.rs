@@ -23,7 +23,15 @@ pub struct Args {
 /// Something is missing and cannot be installed, or the build fails.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
-    process::aloud(repo::cargo("build").args(["--profile", "quick", "--package", "gridmux"]))?;
+    // With the driver library, which a user's own programs need next: its features change how others are built.
+    process::aloud(repo::cargo("build").args([
+        "--profile",
+        "quick",
+        "--package",
+        "gridmux",
+        "--package",
+        "gridmux-cuda",
+    ]))?;
     let mut demo = Command::new(repo::target().join("quick/gridmux"));
     demo.arg("demo").args(&args.arguments);
     // It returns only if that is not possible.

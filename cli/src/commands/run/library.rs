@@ -59,8 +59,10 @@ fn how_to_get_it(folder: &Path) -> String {
     let is_cargos = folder
         .parent()
         .is_some_and(|above| above.join("CACHEDIR.TAG").is_file());
-    if is_cargos && name == "release" {
-        return "cargo build --release -p gridmux -p gridmux-cuda".to_owned();
+    for profile in ["release", "quick"] {
+        if is_cargos && name == profile {
+            return format!("cargo build --profile {profile} -p gridmux -p gridmux-cuda");
+        }
     }
     if is_cargos && name == "debug" {
         return "cargo build -p gridmux -p gridmux-cuda".to_owned();
@@ -92,7 +94,7 @@ mod tests {
         std::fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
         assert_eq!(
             how_to_get_it(&release),
-            "cargo build --release -p gridmux -p gridmux-cuda"
+            "cargo build --profile release -p gridmux -p gridmux-cuda"
         );
         assert_eq!(
             how_to_get_it(&target.join("debug")),

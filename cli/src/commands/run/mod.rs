@@ -62,7 +62,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "called|all", num_args = 0..=1, require_equals = true, default_missing_value = "called",
           hide_possible_values = true)]
     coverage: Option<Which>,
-    /// Write that list to this file instead; with --json it is JSON in either place
+    /// With --coverage: write that list to this file instead; with --json it is JSON in either place
     #[arg(long, value_name = "FILE", requires = "coverage")]
     coverage_file: Option<PathBuf>,
     /// Write each launch to this file, as a line of JSON for `gridmux sim trace`; best with --timed, because times are

@@ -1,7 +1,7 @@
 //! Instructions that `ptxas` (13.5, `sm_90a`) accepts decode, those that it refuses do not, and no known one is
 //! `Other`.
 //!
-//! `conform/accepted.txt` and `conform/refused.txt` hold one statement a line, the files with `modules` in their names
+//! `accepted.txt` and `refused.txt` hold one statement a line, the files with `modules` in their names
 //! one module. The verdicts were taken from `ptxas` once, because the compiler is not at hand everywhere. With
 //! `GRIDMUX_PTXAS` naming it they are asked again.
 
@@ -9,11 +9,11 @@ use gridmux_ptx::Module;
 use gridmux_ptx::decode::Opcode;
 use std::process::Command;
 
-const ACCEPTED: &str = include_str!("conform/accepted.txt");
-const REFUSED: &str = include_str!("conform/refused.txt");
+const ACCEPTED: &str = include_str!("accepted.txt");
+const REFUSED: &str = include_str!("refused.txt");
 /// A whole module a line.
-const ACCEPTED_MODULES: &str = include_str!("conform/accepted_modules.txt");
-const REFUSED_MODULES: &str = include_str!("conform/refused_modules.txt");
+const ACCEPTED_MODULES: &str = include_str!("accepted_modules.txt");
+const REFUSED_MODULES: &str = include_str!("refused_modules.txt");
 
 fn module(statement: &str) -> String {
     format!(
