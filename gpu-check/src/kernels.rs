@@ -21,7 +21,7 @@ pub enum Successor {
     AtStart,
 }
 
-/// Returns kernels whose blocks write stamps, of which `stamp` keeps so many registers (at most 256) beside its own.
+/// Returns kernels whose blocks write stamps, of which `stamp` keeps that many registers (at most 256) beside its own.
 #[must_use]
 pub fn stamping(kept: u32, successor: Successor) -> String {
     let (mut keep, mut use_) = (String::new(), String::new());

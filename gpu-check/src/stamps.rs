@@ -164,7 +164,7 @@ pub struct Stamper<'a> {
 }
 
 impl<'a> Stamper<'a> {
-    /// Loads the kernel that keeps so many registers beside its own.
+    /// Loads the kernel that keeps that many registers beside its own.
     ///
     /// # Errors
     /// The driver's.

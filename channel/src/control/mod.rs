@@ -131,7 +131,7 @@ pub enum ControlReply {
     },
 }
 
-/// Facts that a tenant is told when it says hello.
+/// Facts in the answer to a tenant's hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The tenant's number.

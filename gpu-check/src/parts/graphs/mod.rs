@@ -43,7 +43,7 @@ struct Made<'a> {
 }
 
 impl<'a> GraphBench<'a> {
-    /// Makes a graph of slices whose stamps lie one behind the other: so many branches of so many slices each.
+    /// Makes a graph of slices whose stamps lie one behind the other: some branches, each of some slices.
     fn graph(
         &self,
         slice: Blocks,
