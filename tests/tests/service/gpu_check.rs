@@ -68,10 +68,8 @@ fn check_queues(document: &Value) {
     let padding = findings(part(document, "padding"));
     let caps = |which: &str| -> Vec<f64> {
         let of_kind = padding.iter().filter(|finding| {
-            finding["name"]
-                .as_str()
-                .unwrap_or_default()
-                .ends_with(which)
+            let name = finding["name"].as_str().unwrap_or_default();
+            name.starts_with("a cap of ") && name.ends_with(which)
         });
         of_kind
             .filter_map(|finding| finding["value"].as_f64())
