@@ -148,7 +148,7 @@ impl Histogram {
     }
 
     /// Mean in nanoseconds; `None` when empty.
-    #[allow(clippy::cast_precision_loss)] // A mean of nanoseconds needs no more than 53 bits.
+    // A mean of nanoseconds needs no more than 53 bits.
     pub fn mean_ns(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum_ns as f64 / count as f64)
@@ -162,11 +162,7 @@ impl Histogram {
     /// The latency in nanoseconds that the fraction `q` of all values do not exceed; `None` when empty.
     ///
     /// `q` is clamped to 0 … 1; the position inside a bucket is interpolated and never above the greatest value.
-    #[allow(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )]
+    #[allow(clippy::cast_possible_truncation)]
     pub fn percentile(&self, q: f64) -> Option<u64> {
         let count = self.count();
         if count == 0 {
@@ -270,7 +266,6 @@ mod tests {
             histogram.add(value * 100);
         }
         for (q, want) in [(0.5, 500_000f64), (0.9, 900_000.0), (0.99, 990_000.0)] {
-            #[allow(clippy::cast_precision_loss)]
             let got = histogram.percentile(q).unwrap() as f64;
             assert!(
                 (got / want - 1.0).abs() < 0.07,

@@ -38,7 +38,7 @@ impl Drop for TraceProgram {
     }
 }
 
-#[allow(missing_docs, clippy::missing_errors_doc)] // Documented where they work, in latency.rs.
+#[allow(missing_docs)] // Documented where they work, in latency.rs.
 impl LatencyProgram {
     pub fn load(_instance: &str) -> Result<Self, Unavailable> {
         Err(not_built())
@@ -81,7 +81,7 @@ impl LatencyProgram {
     }
 }
 
-#[allow(missing_docs, clippy::missing_errors_doc)] // Documented where they work, in trace.rs.
+#[allow(missing_docs)] // Documented where they work, in trace.rs.
 impl TraceProgram {
     pub fn attach(_pid: u32) -> Result<Self, Unavailable> {
         Err(not_built())

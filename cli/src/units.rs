@@ -1,7 +1,6 @@
 //! Quantities as people read them.
 
 /// Returns bytes with a binary prefix, as `4.0GiB`.
-#[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
 pub(crate) fn bytes(bytes: u64) -> String {
     const PREFIXES: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -37,7 +36,6 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Returns nanoseconds in the unit that fits, as `12.3us`; `-` for none.
-#[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
 pub(crate) fn nanos(ns: Option<u64>) -> String {
     match ns {
         None => "-".to_owned(),

@@ -306,14 +306,12 @@ pub fn resident(stamps: &[Stamp], (begin, end): (u64, u64), windows: usize) -> V
 }
 
 /// Returns by how many nanoseconds a moment lies behind another one.
-#[allow(clippy::cast_precision_loss, reason = "nanoseconds of a short run")]
 #[must_use]
 pub fn apart(moment: u64, other: u64) -> f64 {
     moment.wrapping_sub(other).cast_signed() as f64
 }
 
 /// Returns a length of time in nanoseconds as a figure.
-#[allow(clippy::cast_precision_loss, reason = "nanoseconds of a short run")]
 #[must_use]
 pub fn float(ns: u64) -> f64 {
     ns as f64

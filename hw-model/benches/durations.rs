@@ -29,7 +29,6 @@ fn floor_cycles(config: &GpuConfig, counters: &Counters) -> f64 {
     rates.pur.max(rates.mur)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "durations for display")]
 fn main() {
     let filters: Vec<String> = std::env::args()
         .skip(1)

@@ -214,7 +214,6 @@ fn sparse(rows: u32, values: u32) -> Vec<Arg> {
 }
 
 fn print(title: &str, ours: u64, theirs: u64) {
-    #[allow(clippy::cast_precision_loss, reason = "a ratio for display")]
     let ratio = ours as f64 / theirs as f64;
     println!(
         "{{\"name\":\"{title}\",\"value\":{ours},\"unit\":\"cycles\",\"better\":\"lower\",\

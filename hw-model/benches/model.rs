@@ -74,7 +74,6 @@ impl Setup {
             instructions += self.run(timed);
             let spent = cpu_seconds() - began;
             if spent > 0.5 {
-                #[allow(clippy::cast_precision_loss, reason = "a rate for display")]
                 return instructions as f64 / spent / 1e6;
             }
         }
@@ -89,9 +88,7 @@ fn cpu_seconds() -> f64 {
     };
     // SAFETY: `time` is a valid place for one timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    #[allow(clippy::cast_precision_loss, reason = "a duration for display")]
-    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
-    seconds
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// Seconds of something by the wall clock, and of CPU time over all threads.

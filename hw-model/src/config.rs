@@ -673,9 +673,7 @@ impl GpuConfig {
     #[must_use]
     pub(crate) fn transfer_cycles(&self, bytes: u64, gigabytes_per_second: f64) -> u64 {
         #[allow(
-            clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
             reason = "a duration far below 2^53 cycles; the cast saturates"
         )]
         {

@@ -207,7 +207,6 @@ rates! {
 impl Counters {
     /// Returns the rates over `cycles`, on the GPU they were counted on.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "rates for display")]
     pub fn rates(&self, config: &GpuConfig, cycles: u64) -> Rates {
         let ratio = |a: u64, b: f64| if b > 0.0 { a as f64 / b } else { 0.0 };
         let time = cycles.max(1) as f64;
@@ -243,7 +242,6 @@ impl Counters {
 
     /// Returns the energy of the events, leakage apart: a sum of counts times energies (the way of GPUWattch, ISCA
     /// 2013).
-    #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     fn picojoules(&self, config: &GpuConfig) -> f64 {
         let e = &config.energy;
         let terms = [
@@ -266,7 +264,6 @@ impl Counters {
 
     /// Returns the warp instructions issued per cycle over `cycles`; folded ones are not issued.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a rate for display")]
     pub fn ipc(&self, cycles: u64) -> f64 {
         (self.warp_instructions - self.folded_instructions) as f64 / cycles.max(1) as f64
     }

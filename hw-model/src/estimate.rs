@@ -17,7 +17,6 @@ const LINE_BYTES: u64 = 128;
 impl GpuConfig {
     /// Returns the core cycles for what `counters` say, while `resident_warps` warps are on the chip.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn estimated_cycles(&self, counters: &Counters, resident_warps: u64) -> f64 {
         let sm = &self.sm;
         let slots = u64::from(sm.schedulers) * u64::from(sm.issue_width) * u64::from(sm.count);
@@ -29,7 +28,6 @@ impl GpuConfig {
 
     /// Returns the core cycles for moving bytes to or from DRAM.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn memory_cycles(&self, bytes: u64) -> f64 {
         let cycles_per_us = f64::from(self.clock.core_mhz);
         bytes as f64 * cycles_per_us / (self.dram.gigabytes_per_second * 1000.0)
@@ -37,7 +35,6 @@ impl GpuConfig {
 
     /// Returns the core cycles for copying bytes over a copy engine, without its latency.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn copy_cycles(&self, engine: CopyEngine, bytes: u64) -> f64 {
         let rate = match engine {
             CopyEngine::H2D => self.copy.h2d_gigabytes_per_second,

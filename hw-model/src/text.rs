@@ -197,10 +197,6 @@ fn prefix(
 }
 
 /// A width or precision: digits or `*`; the outer `None` when an argument is missing.
-#[allow(
-    clippy::option_option,
-    reason = "no number is not the same as no argument"
-)]
 fn number(
     bytes: &[u8],
     at: &mut usize,

@@ -12,7 +12,6 @@
 //!
 //! The policy is `smk-p`, on a thread of its own as in a service. A client's own work (submitting, taking completions)
 //! is not counted.
-#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
 #[path = "dispatch/device.rs"]
 mod device;
@@ -80,7 +79,6 @@ fn measure(connected: u16, active: u16) -> (f64, f64) {
             launches += done;
             spent += took;
         }
-        #[allow(clippy::cast_precision_loss, reason = "a mean")]
         values.push(spent.as_nanos() as f64 / launches as f64);
         floors.push(round_trip::p50_ns());
     }

@@ -2,7 +2,6 @@
 //!
 //! Both run in device time, so the figures are the same on every machine. The value is the share of native throughput:
 //! bare time over mediated time, from the first submission to the last end.
-#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
 #[path = "../tests/mediator/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]
@@ -56,7 +55,6 @@ fn main() {
 }
 
 /// Returns the time of the launches on the bare device, eight of each stream submitted at once.
-#[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn bare_ns(shape: &Shape, streams: u16, count: u64) -> f64 {
     let mut device = BareDevice::open(GPU, Some(SMS), 1 << 24).expect("a device");
     let kernel = device.load(SPIN.as_bytes(), "spin").expect("the kernel");
@@ -80,7 +78,6 @@ fn bare_ns(shape: &Shape, streams: u16, count: u64) -> f64 {
 }
 
 /// Returns the time of the same launches through the dispatcher, kept submitted alike.
-#[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn mediated_ns(policy: &str, shape: &Shape, streams: u16, count: u64) -> f64 {
     let mut rig = ModelRig::new(policy);
     let tenant = rig.tenant(1);

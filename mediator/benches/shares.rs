@@ -2,7 +2,6 @@
 //!
 //! Under `smk-p`, after a tenth of the time for settling: the value of a case is the worst relative error of all its
 //! tenants. One more tenant is connected and idle throughout.
-#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
 #[path = "../tests/mediator/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]

@@ -82,7 +82,6 @@ fn queue(blocks: u64) {
 }
 
 /// Returns blocks in a second: the most of several rounds.
-#[allow(clippy::cast_precision_loss, reason = "a number of blocks")]
 fn most_a_second(blocks: u64, mut round: impl FnMut()) -> f64 {
     let timed = (0..ROUNDS).map(|_| {
         let start = Instant::now();

@@ -127,10 +127,6 @@ impl Meter {
     }
 
     /// Adds rates over a time.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "durations are far below 2^53 ns"
-    )]
     fn add(&mut self, program: usize, (from, to): (u64, u64), rates: Span) {
         while to > self.width_ns.saturating_mul(MOST_SPANS as u64) {
             self.width_ns *= 2;

@@ -159,10 +159,6 @@ fn measured(
 }
 
 /// Returns the launches of a recording.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a stay in cycles to 53 bits is exact enough"
-)]
 fn recorded(
     gpu: &GpuConfig,
     config: EventConfig,

@@ -143,7 +143,6 @@ fn slowdown(together_ns: f64, alone_ns: f64) -> f64 {
     together_ns.max(1.0) / alone_ns.max(1.0)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for display")]
 fn mean(played: &Played) -> f64 {
     let turnarounds = played.turnaround_ns();
     turnarounds.iter().sum::<u64>() as f64 / turnarounds.len().max(1) as f64
@@ -152,7 +151,6 @@ fn mean(played: &Played) -> f64 {
 impl MixReport {
     /// Works out what concerns all programs, from the run together and each program's alone.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
     pub fn new(
         setting: Setting,
         programs: Vec<ProgramReport>,

@@ -20,7 +20,6 @@ pub struct Track {
 
 /// Returns the tracks of all programs.
 #[must_use]
-#[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
 pub fn tracks<'a>(meter: &Meter, names: impl Iterator<Item = &'a str>) -> Vec<Track> {
     let width = meter.width_ns() as f64;
     let parts = |spans: &[Span], of: fn(&Span) -> f64| {

@@ -40,7 +40,6 @@ struct Excess {
 }
 
 impl Excess {
-    #[allow(clippy::cast_precision_loss, reason = "times are far below 2^53")]
     fn at(&self, now: Nanos) -> f64 {
         self.value * (-((now - self.at).0 as f64) / FORGOTTEN_NS).exp()
     }
@@ -146,11 +145,7 @@ mod tests {
         assert_eq!(excesses.of(TENANT, Nanos(1)), 100.0);
         excesses.observe(&share(9_000.0, 130.0, 1));
         assert_eq!(excesses.of(TENANT, Nanos(1)), 70.0);
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a second"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "a second")]
         let later = Nanos(1 + FORGOTTEN_NS as u64);
         let left = excesses.of(TENANT, later);
         assert!((left - 70.0 / std::f64::consts::E).abs() < 1e-9, "{left}");

@@ -17,10 +17,6 @@ pub fn stp(runs: &[(f64, f64)]) -> f64 {
 /// Average normalised turnaround time: mean shared / alone. Lower is better; 1 is ideal. Zero when
 /// there is no pair to go by.
 #[must_use]
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a mix has far fewer than 2^53 programs"
-)]
 pub fn antt(runs: &[(f64, f64)]) -> f64 {
     let count = slowdowns(runs).count();
     if count == 0 {
@@ -98,10 +94,6 @@ pub fn overlap(spans: &[(f64, f64)]) -> f64 {
 
 /// The geometric mean, by which SRTF averages over pairs. Zero for no values.
 #[must_use]
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "far fewer than 2^53 values are averaged"
-)]
 pub fn geometric_mean(values: &[f64]) -> f64 {
     if values.is_empty() {
         return 0.0;

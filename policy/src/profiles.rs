@@ -139,10 +139,6 @@ impl Profiles {
 
 impl Profile {
     /// Returns what blocks say by themselves; nothing if there are none, or no block can have run so long.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a duration to 52 bits is exact enough"
-    )]
     fn of(seen: &Seen) -> Option<Self> {
         let profile = Self {
             block_ns: seen.ran_ns as f64 / seen.blocks as f64,
@@ -156,7 +152,6 @@ impl Profile {
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "a duration is positive and at most MOST_NS"
     )]
     pub fn whole_ns(&self) -> u64 {

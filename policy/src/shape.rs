@@ -84,10 +84,6 @@ impl SmUnits {
 
     /// Returns the number of SMs.
     #[must_use]
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a ratio for controllers and reports"
-    )]
     pub fn as_sms(self) -> f64 {
         self.0 as f64 / Self::ONE.0 as f64
     }

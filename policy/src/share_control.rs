@@ -59,11 +59,7 @@ impl Balance {
     /// Returns how long until the controller should look again: half the longest stay, within
     /// limits.
     #[must_use]
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "clamped")]
     pub fn tick(&self) -> Nanos {
         Nanos((self.horizon_ns / HORIZON_STAYS / 2.0).clamp(5_000.0, 1_000_000.0) as u64)
     }

@@ -182,7 +182,6 @@ impl ShareMeter {
     }
 
     /// Integrates up to `at`.
-    #[allow(clippy::cast_precision_loss, reason = "integrals for ratios")]
     pub fn advance(&mut self, at: Nanos) {
         let elapsed = (at - self.now).0;
         self.now = self.now.max(at);
@@ -212,7 +211,6 @@ impl ShareMeter {
         Some(meter)
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "integrals for ratios")]
     fn reading_now(&self, meter: &Meter) -> ShareReading {
         let mut reading = meter.reading;
         let elapsed = (self.now - meter.at).0 as f64;

@@ -122,7 +122,6 @@ fn speed(text: &[u8], mut run: impl FnMut(Vec<u8>) -> usize) -> f64 {
         })
         .fold(f64::INFINITY, f64::min);
     // A length in bytes is exact in an f64.
-    #[allow(clippy::cast_precision_loss)]
     let bytes = text.len() as f64;
     bytes / best / 1e6
 }

@@ -118,7 +118,6 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
 
 /// Returns the mean absolute error of slowdowns, their mean error, and the mean absolute error of Table 3, all as
 /// logarithms.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn errors(
     contention: Contention,
     singles: &[Ran],
@@ -167,18 +166,12 @@ fn single<'a>(launch: &Traced, singles: &'a [Ran]) -> Option<&'a Ran> {
         .find(|ran| ran.launches[0].kernel == launch.kernel)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn runtime(launch: &Traced, singles: &[Ran]) -> Option<f64> {
     Some(single(launch, singles)?.launches[0].turnaround() as f64)
 }
 
 /// Returns a launch on the event executor whose blocks work as long as they did alone on the model.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "cycles of short runs"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "cycles of short runs")]
 fn like(launch: &Traced, singles: &[Ran], device: &EventConfig) -> MixLaunch {
     let mut started: Vec<(u64, u64)> = single(launch, singles)
         .into_iter()

@@ -46,7 +46,6 @@ fn measure(workload: &Workload, size: Size) -> Result<MeasuredKernel> {
 }
 
 /// Returns the mean of values and their standard deviation, in percent of the mean.
-#[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 values")]
 pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;

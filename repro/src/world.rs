@@ -161,7 +161,6 @@ impl World {
     }
 
     /// Returns the time alone and together of each launch.
-    #[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
     pub(crate) fn times(&self, launches: &[(usize, Cycles)], went: &[Went]) -> Vec<(f64, f64)> {
         let times = |((kernel, _), went): (&(usize, Cycles), &Went)| {
             (self.runtimes[*kernel].0 as f64, went.turnaround().0 as f64)
@@ -171,7 +170,6 @@ impl World {
 }
 
 /// Returns profiles from which the runtimes alone follow.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn oracle(
     config: EventConfig,
     kernels: &[EventSubmission],

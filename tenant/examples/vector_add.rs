@@ -37,7 +37,6 @@ fn add(socket: &str, ptx: &[u8]) -> Result<f32, ClientError> {
     let gpu = Gpu::connect(socket)?;
     println!("{} as tenant {:?}", gpu.facts().name, gpu.welcome().tenant);
     let kernel = gpu.module(ptx)?.kernel("vecadd")?;
-    #[allow(clippy::cast_precision_loss, reason = "whole numbers far below 2^24")]
     let input: Vec<u8> = (0..ELEMENTS)
         .flat_map(|i| (i as f32).to_le_bytes())
         .collect();

@@ -4,7 +4,6 @@
 //! the Rust client. `cuda/copy_pinned` and `cuda/copy_pageable`: a copy to the device from memory of either kind; the
 //! floor is a `memcpy` of as many bytes. Each is the least of several rounds, and the two sides of a ratio take turns.
 //! The service is a functional one of its own.
-#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
 use cuda::context::CUcontext;
 use cuda::module::{CUfunction, CUmodule};

@@ -246,7 +246,6 @@ fn least_slice(gpu: &str, workload: &Workload, original: u64, name: &str) {
             }
             return;
         }
-        #[allow(clippy::cast_precision_loss, reason = "figures for display")]
         if cycles as f64 <= ENOUGH * original as f64 {
             let mhz = f64::from(setup.gpu.config().clock.core_mhz);
             let us = original as f64 / launches as f64 / mhz;
@@ -298,7 +297,6 @@ fn main() {
                 if explains {
                     explain(&name(way), &setup);
                 }
-                #[allow(clippy::cast_precision_loss, reason = "a ratio for display")]
                 let ratio = cycles as f64 / original as f64;
                 print(&name(way), ratio, original, cycles);
                 logs.entry(way.name()).or_default().push(ratio.ln());
@@ -308,7 +306,6 @@ fn main() {
             }
         }
         for (way, logs) in logs {
-            #[allow(clippy::cast_precision_loss, reason = "a handful of workloads")]
             let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
             print(&format!("form-cost/{gpu}/geomean/{way}"), mean, 0, 0);
         }

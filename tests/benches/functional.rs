@@ -4,7 +4,6 @@
 //! `functional/copy/*`: copies between the client's registered memory and the device, against `memcpy` of as many bytes
 //! between two mapped pieces of memory. All times are wall time, the least of several rounds, and the two sides of a
 //! ratio take turns, because the host may have other work.
-#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
 use gridmux_channel::memory::Protection;
 use gridmux_channel::ring::{CompletionStatus, Copy, Operation};

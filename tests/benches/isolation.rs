@@ -8,7 +8,6 @@
 //!
 //! Times are wall time: on a machine with few processors they tell of these, too. The offence `spinning` shows how
 //! much: a thread that never speaks to the service and only keeps a processor busy, as each offender's own does.
-#![allow(clippy::print_stdout, reason = "benchmarks print their results")]
 
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::ring::{Copy, Operation};

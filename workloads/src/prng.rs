@@ -49,7 +49,6 @@ impl Prng {
 
     /// Returns a float in `low..high` on a grid of 2²⁴ steps, so that it is exact in single precision arithmetic of the
     /// unit interval.
-    #[allow(clippy::cast_precision_loss, reason = "24 bits are exact in f32")]
     pub fn f32_in(&mut self, low: f32, high: f32) -> f32 {
         let unit = (self.next_u32() >> 8) as f32 / 16_777_216.0;
         (high - low).mul_add(unit, low)

@@ -9,7 +9,6 @@ const ROUNDS: usize = 4;
 
 /// Returns small whole numbers, so that halves of them are exact.
 fn input() -> Vec<f32> {
-    #[allow(clippy::cast_precision_loss, reason = "below 64")]
     let value = |n: usize| (n * 7 % 64) as f32;
     (0..2 * COUNT).map(value).collect()
 }

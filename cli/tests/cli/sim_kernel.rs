@@ -281,7 +281,6 @@ fn launch_latency_is_counted_apart_from_the_kernel() {
 }
 
 /// Returns the warp instructions that were issued, per cycle.
-#[allow(clippy::cast_precision_loss, reason = "a few thousand of each")]
 fn ipc(report: &serde_json::Value, cycles: u64) -> f64 {
     let folded = report["counters"]["folded_instructions"].as_u64().unwrap();
     let issued = report["warp_instructions"].as_u64().unwrap() - folded;

@@ -44,7 +44,7 @@ macro_rules! functions {
         }
 
         #[allow(
-            non_snake_case, clippy::too_many_arguments, clippy::missing_errors_doc, clippy::missing_safety_doc,
+            non_snake_case, clippy::too_many_arguments,  clippy::missing_safety_doc,
             missing_docs, reason = "the functions are those of the C API, which documents them"
         )]
         impl Api {

@@ -68,7 +68,6 @@ fn rate(lab: &mut Lab<'_>, empty: &Function, count: u32) -> anyhow::Result<()> {
     let called = start.elapsed().as_secs_f64() * 1e6;
     lab.cuda.wait_for_all()?;
     let ended = start.elapsed().as_secs_f64() * 1e6;
-    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
     let each = launches as f64;
     lab.figure(
         format!("launches on {count} streams: the call"),
@@ -110,7 +109,6 @@ fn from_threads(lab: &mut Lab<'_>, empty: &Function) -> anyhow::Result<()> {
     lab.cuda.wait_for_all()?;
     let ended = start.get().map_or(Duration::ZERO, Instant::elapsed);
     let made = Duration::from_nanos(made_ns.into_inner());
-    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
     let all = launches as f64 * f64::from(THREADS);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / all;
     lab.figure("launches from 2 threads: the call", each(made), WALL);

@@ -45,7 +45,6 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
         Ok(cuda.record(events[n][1], streams[n])?)
     };
     let took = |n: usize| cuda.elapsed_us(events[n][0], events[n][1]);
-    #[allow(clippy::cast_precision_loss, reason = "some gigabytes")]
     let gigabytes = |us: f64| (bytes * turns) as f64 / us / 1e3;
     let mut alone = Vec::new();
     for (name, function) in &kernels {

@@ -116,7 +116,6 @@ impl Runner {
         self.run(text, data, short, blocks, threads);
         let first = self.run(text, data, short, blocks, threads);
         let second = self.run(text, data, long, blocks, threads);
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let cycles = (second - first) as f64;
         cycles / f64::from(long - short)
     }
@@ -129,7 +128,6 @@ impl Runner {
         let kernel = self.bench.kernel(text, "bench");
         let launch = self.bench.simple(&kernel, 1, 1, &[]);
         let timed = self.bench.timed(launch);
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let cycles = (timed.cycles - self.launch_cycles()) as f64;
         cycles
     }
@@ -145,7 +143,6 @@ impl Runner {
         self.run(text, 0, 1, blocks, threads);
         let cycles = self.run(text, 0, turns, blocks, threads);
         let start = self.launch_cycles() + u64::from(self.config.launch.block_cycles);
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let cycles = (cycles - start) as f64;
         cycles / f64::from(turns)
     }
@@ -208,7 +205,6 @@ impl Runner {
         self.run(&text, ring, 32, 1, 1);
         let short = self.run(&text, ring + 256 * stride, 10, 1, 1);
         let long = self.run(&text, ring + 384 * stride, 42, 1, 1);
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let cycles = (long - short) as f64;
         cycles / 256.0
     }
@@ -269,7 +265,6 @@ impl Runner {
         self.fresh();
         let data = self.bench.buffer(&vec![0; bytes]);
         let second = self.run(&text, data, short, blocks, threads);
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let (moved, cycles) = (
             (row * u64::from(long - short)) as f64,
             (first - second) as f64,

@@ -297,10 +297,6 @@ impl<'a> Lower<'a> {
         }
     }
 
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "an integer literal where a float is wanted means its value"
-    )]
     fn float_literal(&mut self, value: i64, ty: ScalarType) -> Option<u16> {
         match ty {
             ScalarType::F32 => Some(self.constant(u64::from((value as f32).to_bits()), false)),

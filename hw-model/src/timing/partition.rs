@@ -24,7 +24,6 @@ const WRITE_BACK: u32 = u32::MAX;
 /// Returns the length of a slice's cycle, in core cycles with [`FRACTION`] fraction bits.
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "`validate` has seen to it; the cast saturates"
 )]
 fn slice_cycle(config: &GpuConfig) -> u64 {

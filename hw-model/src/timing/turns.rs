@@ -27,7 +27,6 @@ impl Turns {
     pub(crate) fn new(interval: f64) -> Self {
         #[allow(
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
             reason = "descriptions are checked, and scaled by 1024 at most; the cast saturates"
         )]
         let interval = (interval * f64::from(1 << FRACTION)).round() as u64;

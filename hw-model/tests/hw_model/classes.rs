@@ -41,7 +41,6 @@ fn counted(workload: &Workload, config: GpuConfig) -> Counters {
 }
 
 /// Returns the time that the kernel's sectors take from L2, over the time that its instructions take.
-#[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn demand(config: &GpuConfig, counters: &Counters) -> f64 {
     let slice_bytes_a_cycle = f64::from(config.l2.bytes_per_cycle) / config.l2.cycle;
     let l2_bytes_a_cycle = f64::from(config.l2.slices) * slice_bytes_a_cycle;
@@ -109,7 +108,6 @@ fn every_resource_limits_some_workload() {
 }
 
 /// Returns the longest stay of a block on the whole `gtx980` over the shortest one.
-#[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn unevenness(name: &str) -> f64 {
     let workload = by_name(name).expect("in the table");
     let mut bench = Bench::named("gtx980");

@@ -69,7 +69,6 @@ impl Chase {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "small numbers")]
 fn per_hop(short: u64, long: u64, hops: u64) -> f64 {
     (long - short) as f64 / hops as f64
 }
@@ -113,12 +112,7 @@ fn a_divided_l2_holds_half_for_one_reader() {
     let hop = |far_cycles: u32, part: f64| {
         let mut config = GpuConfig::builtin("h200").expect("exists").scaled_to_sms(4);
         config.l2.far_cycles = far_cycles;
-        #[allow(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "thousands of lines"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "thousands of lines")]
         let lines = (config.l2.bytes as f64 * part / 128.0) as u64;
         (cycles_per_hop(config.clone(), lines, 128), config)
     };
@@ -127,11 +121,7 @@ fn a_divided_l2_holds_half_for_one_reader() {
     assert_near("copies", small, config.l2.latency, 0.05);
     // The far half's lines and their copies do not fit it: each of them is missed, and comes from farther away. Rows of
     // DRAM are open for neighbouring lines, so that no miss takes as long as the description says.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "hundreds of cycles"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "hundreds of cycles")]
     let missed = hop(0, 2.5).0 as u32;
     let (large, config) = hop(120, 0.8);
     let half = u32::midpoint(config.l2.latency, missed) + config.l2.far_cycles / 4;
@@ -185,7 +175,6 @@ fn an_fma_loop_reaches_the_peak() {
         let fmas = u64::from(blocks) * 8 * 64 * 128;
         let units = f64::from(config.sm.schedulers) / f64::from(config.pipelines.fp32.interval);
         let per_cycle = f64::from(config.sm.count) * units;
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let share = fmas as f64 / ((timed.cycles - launch) as f64 * per_cycle);
         println!("{gpu}: {:.1} % of the peak", share * 100.0);
         assert!((0.85..=1.0).contains(&share), "{gpu}: {share}");
@@ -227,7 +216,6 @@ fn bandwidth_is_never_exceeded() {
     let case = workload.case(Size::Large, 3);
     let prepared = bench.prepare(&case);
     let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     let reached = timed.counters.dram_read_bytes as f64 * f64::from(mhz)
         / ((timed.cycles - launch) as f64 * 1000.0);
     println!(

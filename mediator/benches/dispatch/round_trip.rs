@@ -28,7 +28,6 @@ pub(crate) fn p50_ns() -> f64 {
             }
         })
         .expect("a thread");
-    #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a trip")]
     let mut trips: Vec<f64> = (0..TRIPS)
         .map(|cookie| {
             let start = Instant::now();

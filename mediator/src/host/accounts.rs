@@ -413,10 +413,6 @@ fn some_of(names: &[&str]) -> String {
     }
 }
 
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "weights are at most 1000 and there are at most 1024 of them"
-)]
 fn ratio(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }

@@ -183,7 +183,6 @@ fn p99_ns(rig: &ModelRig, client: usize, streams: &[StreamLoop]) -> u64 {
     times[(times.len() * 99).div_ceil(100) - 1]
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a ratio")]
 fn judge(name: &str, times: u64, offend: Offend<'_>) {
     static UNDISTURBED: OnceLock<Outcome> = OnceLock::new();
     let budgets = Budgets::default();

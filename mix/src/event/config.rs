@@ -129,7 +129,6 @@ impl EventConfig {
     /// Returns the work of a block, in cycles alone at full residency, that took `cycles` in a launch of `blocks`
     /// blocks alone on this device: a launch that does not fill the SMs loads them less.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "numbers of blocks")]
     pub fn work_of(&self, block: &BlockShape, blocks: u64, cycles: f64) -> f64 {
         let most = u64::from(max_residency(&self.shape, block)).max(1);
         let sms = u64::from(self.shape.sms.max(1));
@@ -153,7 +152,6 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    #[allow(clippy::cast_precision_loss, reason = "a small number")]
     fn a_block_takes_the_time_that_its_work_was_made_from() {
         let config = EventConfig::gtx480();
         // Six fit an SM.

@@ -189,7 +189,6 @@ impl Blocks {
 
 /// Returns a number of the standard normal distribution (Box and Muller) that depends on the key alone.
 fn normal(key: u64) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     let (one, other) = (mix(key), mix(!key));
     (-2.0 * unit(one).ln()).sqrt() * (TAU * unit(other)).cos()
@@ -211,7 +210,6 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     fn work_has_its_mean_and_deviation_and_does_not_depend_on_the_order() {
         let submission = EventSubmission {
             queue: 0,

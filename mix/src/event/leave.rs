@@ -125,7 +125,6 @@ impl EventExecutor {
 
     /// Switching a block out and in again costs less than what it probably still has to run (Chimera's estimate: the
     /// mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
-    #[allow(clippy::cast_precision_loss, reason = "times stay below 2^53 cycles")]
     fn pays(&self, block: &Running, cycles: f64) -> bool {
         let book = self.rows.get(block.row.index());
         let Some(mean) = book.and_then(|book| book.ran.checked_div(book.ended)) else {
@@ -135,7 +134,6 @@ impl EventExecutor {
     }
 
     /// Returns how long a context takes to leave or to come back.
-    #[allow(clippy::cast_precision_loss, reason = "a context is small")]
     pub(super) fn switch_cycles(&self, bytes: u64) -> f64 {
         bytes as f64 / self.config.contention.context_bytes_per_cycle
     }

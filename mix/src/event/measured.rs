@@ -54,10 +54,6 @@ pub fn measured_kernels(size: &str) -> Vec<MeasuredKernel> {
 impl MeasuredKernel {
     /// Makes an entry from the durations of a launch's blocks, in cycles.
     #[must_use]
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "cycles and blocks of one launch"
-    )]
     pub fn of(
         (name, size): (&str, &str),
         block: BlockShape,

@@ -182,14 +182,12 @@ impl EventExecutor {
     }
 
     /// Takes the device's turn to start a block.
-    #[allow(clippy::cast_precision_loss, reason = "times stay below 2^53 cycles")]
     fn dispatch(&mut self) {
         let now = self.now as f64;
         self.dispatch_at = self.dispatch_at.max(now) + self.config.contention.dispatch_cycles;
     }
 
     /// Returns the time one cycle from now.
-    #[allow(clippy::cast_precision_loss, reason = "times stay below 2^53 cycles")]
     fn next_cycle(&self) -> f64 {
         (self.now + 1) as f64
     }
@@ -197,7 +195,6 @@ impl EventExecutor {
     /// Returns when the device can start a block again, if some SM may take one.
     #[allow(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "times stay below 2^53 cycles and are not negative"
     )]
     pub(super) fn next_dispatch(&self) -> u64 {

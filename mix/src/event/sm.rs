@@ -81,9 +81,7 @@ impl Resident {
 }
 
 #[allow(
-    clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "times of a simulation stay below 2^53 cycles, and are not negative"
 )]
 impl Sm {

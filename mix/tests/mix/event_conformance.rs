@@ -109,7 +109,6 @@ impl Subject for OnEvents {
                 kernel: Arc::clone(&kernels[place]),
                 blocks: u64::from(launch.blocks),
                 work: Work::Random {
-                    #[allow(clippy::cast_precision_loss, reason = "a short time")]
                     mean: launch.block_ns.0 as f64,
                     deviation: 0.0,
                 },

@@ -67,11 +67,7 @@ fn duration(case: &Case, policy: &str) -> u64 {
 /// Nanoseconds in which the GPU places `blocks` blocks.
 fn placing_ns(blocks: u32) -> u64 {
     let config = Bench::config(SMS);
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a small positive number"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "a small positive number")]
     let cycles = (f64::from(blocks) * config.launch.block_interval_cycles) as u64;
     config.cycles_to_ns(cycles)
 }

@@ -438,7 +438,6 @@ impl Book {
         self.changes = Changes::ALL;
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "a running mean")]
     fn blocks(&mut self, (id, launch): (RowId, u64), started: u32, ended: u32, ran_ns: u64) {
         let Some(row) = self.row_mut(id) else {
             return;

@@ -44,7 +44,6 @@ pub(super) fn near(
     slack: &Slack,
 ) -> Result<(), Failure> {
     let want = f64::from(want);
-    #[allow(clippy::cast_precision_loss, reason = "a count of blocks")]
     let got = got as f64;
     let most = want * slack.factor + f64::from(slack.blocks);
     let least = want / slack.factor - f64::from(slack.blocks);

@@ -207,22 +207,13 @@ impl Book {
     }
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a bound, which saturates"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "a bound, which saturates")]
 fn stretched(cap: u32, slack: &Slack) -> u32 {
     ((f64::from(cap) * slack.factor) as u32).saturating_add(slack.blocks)
 }
 
 /// What is held with the block is within a limit and the slack.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a bound, which saturates"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "a bound, which saturates")]
 fn within(
     held: Held,
     limit: SmUnits,

@@ -52,7 +52,6 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     }
     .perform(subject)?;
     run.all_ended()?;
-    #[allow(clippy::cast_precision_loss, reason = "a tolerance")]
     let rounding = (subject.observation().0 + 2) as f64 * f64::from(shape.sms) * 4.0;
     let mut heard = 0;
     for event in run.events() {
@@ -81,7 +80,6 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 }
 
 /// Returns what a tenant held, and what it was entitled to, until a time, in SM · nanoseconds.
-#[allow(clippy::cast_precision_loss, reason = "integrals")]
 fn integrate(run: &Run, shape: &DeviceShape, tenant: TenantId, until: Nanos) -> (f64, f64) {
     let mut times: Vec<Nanos> = run.trace.blocks.iter().map(|seen| seen.at).collect();
     let launches = || {

@@ -60,7 +60,6 @@ fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 }
 
 /// Returns how long the first blocks of a load stay on average, in nanoseconds.
-#[allow(clippy::cast_precision_loss, reason = "a mean")]
 fn mean_stay(run: &Run, load: usize, sms: u16) -> f64 {
     let of = |change: Change| {
         let own = run.trace.blocks.iter();

@@ -349,10 +349,6 @@ impl ClaimLevel {
         clippy::cast_possible_truncation,
         reason = "a start level is bounded by the device"
     )]
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a start level is a measured quantity"
-    )]
     fn new(claim: &Claim, unit: i64, kernels: (usize, usize)) -> Self {
         let weight = i64::from(claim.weight.max(1));
         let start = claim.start.clamp(-MOST_START, MOST_START);

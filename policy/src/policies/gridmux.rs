@@ -205,9 +205,7 @@ impl Gridmux {
 
     /// Returns where a launch stands in the order.
     #[allow(
-        clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "grids and times are far below 2^53 and not negative"
     )]
     fn entry(&self, place: usize, now: Nanos) -> Entry {
@@ -381,9 +379,7 @@ impl Gridmux {
     /// Returns when to look at the order again: unknown rows have run, or waited for their start, by a part longer; a
     /// loop gives its room up; a tenant has been alone for a grace; or it is time for a [`CHECK`].
     #[allow(
-        clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "times are far below 2^53 and not negative"
     )]
     fn next_wake(&self, alone: bool, now: Nanos) -> Option<Nanos> {

@@ -23,20 +23,12 @@ pub const HYSTERESIS: f64 = 0.9;
 /// Returns the runtime of a kernel that runs `blocks` blocks of duration `t` on an SM that holds `resident` of them
 /// (SRTF, equation 1).
 #[must_use]
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "grids are far below 2^53 blocks"
-)]
 pub fn staircase(blocks: u64, resident: u64, t: f64) -> f64 {
     blocks.div_ceil(resident.max(1)) as f64 * t
 }
 
 /// Returns the runtime of a kernel that was active for so long and has `left` of its blocks to end (SRTF, equation 2).
 #[must_use]
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "grids are far below 2^53 blocks"
-)]
 pub fn simple_slicing(active: f64, left: u64, resident: u64, t: f64) -> f64 {
     active + left as f64 * t / resident.max(1) as f64
 }

@@ -99,10 +99,6 @@ impl PerSm {
 
     /// Takes note of a block that ends on an SM after `ran`, and returns the prediction if it is the first of its slice
     /// there (`ONBLOCKEND`).
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "durations are far below 2^53 cycles"
-    )]
     pub fn block_end(&mut self, launch: u64, sm: SmId, ran: Cycles, now: Cycles) -> Option<f64> {
         let slicing = self.slicing;
         let on_sm = self.on_sm(launch, sm)?;

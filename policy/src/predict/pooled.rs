@@ -22,10 +22,6 @@ struct Slice {
 
 impl Durations {
     /// Takes note of an event.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "durations are far below 2^53 ns"
-    )]
     pub fn observe(&mut self, event: &Event) {
         match *event {
             Event::Blocks {

@@ -154,7 +154,6 @@ fn print_registers(name: &str, figures: &Figures, bar: Option<(u32, u32)>) {
         ("p95", p95, bar.map(|b| b.1)),
         ("max", max, None),
     ] {
-        #[allow(clippy::cast_precision_loss, reason = "registers below 256")]
         let value = value as f64;
         let name = format!("ptx-cost/{name}_registers_{what}");
         print(
@@ -175,7 +174,6 @@ pub(crate) fn tell_estimates(form: &str, rows: &[Row]) {
     }
     errors.sort_unstable();
     let [p5, median, p95] = [0.05, 0.5, 0.95].map(|q| quantile(&errors, q));
-    #[allow(clippy::cast_precision_loss, reason = "thousands of values below 256")]
     let mean = errors.iter().map(|e| e.abs()).sum::<i64>() as f64 / errors.len() as f64;
     eprintln!(
         "{form}: estimate − ptxas {p5:+} {median:+} {p95:+} (5th percentile, median, 95th), {mean:.2} off on average"
@@ -236,7 +234,6 @@ fn tell_worst(rows: &[Row]) {
 fn quantile<T: Copy>(sorted: &[T], q: f64) -> T {
     #[allow(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "thousands of values, and q is from 0 to 1"
     )]
     let rank = (number(sorted.len()) * q).ceil() as usize;
@@ -244,7 +241,6 @@ fn quantile<T: Copy>(sorted: &[T], q: f64) -> T {
 }
 
 /// Returns a count as a figure.
-#[allow(clippy::cast_precision_loss, reason = "thousands")]
 pub(crate) fn number(count: usize) -> f64 {
     count as f64
 }

@@ -153,7 +153,6 @@ fn may_load_shared(i: &Instruction) -> bool {
 }
 
 /// Returns how an instruction touches shared memory: `Some(None)` not at all, `None` in a way that cannot be followed.
-#[allow(clippy::option_option, reason = "the two absences differ")]
 fn access(
     program: &Program,
     origins: &[Origin],

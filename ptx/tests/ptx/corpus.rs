@@ -120,7 +120,6 @@ fn compiled_kernels() -> Vec<(String, KernelReport)> {
 fn shares_of_kernels_that_take_each_form() {
     let kernels = compiled_kernels();
     let takes = |report: &KernelReport, form: Form| report.forms.get(&form).is_some_and(|f| f.ok);
-    #[allow(clippy::cast_precision_loss, reason = "hundreds of kernels")]
     let share = |keep: &dyn Fn(&KernelReport) -> bool| {
         let kept = kernels.iter().filter(|(_, report)| keep(report)).count();
         100.0 * kept as f64 / kernels.len() as f64

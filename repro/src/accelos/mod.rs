@@ -40,7 +40,6 @@ pub(crate) fn kernels() -> Result<(Vec<String>, World)> {
 }
 
 /// Says how far apart the kernels' runtimes alone are, on the event executor and as they were measured.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn span(names: &[String], world: &World) -> String {
     let on_event: Vec<f64> = world
         .runtimes

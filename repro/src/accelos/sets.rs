@@ -61,12 +61,7 @@ impl Draw {
     }
 
     /// Draws part of a number of sets, with repetition.
-    #[allow(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a number of sets"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "a number of sets")]
     pub(crate) fn new(kernels: usize, size: usize, drawn: usize, part: f64) -> Self {
         let drawn = ((drawn as f64 * part).round() as usize).max(1);
         let mut state = size as u64;
@@ -154,7 +149,6 @@ impl Results {
 }
 
 /// Runs a set whose kernels start together.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 pub(super) fn one(world: &World, contender: &Contender, set: &[usize]) -> Result<Made> {
     let launches: Vec<(usize, Cycles)> = set.iter().map(|kernel| (*kernel, Cycles(0))).collect();
     let went = world.run(contender, &launches, |policy| policy)?;

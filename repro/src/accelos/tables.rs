@@ -175,7 +175,6 @@ fn improvements(all: &[(Draw, Results)]) -> Figures {
             rows.push(Row::one(name, "unfairness", told.copied(), improvement));
             sums = [sums[0] + improvement, sums[1] + own[2]];
         }
-        #[allow(clippy::cast_precision_loss, reason = "three sizes")]
         let means = sums.map(|sum| sum / all.len() as f64);
         let told = match policy {
             "accelos" => [9.55, 1.18],

@@ -42,7 +42,6 @@ pub(super) fn bars(table: &Figures, metric: &str) -> String {
         .filter(|x| x.is_finite())
         .fold(f64::MIN_POSITIVE, f64::max);
     let step = 2.0 * BAR + 8.0;
-    #[allow(clippy::cast_precision_loss, reason = "a table has few rows")]
     let height = rows.len() as f64 * step + 24.0;
     let mut svg = open(height);
     let _ = write!(
@@ -183,7 +182,6 @@ fn plane(
     for (place, series) in series.iter().enumerate() {
         let colour = COLOURS[place % COLOURS.len()];
         draw(&mut svg, &frame, colour, series);
-        #[allow(clippy::cast_precision_loss, reason = "few series")]
         let row = MARGIN[1] + 14.0 * (place as f64 + 1.0);
         let _ = write!(
             svg,

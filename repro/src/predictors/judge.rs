@@ -46,7 +46,6 @@ pub(super) fn range(values: &[f64]) -> (f64, f64) {
         })
 }
 
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 impl Alone {
     pub(super) fn of(ran: &Ran) -> Self {
         let launch = &ran.launches[0];
@@ -94,7 +93,6 @@ impl Alone {
 }
 
 /// Returns equation 2 over the device when every SM that ends blocks has ended one.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn pooled(ran: &Ran, launch: &Traced) -> f64 {
     let firsts = (0..ran.sms).filter_map(|sm| ends(ran, sm.into()).first().copied());
     let firsts: Vec<(u64, u64)> = firsts.collect();
@@ -127,7 +125,6 @@ fn ends(ran: &Ran, sm: usize) -> Vec<(u64, u64)> {
 }
 
 /// Returns the value at `n` of the line that fits values at 1, 2, … with the least squares; none for fewer than two.
-#[allow(clippy::cast_precision_loss, reason = "few blocks")]
 fn line_at(values: &[f64], n: usize) -> Option<f64> {
     if values.len() < 2 {
         return None;
@@ -151,7 +148,6 @@ struct Predictions {
 }
 
 /// Feeds a predictor with a trace: arrivals, starts and ends of blocks, ends of launches.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn predictions(ran: &Ran, slicing: Slicing) -> Predictions {
     let mut predictor = PerSm::new(ran.sms, slicing);
     let none = || vec![vec![None; ran.sms.into()]; ran.launches.len()];

@@ -95,7 +95,6 @@ fn ranges(single: &[(String, Alone)]) -> Figures {
         let (least, most) = over(values);
         Row::new(name, metrics, paper, [least, most])
     };
-    #[allow(clippy::cast_precision_loss, reason = "twenty kernels")]
     let [inside, of] = [
         even().filter(|alone| is_inside(alone.pooled)).count(),
         even().count(),
@@ -181,10 +180,8 @@ fn corun(pairs: &[Ran]) -> Figures {
             .iter()
             .filter(|error| error.abs() <= 2.0_f64.ln())
             .count();
-        #[allow(clippy::cast_precision_loss, reason = "few predictions")]
         let count = errors.len().max(1) as f64;
         let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / count;
-        #[allow(clippy::cast_precision_loss, reason = "few predictions")]
         let within = 100.0 * within as f64 / count;
         Row::new(
             name,

@@ -24,7 +24,6 @@ const NOTES: &[Note] = &[
 ];
 
 /// Returns the table.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 pub(super) fn table(kernels: &[ErcKernel], world: &World) -> Result<Figures> {
     let metrics = ["cycles", "block_cycles", "deviation_percent"];
     let mut rows = Vec::new();
@@ -47,7 +46,6 @@ pub(super) fn table(kernels: &[ErcKernel], world: &World) -> Result<Figures> {
 }
 
 /// Returns the mean duration in cycles of a kernel's blocks, and their relative standard deviation in percent.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn blocks(world: &World, kernel: usize) -> Result<(f64, f64)> {
     let policy = by_name(
         "fifo",

@@ -167,7 +167,6 @@ fn means(policy: &'static str, parts: &[Part], ran: &[Ran], alone: &[Ran]) -> Me
     (policy, [mean(stp), mean(antt), mean(strict_f)])
 }
 
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn times(alone: &[Ran], pair: &[usize; 2], ran: &Ran) -> [(f64, f64); 2] {
     [0, 1].map(|place| {
         let apart = alone[pair[place]].launches[0].turnaround();
@@ -176,7 +175,6 @@ fn times(alone: &[Ran], pair: &[usize; 2], ran: &Ran) -> [(f64, f64); 2] {
 }
 
 /// Runs a mix; the oracles know for how many cycles each launch runs alone, and `gridmux` learns kernels as they run.
-#[allow(clippy::cast_precision_loss, reason = "cycles of short runs")]
 fn run(mix: &Mix, policy: &str, known: &[u64]) -> Result<Ran> {
     let gpu = mix.gpu.clone();
     let profiles = Profiles::default();

@@ -185,7 +185,6 @@ fn milliseconds(start_ns: u64, end_ns: u64) -> f32 {
     let distance = start_ns.abs_diff(end_ns);
     #[allow(
         clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
         reason = "the API gives a single-precision number"
     )]
     let distance = (distance as f64 / 1e6) as f32;
@@ -201,7 +200,6 @@ mod tests {
     use super::milliseconds;
 
     #[test]
-    #[allow(clippy::float_cmp, reason = "exact in binary")]
     fn times_are_milliseconds_of_either_sign() {
         assert_eq!(milliseconds(1_000_000, 3_500_000), 2.5);
         assert_eq!(milliseconds(3_500_000, 1_000_000), -2.5);

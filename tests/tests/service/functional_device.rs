@@ -173,7 +173,6 @@ fn tenants_share_the_hosts_time_by_their_weights() {
     // The controller makes up for the start, in which one tenant comes before the other; then the shares stay.
     let mut last = after([1, 1]);
     let mut ratios = Vec::new();
-    #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     while !ratios.ends_with(&[true; 3]) {
         assert!(ratios.len() < 40, "3 to 1 is due: {ratios:?}");
         let now = after([last[0] + 1, last[1] + 100]);

@@ -221,10 +221,6 @@ fn monte_carlo_pi(_: &mut Prng) -> Launch {
         64,
         vec![inout([0_u32]), Arg::U32(5), Arg::U32(20)],
         |_, _| {
-            #[allow(
-                clippy::cast_precision_loss,
-                reason = "the kernel rounds to single precision here"
-            )]
             let coordinate = |word: u32| f64::from(word as f32 * 2f32.powi(-32));
             let inside = |i: u32, r: u32| {
                 let u = philox([i, r, 0, 0], [5, 1]);

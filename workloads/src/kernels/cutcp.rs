@@ -47,7 +47,6 @@ fn build(params: Params) -> Case {
     for cube in 0..nx * ny * nz {
         let corner = [cube % nx, cube / nx % ny, cube / nx / ny];
         for _ in 0..prng.below(2 * params.rounds + 1) {
-            #[allow(clippy::cast_precision_loss, reason = "coordinates have 17 bits")]
             let place = corner
                 .map(|c| (c * CELL * PLACES + prng.below(CELL * PLACES)) as f32 / PLACES as f32);
             let off = 0.5 / 256.0;
@@ -106,7 +105,6 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
 fn near((at, extent): (f32, u32)) -> std::ops::Range<u32> {
     #[allow(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "coordinates are small and not negative"
     )]
     let point = at as u32;

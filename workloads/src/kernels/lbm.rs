@@ -130,13 +130,11 @@ fn collided(populations: &[f64; 19]) -> [f64; 19] {
     let density: f64 = populations.iter().sum();
     let velocity = [0, 1, 2].map(|axis: usize| {
         let parts = populations.iter().zip(VELOCITIES);
-        #[allow(clippy::cast_precision_loss, reason = "components are below two")]
         let flow: f64 = parts.map(|(f, v)| f * v[axis] as f64).sum();
         flow / density
     });
     let square: f64 = velocity.iter().map(|u| u * u).sum();
     std::array::from_fn(|k| {
-        #[allow(clippy::cast_precision_loss, reason = "components are below two")]
         let along: f64 = velocity
             .iter()
             .zip(VELOCITIES[k])

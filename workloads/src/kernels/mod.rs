@@ -56,7 +56,6 @@ const ROUNDOFF: f64 = 1.0 / 16_777_216.0;
 /// Returns the bound on the relative error of a sum of `n` products in single precision, whatever its order:
 /// γₙ = n u / (1 − n u) (N. Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1).
 fn dot_bound(n: usize) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "dimensions are far below 2^53")]
     let nu = n as f64 * ROUNDOFF;
     nu / (1.0 - nu)
 }

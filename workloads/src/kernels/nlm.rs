@@ -67,7 +67,6 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
     };
     let radius = params.rounds as usize;
     let window = side * side;
-    #[allow(clippy::cast_precision_loss, reason = "windows are small")]
     let tolerance = window as f64 * 24.0 * ROUNDOFF + dot_bound(window + 2);
     let pixel = |i: usize| {
         let corner = i / nx * pitch + i % nx;

@@ -87,10 +87,6 @@ struct Ray {
 impl Ray {
     /// Starts the ray of a pixel.
     fn of_pixel(column: u32, row: u32, edge: u32) -> Self {
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "an image has fewer than 2^24 pixels across"
-        )]
         let place = |n: u32| (n as f32).mul_add(2.0 / edge as f32, -1.0);
         Self {
             at: [place(column), place(row), -2.0],

@@ -115,7 +115,6 @@ impl PolicyReport {
 }
 
 impl Metrics {
-    #[allow(clippy::cast_precision_loss, reason = "ratios for a report")]
     fn of(tenants: &[TenantReport], base_ns: impl Fn(&TenantReport) -> u64) -> Self {
         let runs = tenants.iter();
         let runs: Vec<_> = runs
@@ -130,7 +129,6 @@ impl Metrics {
 }
 
 impl TenantReport {
-    #[allow(clippy::cast_precision_loss, reason = "ratios for a report")]
     fn new(
         shared: &TenantOutcome,
         own: &TenantOutcome,
@@ -264,7 +262,6 @@ impl TenantReport {
 }
 
 /// Returns a time in three digits.
-#[allow(clippy::cast_precision_loss, reason = "a figure for people")]
 fn time(ns: Option<u64>) -> String {
     let Some(ns) = ns else {
         return "-".to_owned();

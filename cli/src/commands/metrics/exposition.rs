@@ -48,7 +48,6 @@ fn service(registry: &mut Registry, statistics: &ServiceStatistics) {
     registry.register("host_restarts", "Device hosts that were replaced", restarts);
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for display")]
 fn device(registry: &mut Registry, host: &HostStatistics) {
     let device = &host.device;
     let in_force = host.policy_in_force.as_ref();
@@ -141,7 +140,6 @@ fn settings(registry: &mut Registry, tenants: &[TenantStatistics]) {
     });
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for display")]
 fn counters(registry: &mut Registry, tenants: &[TenantStatistics]) {
     let mut add = |name, help, unit, of: fn(&TenantStatistics) -> f64| {
         total(registry, (name, help, unit), tenants, of);
@@ -179,7 +177,6 @@ fn counters(registry: &mut Registry, tenants: &[TenantStatistics]) {
     });
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for display")]
 fn levels(registry: &mut Registry, tenants: &[TenantStatistics]) {
     let mut add = |name, help, unit, of: fn(&TenantStatistics) -> Option<f64>| {
         level(registry, (name, help, unit), tenants, of);
@@ -215,7 +212,6 @@ fn levels(registry: &mut Registry, tenants: &[TenantStatistics]) {
     });
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for display")]
 fn latencies(registry: &mut Registry, tenants: &[TenantStatistics]) {
     let mut add = |name: &str, help: &str, of: fn(&TenantStatistics) -> [Option<u64>; 2]| {
         let family = Family::<Labels, Level>::default();

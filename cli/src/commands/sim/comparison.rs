@@ -90,7 +90,6 @@ fn cells(report: &Report) -> Vec<String> {
     let rates = report.rates.as_ref();
     let rate = |name: &str| rates.and_then(|rates| rates.get(name)).copied();
     let percent = |name: &str| rate(name).map(|rate| format!("{:.1}", 100.0 * rate));
-    #[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
     let us = |ns: Option<u64>| ns.map(|ns| format!("{:.1}", ns as f64 / 1000.0));
     let figures = [
         cycles(report.kernel_cycles),

@@ -170,10 +170,6 @@ fn show_printed(gpu: &mut Gpu) {
 }
 
 /// Returns the processor time of all threads of this process, in seconds.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a figure for display; its resolution is far coarser"
-)]
 fn cpu_seconds() -> f64 {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0.0, |time| {
         time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9

@@ -29,7 +29,6 @@ pub(super) struct Line {
 }
 
 /// Returns the lines at which most cycles were lost, at most `most` of them, the worst first.
-#[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
 pub(super) fn hottest(mut stalls: Vec<LineStalls>, source: &[u8], most: u32) -> Vec<Line> {
     let all: u64 = stalls.iter().map(LineStalls::total).sum();
     let texts: Vec<&[u8]> = source.split(|byte| *byte == b'\n').collect();

@@ -43,7 +43,6 @@ impl Number {
     }
 
     /// Appends one of them.
-    #[allow(clippy::cast_precision_loss, reason = "24 and 53 bits are exact")]
     fn append(self, random: &mut Prng, to: &mut Vec<u8>) {
         let bits = random.next_u64();
         match self {

@@ -147,7 +147,6 @@ impl Report {
         }
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "a rounded figure for display")]
     pub(super) fn text(&self) -> String {
         let rate = self.thread_instructions as f64 / self.cpu_seconds.max(1e-9) / 1e6;
         let mut text = String::new();

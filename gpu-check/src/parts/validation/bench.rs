@@ -87,7 +87,6 @@ impl<'a> ValidationBench<'a> {
         )?;
         self.cuda.wait(self.stream)?;
         let words = self.cuda.words(self.out, 2)?;
-        #[allow(clippy::cast_precision_loss, reason = "a short time")]
         let (cycles, ns) = (words[0] as f64, words[1] as f64);
         Ok(cycles / ns * 1e3)
     }
@@ -122,7 +121,6 @@ impl<'a> ValidationBench<'a> {
         run(short)?;
         let (first, second) = (run(short)?, run(long)?);
         self.cuda.free(data)?;
-        #[allow(clippy::cast_precision_loss, reason = "some thousand turns")]
         let turns = (long - short) as f64;
         Ok((second - first) / turns * self.mhz()?)
     }
@@ -154,7 +152,6 @@ impl<'a> ValidationBench<'a> {
 }
 
 /// Returns a count as a figure.
-#[allow(clippy::cast_precision_loss, reason = "counts far below 2^53")]
 pub(super) fn float(count: u64) -> f64 {
     count as f64
 }

@@ -38,11 +38,7 @@ fn base(cx: &Cx<'_>, pointers: &[u32; 32], lane: usize, offset: u32) -> *mut u8 
 
 #[inline(always)]
 fn low(imm: i64) -> u32 {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "one of two packed offsets"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "one of two packed offsets")]
     let low = imm as u32;
     low
 }

@@ -351,11 +351,7 @@ lane_fn!(
 });
 
 #[inline(always)]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the low word"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "the low word")]
 fn low(v: i64) -> u32 {
     v as u32
 }

@@ -49,9 +49,6 @@ macro_rules! stored {
         $(impl Stored for $ty {
             #[inline(always)]
             #[allow(
-                clippy::cast_sign_loss,
-                clippy::cast_lossless,
-                clippy::cast_possible_wrap,
                 clippy::unnecessary_cast,
                 reason = "extends as its signedness says"
             )]
@@ -61,7 +58,6 @@ macro_rules! stored {
             #[inline(always)]
             #[allow(
                 clippy::cast_possible_truncation,
-                clippy::cast_possible_wrap,
                 clippy::unnecessary_cast,
                 reason = "a store keeps the low bytes"
             )]

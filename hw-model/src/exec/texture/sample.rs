@@ -130,7 +130,6 @@ pub(super) fn as_float(v: f64) -> u32 {
 /// The bits of an integer channel.
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "an integer channel of at most 32 bits"
 )]
 pub(super) fn as_integer(v: f64) -> u32 {

@@ -111,7 +111,6 @@ macro_rules! word {
                 } else {
                     0
                 };
-                #[allow(clippy::cast_possible_wrap, reason = "bits are bits")]
                 let field = field as $ty;
                 (self.left(position) & field) | (into & !field)
             }

@@ -30,11 +30,10 @@ macro_rules! carries {
     ($($ty:ty: $unsigned:ty),*) => {
         $(impl Carries for $ty {
             fn to_wide(self) -> i128 {
-                #[allow(clippy::cast_sign_loss, reason = "carries are those of unsigned words")]
                 let word = self as $unsigned;
                 i128::from(word)
             }
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the word is cut")]
+            #[allow(clippy::cast_possible_truncation,  reason = "the word is cut")]
             fn from_wide(v: i128) -> (Self, bool) {
                 (v as Self, v < 0 || v > i128::from(<$unsigned>::MAX))
             }
@@ -55,11 +54,7 @@ impl Carries for u64 {
     fn to_wide(self) -> i128 {
         i128::from(self)
     }
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the word is cut"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "the word is cut")]
     fn from_wide(v: i128) -> (Self, bool) {
         (v as Self, v < 0 || v > i128::from(Self::MAX))
     }

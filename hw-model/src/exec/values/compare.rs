@@ -144,7 +144,7 @@ lane_fn!(
     Set<A: Ordered>, |cx, op| {
     let bits = compared::<A>(cx, op, op.r[1], op.r[2]);
     let bits = combine(op, bits, third(cx, op, op.r[3]));
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a 32-bit pattern")]
+    #[allow(clippy::cast_possible_truncation,  reason = "a 32-bit pattern")]
     let yes = op.imm as u32;
     let out: [u32; 32] = std::array::from_fn(|n| if bits >> n & 1 != 0 { yes } else { 0 });
     commit(cx, op.r[0], &out);
@@ -164,7 +164,7 @@ lane_fn!(
     let third = third(cx, op, op.r[3]);
     let low = combine(op, compared::<A>(cx, op, op.r[1], op.r[2]), third);
     let high = combine(op, compared::<B>(cx, op, op.r[1], op.r[2]), third);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a 16-bit pattern")]
+    #[allow(clippy::cast_possible_truncation,  reason = "a 16-bit pattern")]
     let yes = op.imm as u32;
     let out: [u32; 32] = std::array::from_fn(|n| {
         ((low >> n & 1) * yes) | ((high >> n & 1) * (yes << 16))

@@ -23,10 +23,6 @@ macro_rules! to_one {
             #[inline(always)]
             #[allow(
                 clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss,
-                clippy::cast_possible_wrap,
-                clippy::cast_lossless,
                 reason = "the conversion that PTX asks for"
             )]
             fn cut(self) -> $to {
@@ -35,9 +31,6 @@ macro_rules! to_one {
             #[inline(always)]
             #[allow(
                 clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_possible_wrap,
-                clippy::cast_lossless,
                 reason = "the value is clamped to the target's range first"
             )]
             fn clamped(self) -> $to {
@@ -63,12 +56,10 @@ macro_rules! to_float {
     ($($ty:ty),*) => {
         $(impl ToFloat for $ty {
             #[inline(always)]
-            #[allow(clippy::cast_precision_loss, clippy::cast_lossless, reason = "rounds to nearest even")]
             fn single(self) -> f32 {
                 self as f32
             }
             #[inline(always)]
-            #[allow(clippy::cast_precision_loss, clippy::cast_lossless, reason = "rounds to nearest even")]
             fn double(self) -> f64 {
                 self as f64
             }
@@ -147,7 +138,7 @@ macro_rules! from_float {
     ($from:ty, $nan:expr => $($ty:ty),*) => {
         $(impl FromFloat<$from> for $ty {
             #[inline(always)]
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+            #[allow(clippy::cast_possible_truncation,  reason = "saturates")]
             fn from_float(a: $from) -> Self {
                 if $nan && a.is_nan() {
                     1 << (<$ty>::BITS - 1)

@@ -153,7 +153,6 @@ fn element_bits(ty: T) -> u32 {
 
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
     reason = "a register's word is cut to its type"
 )]
 fn number(word: u64, ty: T) -> Number {
@@ -225,11 +224,7 @@ fn integral(v: f64, mode: u32) -> f64 {
 }
 
 /// An integer in its type, extended to a word as the type's signedness says.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "cut to the type"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "cut to the type")]
 fn to_int(v: i128, to: T, saturates: bool) -> u64 {
     let bits = element_bits(to);
     let (least, greatest) = if to.is_signed() {

@@ -19,11 +19,7 @@ lane_fn!(AddImmediate, |cx, op| {
     map1::<u64, u64>(cx, op, |a| a.wrapping_add(by));
 });
 lane_fn!(AddImmediate32, |cx, op| {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the low word"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "the low word")]
     let by = op.imm as u32;
     map1::<u32, u32>(cx, op, |a| a.wrapping_add(by));
 });

@@ -189,11 +189,7 @@ const SATURATES: u32 = 1 << 9;
 const RELU: u32 = 1 << 10;
 
 #[inline(always)]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the low word"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "the low word")]
 fn cut(v: i64) -> u32 {
     v as u32
 }

@@ -129,7 +129,6 @@ pub(super) fn root(a: f64) -> f64 {
 
 /// Returns a 64-bit integer, rounded to odd.
 #[inline(always)]
-#[allow(clippy::cast_precision_loss, reason = "each half is exact")]
 pub(super) fn from_int(v: i128) -> f64 {
     let (high, low) = (v >> 32, v & 0xffff_ffff);
     add(high as f64 * 4_294_967_296.0, low as f64, NEAREST)
@@ -232,7 +231,6 @@ pub(in crate::exec) fn from_eight<F: Format>(bits: u8) -> f64 {
     let power = |e: i64| f64::from_bits(((e + 1023) << 52).cast_unsigned());
     let scale = power(F::MIN_EXPONENT + exponent.max(1) - 1 - fraction_bits);
     let implied = if exponent > 0 { 1 << fraction_bits } else { 0 };
-    #[allow(clippy::cast_precision_loss, reason = "a few bits")]
     let value = (implied | fraction) as f64 * scale;
     let special = if F::INFINITE && fraction == 0 {
         f64::INFINITY
@@ -247,7 +245,6 @@ pub(in crate::exec) fn from_eight<F: Format>(bits: u8) -> f64 {
 #[inline(always)]
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "the fields fit in eight bits"
 )]
 pub(super) fn to_eight<F: Format>(v: f64) -> u8 {

@@ -119,11 +119,7 @@ fn primary(aux: u32, a: i64, b: i64) -> i128 {
     }
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "results wrap to a word"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "results wrap to a word")]
 fn word(v: i128) -> u32 {
     v as u32
 }
@@ -188,7 +184,7 @@ lane_fn!(
         let (low, high) = range(32, signed);
         let bounded = scaled.clamp(low, high);
         let result = if aux & SAT != 0 { bounded } else { scaled };
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the low word")]
+        #[allow(clippy::cast_possible_truncation,  reason = "the low word")]
         let word = result as u32;
         word
     });

@@ -64,7 +64,6 @@ fn the_bus_is_never_faster_than_its_bandwidth() {
     let requests: Vec<_> = (0..2000).map(|n| read(n / 8, n)).collect();
     let served = serve(&mut channel, &requests);
     let last = served.iter().map(|s| s.at).max().expect("served");
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     let rate = 2000.0 * 128.0 * f64::from(config.clock.core_mhz) / 1000.0 / last as f64;
     let peak = config.dram.gigabytes_per_second / f64::from(config.dram.channels);
     assert!(rate <= peak && rate > 0.9 * peak, "{rate} of {peak}");

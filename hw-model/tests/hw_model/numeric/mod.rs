@@ -5,10 +5,7 @@
 
 #![allow(
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
     clippy::precedence,
-    clippy::float_cmp,
     reason = "the expected values are exact bit patterns, cut as the instruction cuts them"
 )]
 

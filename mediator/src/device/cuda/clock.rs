@@ -50,7 +50,6 @@ impl Anchor {
 /// Milliseconds as CUDA counts them; what is not a positive number counts as none.
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "the conversion saturates, and not-a-number becomes 0"
 )]
 pub(super) fn milliseconds(milliseconds: f32) -> Nanos {

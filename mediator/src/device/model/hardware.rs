@@ -47,7 +47,6 @@ pub(super) fn memory_clock_khz(full: &GpuConfig) -> u64 {
 /// Bytes a second.
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "a description's bandwidth is positive and far below 2^63"
 )]
 fn bandwidth(config: &GpuConfig) -> u64 {

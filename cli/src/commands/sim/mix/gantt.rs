@@ -33,11 +33,7 @@ pub(super) fn text(tracks: &[Track], names: impl Iterator<Item = String>, end_ns
 }
 
 /// Returns what a column shows: what the program held in it where it ran, else whether it waited.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "an eighth from 0 to 7"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "an eighth from 0 to 7")]
 fn column(track: &Track, at: u64, column_ns: u64) -> char {
     let (from, to) = (at * column_ns, (at + 1) * column_ns);
     let mean = |parts: &[f64]| mean_between(track, parts, from, to);
@@ -50,7 +46,6 @@ fn column(track: &Track, at: u64, column_ns: u64) -> char {
 }
 
 /// Returns the mean of parts between two times.
-#[allow(clippy::cast_precision_loss, reason = "times are far below 2^53 ns")]
 fn mean_between(track: &Track, parts: &[f64], from: u64, to: u64) -> f64 {
     let (mut sum, mut at) = (0.0, from);
     while at < to {

@@ -333,9 +333,7 @@ impl Mix {
 
     /// Returns when each workload begins; the first one takes so long alone.
     #[allow(
-        clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "times are far below 2^53 ns, and the conversion saturates"
     )]
     fn offsets(&self, first_alone_ns: u64) -> Vec<u64> {

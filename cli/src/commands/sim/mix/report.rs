@@ -96,7 +96,6 @@ fn row(program: &ProgramReport) -> Vec<String> {
 
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "a rounded figure for display"
 )]
 fn whole(ns: f64) -> String {

@@ -275,7 +275,6 @@ fn offset(text: &str) -> Result<Offset, String> {
 /// Parses a time with its unit, in nanoseconds.
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "it is checked to be in range"
 )]
 fn duration(text: &str) -> Result<u64, String> {

@@ -59,7 +59,6 @@ struct Distribution {
     percentiles: Percentiles,
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for display")]
 impl Distribution {
     fn of(values: &[u64]) -> Self {
         let sum: f64 = values.iter().map(|value| *value as f64).sum();
@@ -124,7 +123,6 @@ fn ratio(value: Option<f64>) -> String {
 
 #[allow(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "a rounded figure for display"
 )]
 fn whole(mean: Option<f64>) -> String {

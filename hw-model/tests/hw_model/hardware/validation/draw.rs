@@ -37,7 +37,6 @@ pub fn draw(
         let (Some((name, axis, x)), Some(judged)) = (&figure.point, judged) else {
             continue;
         };
-        #[allow(clippy::cast_precision_loss, reason = "sizes far below 2^53")]
         let point = (*x as f64, figure.value, judged.model);
         match curves.iter_mut().find(|curve| curve.name == name) {
             Some(curve) => curve.points.push(point),

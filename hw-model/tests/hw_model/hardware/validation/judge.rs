@@ -86,7 +86,6 @@ fn summary(class: Class, mut errors: Vec<f64>) -> Option<Summary> {
         return None;
     }
     let over = |limit: f64| errors.iter().filter(|e| **e > limit).count();
-    #[allow(clippy::cast_precision_loss, reason = "few figures")]
     let mean = errors.iter().sum::<f64>() / count as f64;
     Some(Summary {
         class,

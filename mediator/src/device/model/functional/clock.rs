@@ -34,8 +34,6 @@ impl EstimatedClock {
     /// Adds core cycles.
     #[allow(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
         reason = "whole nanoseconds of a short positive time; the cast saturates"
     )]
     pub(super) fn add(&mut self, cycles: f64, shared: &SharedClock) {

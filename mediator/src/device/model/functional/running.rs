@@ -111,7 +111,6 @@ impl Running {
     }
 
     /// Returns whether it has taken more core cycles than it may.
-    #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     pub(super) fn is_over_budget(&self) -> bool {
         self.cycles > self.command.budget_cycles as f64
     }

@@ -124,7 +124,6 @@ fn measure(card: &Card, run: Run) -> Amount {
     amount
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts far below 2^53")]
 fn float(count: u64) -> f64 {
     count as f64
 }

@@ -65,11 +65,7 @@ pub(super) fn stream(config: &GpuConfig, op: StreamOp, block: u32, per_sm: u32) 
 const PART: u64 = 64 * 1024 * 8;
 
 pub(super) fn sweep(config: &GpuConfig, footprint: f64) -> Amount {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a small number"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "a small number")]
     let parts = ((footprint / float(PART)).round() as u32).max(1);
     let mut machine = Machine::new(config);
     let kernel = machine.kernel(&kernel_text("sweep"), "sweep");

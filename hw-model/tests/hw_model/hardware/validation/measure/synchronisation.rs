@@ -17,7 +17,6 @@ pub(super) fn atomic_chase(config: &GpuConfig) -> Amount {
         .sum();
     Amount {
         cycles,
-        #[allow(clippy::cast_precision_loss, reason = "a few")]
         events: lines as f64 * f64::from(ATOMIC_LINKS),
         ..Amount::default()
     }
