@@ -9,7 +9,7 @@ use crate::exec::isa::{lane_fn, once};
 use crate::exec::lanes::{LaneValue, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::NONE;
-use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
+use gridmux_ptx::decode::{Family, Instruction, Opcode, Part, ScalarType as T};
 
 const ADD: u32 = 0;
 const SUB: u32 = 1;
@@ -93,11 +93,7 @@ lane_fn!(
 
 /// Returns whether an instruction that reads or writes the carry flag.
 pub(crate) fn uses_flag(i: &Instruction) -> bool {
-    use Opcode as O;
-    matches!(
-        i.opcode,
-        O::AddCc | O::Addc | O::SubCc | O::Subc | O::MadCc | O::Madc
-    )
+    i.opcode.family() == Family::Carry
 }
 
 /// Lowers the family's opcodes.
