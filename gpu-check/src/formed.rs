@@ -318,7 +318,7 @@ struct OnDriver<'a> {
     counters: Option<u64>,
     /// Events to be recorded before the first launch and behind the last.
     events: Option<(u64, u64)>,
-    /// Launches whose end the launcher was told.
+    /// Launches whose end has been reported to the launcher.
     ended: u32,
 }
 

@@ -241,7 +241,7 @@ fn child(cli: &Cli, part: &Part) -> anyhow::Result<()> {
     // A finding that nobody hears is lost with the runner, which kills this process.
     let tell = |line: &Line| match serde_json::to_string(line) {
         Ok(text) => drop(say(text)),
-        Err(error) => eprintln!("a finding cannot be told: {error}"),
+        Err(error) => eprintln!("a finding cannot be written: {error}"),
     };
     let run = || -> anyhow::Result<()> {
         let session = Session::open(&cli.library, cli.cubins())?;

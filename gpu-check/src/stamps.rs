@@ -35,7 +35,7 @@ pub struct Stamps<'a> {
 }
 
 impl<'a> Stamps<'a> {
-    /// Allocates memory for so many stamps.
+    /// Allocates memory for a number of stamps.
     ///
     /// # Errors
     /// The driver's.

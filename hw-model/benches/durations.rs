@@ -9,6 +9,7 @@
 mod support;
 
 use gridmux_hw_model::{Counters, GpuConfig};
+use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_workloads::{Size, Workload, workloads};
 use support::{Bench, kernel_of};
 
@@ -30,43 +31,28 @@ fn floor_cycles(config: &GpuConfig, counters: &Counters) -> f64 {
 }
 
 fn main() {
-    let filters: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with('-'))
-        .collect();
-    let is_chosen =
-        |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+    let chosen = Chosen::by_arguments();
     for gpu in ["gtx980", "h200"] {
         let config = GpuConfig::builtin(gpu).expect("built in");
         let mhz = f64::from(config.clock.core_mhz);
         let mut durations: Vec<f64> = Vec::new();
         for workload in workloads() {
             let name = format!("durations/{gpu}/{}", workload.name);
-            if !is_chosen(&name) {
+            if !chosen.has(&name) {
                 continue;
             }
             let (cycles, counters) = timed(&config, workload);
             let (value, floor) = (cycles as f64 / mhz, floor_cycles(&config, &counters) / mhz);
-            print(&name, value, "us", Some(floor));
+            Figure::lower(&name, value, "us").floor(floor).print();
             if workload.name != "pointer_chase" {
                 durations.push(value);
             }
         }
-        if filters.is_empty() {
+        if chosen.is_all() {
             let longest = durations.iter().copied().fold(0.0, f64::max);
             let shortest = durations.iter().copied().fold(f64::INFINITY, f64::min);
             let span = longest / shortest;
-            print(&format!("durations/{gpu}/span"), span, "times", None);
+            Figure::lower(&format!("durations/{gpu}/span"), span, "times").print();
         }
     }
-}
-
-fn print(name: &str, value: f64, unit: &str, floor: Option<f64>) {
-    let number = |v: Option<f64>| v.map_or_else(|| "null".to_owned(), |v| format!("{v:.2}"));
-    println!(
-        "{{\"name\":\"{name}\",\"value\":{value:.2},\"unit\":\"{unit}\",\"better\":\"lower\",\"floor\":{},\
-         \"ratio\":{},\"peer\":null}}",
-        number(floor),
-        number(floor.map(|floor| value / floor))
-    );
 }

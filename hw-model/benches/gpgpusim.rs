@@ -48,7 +48,9 @@
 mod support;
 
 use gridmux_hw_model::GpuConfig;
+use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_workloads::{Arg, Params, Role, by_name};
+use serde_json::json;
 use support::{Bench, kernel_of};
 
 /// Kernel, its size, rounds, and GPGPU-Sim's cycles on V100 and GTX 480.
@@ -215,21 +217,18 @@ fn sparse(rows: u32, values: u32) -> Vec<Arg> {
 
 fn print(title: &str, ours: u64, theirs: u64) {
     let ratio = ours as f64 / theirs as f64;
-    println!(
-        "{{\"name\":\"{title}\",\"value\":{ours},\"unit\":\"cycles\",\"better\":\"lower\",\
-         \"floor\":null,\"ratio\":{ratio:.3},\"peer\":{{\"GPGPU-Sim 4.2\":{theirs}}}}}"
-    );
+    Figure::lower(title, ours as f64, "cycles")
+        .with("ratio", ratio)
+        .with("peer", json!({ "GPGPU-Sim 4.2": theirs }))
+        .print();
 }
 
 fn main() {
-    let filters: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with('-'))
-        .collect();
+    let chosen = Chosen::by_arguments();
     for gpu in ["v100-gpgpusim", "gtx480"] {
         for (name, elements, rounds, volta, fermi) in ROWS {
             let title = format!("gpgpusim/{gpu}/{name}");
-            if !filters.is_empty() && !filters.iter().any(|f| title.contains(f.as_str())) {
+            if !chosen.has(&title) {
                 continue;
             }
             let theirs = if gpu == "v100-gpgpusim" {

@@ -15,6 +15,7 @@ mod staircase;
 mod support;
 
 use gridmux_hw_model::GpuConfig;
+use gridmux_testkit::bench;
 use kernels::Runner;
 
 /// One figure.
@@ -46,11 +47,10 @@ impl Figure {
             latency,
         } = self;
         let better = if *latency { "lower" } else { "higher" };
-        println!(
-            "{{\"name\":\"{name}\",\"value\":{value:.3},\"unit\":\"{unit}\",\"better\":\"{better}\",\
-             \"floor\":{configured:.3},\"ratio\":{:.4},\"peer\":null}}",
-            value / configured
-        );
+        bench::Figure::lower(name, *value, unit)
+            .with("better", better)
+            .floor(*configured)
+            .print();
     }
 }
 

@@ -13,7 +13,9 @@
 mod support;
 
 use gridmux_hw_model::Kernel;
+use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_workloads::{Case, Size, Workload, workloads};
+use serde_json::json;
 use std::sync::Arc;
 use support::{Bench, Prepared, functional, kernel_of};
 
@@ -164,26 +166,16 @@ fn print_threads(setup: &mut Setup, name: &str, (wall, cpu): (bool, bool)) {
     if wall {
         let faster = one.wall / two.wall;
         let name = format!("model_threads/{name}");
-        print(
-            &name,
-            faster,
-            "times one thread",
-            "higher",
-            Some(given),
-            None,
-        );
+        Figure::higher(&name, faster, "times one thread")
+            .floor(given)
+            .print();
     }
     if cpu {
         let more = two.cpu / one.cpu;
         let name = format!("model_threads_cpu/{name}");
-        print(
-            &name,
-            more,
-            "CPU times of one thread",
-            "lower",
-            Some(1.0),
-            None,
-        );
+        Figure::lower(&name, more, "CPU times of one thread")
+            .floor(1.0)
+            .print();
     }
 }
 
@@ -195,49 +187,32 @@ fn peak_megabytes() -> Option<f64> {
     Some(kilobytes / 1024.0)
 }
 
-fn print(name: &str, value: f64, unit: &str, better: &str, floor: Option<f64>, peer: Option<f64>) {
-    let number = |v: Option<f64>| v.map_or("null".to_owned(), |v| format!("{v:.3}"));
-    let peer = peer.map_or("null".to_owned(), |v| format!("{{\"{GPGPU_SIM}\":{v}}}"));
-    println!(
-        "{{\"name\":\"{name}\",\"value\":{value:.2},\"unit\":\"{unit}\",\"better\":\"{better}\",\
-         \"floor\":{},\"ratio\":{},\"peer\":{peer}}}",
-        number(floor),
-        number(floor.map(|floor| value / floor))
-    );
-}
-
 fn main() {
-    let filters: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with('-'))
-        .collect();
-    let chosen =
-        |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+    let chosen = Chosen::by_arguments();
     let gpu = std::env::var("GRIDMUX_BENCH_GPU").unwrap_or_else(|_| "v100".to_owned());
     let unit = "M thread instructions/CPU-s";
     for workload in workloads() {
         let [speed, functional, threads, threads_cpu] =
             ["speed", "functional", "threads", "threads_cpu"]
                 .map(|what| format!("model_{what}/{}", workload.name));
-        if chosen(&speed) || chosen(&functional) {
+        if chosen.has(&speed) || chosen.has(&functional) {
             let mut setup = Setup::new(&gpu, workload, Size::Small);
             let floor = setup.speed(false);
-            if chosen(&functional) {
-                print(&functional, floor, unit, "higher", None, None);
+            if chosen.has(&functional) {
+                Figure::higher(&functional, floor, unit).print();
             }
-            if chosen(&speed) {
+            if chosen.has(&speed) {
                 let value = setup.speed(true);
-                print(
-                    &speed,
-                    value,
-                    unit,
-                    "higher",
-                    Some(floor),
-                    peer(workload.name),
-                );
+                Figure::higher(&speed, value, unit)
+                    .floor(floor)
+                    .with(
+                        "peer",
+                        peer(workload.name).map(|rate| json!({ GPGPU_SIM: rate })),
+                    )
+                    .print();
             }
         }
-        let asked = (chosen(&threads), chosen(&threads_cpu));
+        let asked = (chosen.has(&threads), chosen.has(&threads_cpu));
         if asked.0 || asked.1 {
             // The irregular ones take long enough when small.
             let size = match workload.name {
@@ -248,12 +223,12 @@ fn main() {
             print_threads(&mut setup, workload.name, asked);
         }
     }
-    if chosen("model_memory/h200") {
+    if chosen.has("model_memory/h200") {
         let workload = gridmux_workloads::by_name("matmul").expect("in the table");
         let mut setup = Setup::new("h200", workload, Size::Large);
         setup.run(true);
         if let Some(megabytes) = peak_megabytes() {
-            print("model_memory/h200", megabytes, "MB", "lower", None, None);
+            Figure::lower("model_memory/h200", megabytes, "MB").print();
         }
     }
 }

@@ -20,6 +20,7 @@ mod rig;
 #[path = "dispatch/round_trip.rs"]
 mod round_trip;
 
+use gridmux_testkit::bench::{Chosen, Figure};
 use rig::Rig;
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,7 @@ const BLOCK_NS: u64 = 200_000;
 const POLICY_RUN: Duration = Duration::from_secs(2);
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let wanted = |name: &str| filter.as_ref().is_none_or(|f| name.starts_with(f.as_str()));
+    let chosen = Chosen::by_arguments();
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         eprintln!("SKIPPED: the benchmark needs two processors");
         return;
@@ -44,23 +44,17 @@ fn main() {
     rig::allow_descriptors();
     for (connected, active) in CASES {
         let name = format!("dispatch/{connected}/{active}");
-        if wanted(&name) {
+        if chosen.has(&name) {
             let (value, floor) = measure(connected, active);
-            print(&name, value, "ns per launch", Some(floor));
+            Figure::lower(&name, value, "ns per launch")
+                .floor(floor)
+                .print();
         }
     }
     let name = "dispatch/policy-thread";
-    if wanted(name) {
-        print(name, policy_share(), "share of a core", None);
+    if chosen.has(name) {
+        Figure::lower(name, policy_share(), "share of a core").print();
     }
-}
-
-fn print(name: &str, value: f64, unit: &str, floor: Option<f64>) {
-    let json = serde_json::json!({
-        "name": name, "value": value, "unit": unit, "better": "lower",
-        "floor": floor, "ratio": floor.map(|floor| value / floor), "peer": null,
-    });
-    println!("{json}");
 }
 
 /// Returns the nanoseconds of a launch, and of a round trip through the rings.

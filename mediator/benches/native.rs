@@ -8,6 +8,7 @@
 mod modelled;
 
 use gridmux_mediator::device::model::bare::{BareDevice, BareStream};
+use gridmux_testkit::bench::{Chosen, Figure};
 use modelled::{GPU, ModelRig, SMS, SPIN, Shape, StreamLoop};
 
 /// Launches of a stream that are kept submitted.
@@ -31,24 +32,20 @@ const fn shape(blocks: u32, rounds: u32) -> Shape {
 }
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let chosen = Chosen::by_arguments();
     for info in gridmux_policy::all_policies() {
         for (kernel, shape, count) in KERNELS {
             for streams in [1, 4] {
                 let name = format!("native/{}/{kernel}/{streams}", info.name);
-                if filter
-                    .as_ref()
-                    .is_some_and(|f| !name.starts_with(f.as_str()))
-                {
+                if !chosen.has(&name) {
                     continue;
                 }
                 let bare = bare_ns(&shape, streams, count);
                 let mediated = mediated_ns(info.name, &shape, streams, count);
-                let json = serde_json::json!({
-                    "name": name, "value": bare / mediated, "unit": "share of native throughput",
-                    "better": "higher", "floor": null, "ratio": bare / mediated, "peer": null,
-                });
-                println!("{json}");
+                let share = bare / mediated;
+                Figure::higher(&name, share, "share of native throughput")
+                    .with("ratio", share)
+                    .print();
             }
         }
     }

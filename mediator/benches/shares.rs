@@ -8,6 +8,7 @@
 mod modelled;
 
 use gridmux_policy::ids::TenantId;
+use gridmux_testkit::bench::{Chosen, Figure};
 use modelled::{ModelRig, Shape, StreamLoop};
 
 /// Device time of a case.
@@ -17,22 +18,15 @@ const RUN_NS: u64 = 12_000_000;
 type Case = (&'static str, Vec<(u32, Vec<Shape>)>);
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let chosen = Chosen::by_arguments();
     for (name, tenants) in cases() {
         let name = format!("shares/smk-p/{name}");
-        if filter
-            .as_ref()
-            .is_some_and(|f| !name.starts_with(f.as_str()))
-        {
+        if !chosen.has(&name) {
             continue;
         }
         let (worst, ratios) = worst_error(&tenants);
         eprintln!("{name}: got over entitled {ratios:.3?}");
-        let json = serde_json::json!({
-            "name": name, "value": worst, "unit": "worst relative error", "better": "lower",
-            "floor": null, "ratio": null, "peer": null,
-        });
-        println!("{json}");
+        Figure::lower(&name, worst, "worst relative error").print();
     }
 }
 

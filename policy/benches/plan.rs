@@ -14,6 +14,8 @@ use gridmux_policy::{
     ShareMeter, SmSet, SmUnits, Stop, TenantId, by_name,
 };
 use gridmux_sync::spsc;
+use gridmux_testkit::bench::{self, Chosen};
+use serde_json::json;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -32,12 +34,7 @@ const ROUNDS: usize = 15;
 const TENANTS: [u32; 4] = [3, 8, 64, 1000];
 
 fn main() {
-    let chosen: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
-    let wanted =
-        |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
+    let chosen = Chosen::by_arguments();
     let benchmarks: [Single; 6] = [
         ("plan_read", plan_read),
         ("plan_lookup", plan_lookup),
@@ -47,7 +44,7 @@ fn main() {
         ("plan_observe_fifo", |name| observe(name, "fifo")),
     ];
     for (name, run) in benchmarks {
-        if wanted(name) {
+        if chosen.has(name) {
             run(name);
         }
     }
@@ -73,7 +70,7 @@ fn main() {
         ("plan_share_meter", 1.0, share_meter),
     ];
     for (name, growth, measure) in grown {
-        if wanted(name) || wanted(&format!("{name}_growth")) {
+        if chosen.has(name) || chosen.has(&format!("{name}_growth")) {
             grow(name, growth, measure);
         }
     }
@@ -95,11 +92,9 @@ fn grow(name: &str, bound: f64, measure: fn(u32) -> Figure) {
     });
     let [.., few, many] = figures;
     let value = many / few;
-    println!(
-        "{{\"name\":\"{name}_growth\",\"value\":{value:.3},\"unit\":\"x\",\"better\":\"lower\",\
-         \"floor\":{bound:.3},\"ratio\":{:.3},\"peer\":null}}",
-        value / bound
-    );
+    bench::Figure::lower(&format!("{name}_growth"), value, "x")
+        .floor(bound)
+        .print();
 }
 
 /// Returns how much n log n grows from 64 to 1,000.
@@ -108,15 +103,7 @@ fn n_log_n() -> f64 {
 }
 
 fn report(name: &str, value: f64, floor: f64) {
-    report_with_peer(name, value, floor, "null");
-}
-
-fn report_with_peer(name: &str, value: f64, floor: f64, peer: &str) {
-    println!(
-        "{{\"name\":\"{name}\",\"value\":{value:.3},\"unit\":\"ns\",\"better\":\"lower\",\
-         \"floor\":{floor:.3},\"ratio\":{:.3},\"peer\":{peer}}}",
-        value / floor
-    );
+    bench::Figure::lower(name, value, "ns").floor(floor).print();
 }
 
 /// Nanoseconds per operation: the least of several rounds of `count` operations.
@@ -343,7 +330,6 @@ fn event_queue(name: &str) {
         drop(sender);
         peer
     });
-    let peer = format!("{{\"name\":\"std::sync::mpsc::sync_channel\",\"value\":{peer:.3}}}");
     let mut slots = vec![event(0); 4096];
     let floor = least_ns(COUNT, |count| {
         for n in 0..count {
@@ -352,7 +338,10 @@ fn event_queue(name: &str) {
             black_box(&slots[slot]);
         }
     });
-    report_with_peer(name, value, floor, &peer);
+    bench::Figure::lower(name, value, "ns")
+        .floor(floor)
+        .with("peer", json!({ "std::sync::mpsc::sync_channel": peer }))
+        .print();
 }
 
 /// Returns a policy that heard of `tenants` busy tenants with one row each.

@@ -7,6 +7,7 @@
 //! - No part has a result that depends on how long anything took.
 
 pub mod allocator;
+pub mod bench;
 pub mod generate;
 #[cfg(feature = "validation")]
 pub mod validation;

@@ -9,6 +9,7 @@ use cuda::context::CUcontext;
 use cuda::module::{CUfunction, CUmodule};
 use cuda::stream::CUstream;
 use gridmux_tenant::{ConnectOptions, Gpu};
+use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_tests::ServiceBuilder;
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -42,9 +43,8 @@ macro_rules! cu {
 }
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     if let Some(socket) = std::env::var_os(SOCKET) {
-        return measure(&PathBuf::from(socket), filter.as_deref());
+        return measure(&PathBuf::from(socket));
     }
     // The library finds its service through the environment, so a process of its own measures.
     let service = ServiceBuilder::new(&[("a", 1)])
@@ -53,22 +53,22 @@ fn main() {
         .start();
     let this = std::env::current_exe().expect("this program has a path");
     let status = Command::new(this)
-        .args(filter)
+        .args(std::env::args_os().skip(1))
         .env(SOCKET, service.socket())
         .env("GRIDMUX_TENANT", "a")
         .status();
     assert!(status.expect("it starts").success(), "measuring failed");
 }
 
-fn measure(socket: &std::path::Path, filter: Option<&str>) {
-    let wanted = |name: &str| filter.is_none_or(|filter| name.starts_with(filter));
+fn measure(socket: &std::path::Path) {
+    let chosen = Chosen::by_arguments();
     let mut context = CUcontext::NULL;
     cu!(cuda::init::cuInit, 0);
     cu!(cuda::context::cuCtxCreate_v2, &raw mut context, 0, 0);
-    if wanted("cuda/launch") {
+    if chosen.has("cuda/launch") {
         launch(socket);
     }
-    if wanted("cuda/copy_pinned") {
+    if chosen.has("cuda/copy_pinned") {
         let mut memory = null_mut();
         cu!(
             cuda::memory::host::cuMemHostAlloc,
@@ -78,18 +78,10 @@ fn measure(socket: &std::path::Path, filter: Option<&str>) {
         );
         copy("cuda/copy_pinned", memory);
     }
-    if wanted("cuda/copy_pageable") {
+    if chosen.has("cuda/copy_pageable") {
         let mut memory = vec![1u8; COPY_BYTES];
         copy("cuda/copy_pageable", memory.as_mut_ptr().cast());
     }
-}
-
-fn say(name: &str, unit: &str, value: f64, floor: f64) {
-    let json = serde_json::json!({
-        "name": name, "value": value, "unit": unit, "better": "lower",
-        "floor": floor, "ratio": value / floor, "peer": null,
-    });
-    println!("{json}");
 }
 
 /// Returns the time that something takes.
@@ -159,7 +151,9 @@ fn launch(socket: &std::path::Path) {
         cu!(cuda::stream::cuStreamSynchronize, made);
     }
     let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(LAUNCHES);
-    say("cuda/launch", "ns", each(took), each(floor));
+    Figure::lower("cuda/launch", each(took), "ns")
+        .floor(each(floor))
+        .print();
 }
 
 fn copy(name: &str, memory: *mut c_void) {
@@ -189,5 +183,5 @@ fn copy(name: &str, memory: *mut c_void) {
         }));
     }
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    say(name, "ms", ms(took), ms(floor));
+    Figure::lower(name, ms(took), "ms").floor(ms(floor)).print();
 }

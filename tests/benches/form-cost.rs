@@ -13,6 +13,7 @@ use gridmux_hw_model::{Gpu, GpuConfig, Partition, Run, RunSetup};
 use gridmux_launch::{Limits, Pace};
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_tests::formed::Formed;
 use gridmux_workloads::{Arg, Case, Role, Size, Workload, workloads};
 use std::collections::BTreeMap;
@@ -249,10 +250,10 @@ fn least_slice(gpu: &str, workload: &Workload, original: u64, name: &str) {
         if cycles as f64 <= ENOUGH * original as f64 {
             let mhz = f64::from(setup.gpu.config().clock.core_mhz);
             let us = original as f64 / launches as f64 / mhz;
-            println!(
-                "{{\"name\":\"{name}\",\"value\":{us:.2},\"unit\":\"us a slice\",\"better\":\"lower\",\"ratio\":null,\
-                 \"peer\":null,\"waves\":{waves},\"launches\":{launches}}}"
-            );
+            Figure::lower(name, us, "us a slice")
+                .with("waves", waves)
+                .with("launches", launches)
+                .print();
             return;
         }
         waves *= 2;
@@ -261,13 +262,8 @@ fn least_slice(gpu: &str, workload: &Workload, original: u64, name: &str) {
 }
 
 fn main() {
-    let filters: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with('-'))
-        .collect();
+    let chosen = Chosen::by_arguments();
     let explains = std::env::args().any(|a| a == "--counters");
-    let wanted =
-        |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
     for gpu in ["gtx480", "h200"] {
         let mut ways = vec![Way::Waves(2), Way::Worker, Way::Fence, Way::FencedWaves(2)];
         if gpu == "gtx480" {
@@ -277,7 +273,7 @@ fn main() {
         for workload in workloads() {
             let name = |way: Way| format!("form-cost/{gpu}/{}/{}", workload.name, way.name());
             let least = format!("form-cost/{gpu}/{}/slice-for-2-percent", workload.name);
-            if !ways.iter().any(|way| wanted(&name(*way))) && !wanted(&least) {
+            if !ways.iter().any(|way| chosen.has(&name(*way))) && !chosen.has(&least) {
                 continue;
             }
             let mut setup = Setup::new(gpu, workload, Form::WHOLE).expect("any kernel is whole");
@@ -285,7 +281,7 @@ fn main() {
             if explains {
                 explain(&name(Way::Original), &setup);
             }
-            for way in ways.iter().copied().filter(|way| wanted(&name(*way))) {
+            for way in ways.iter().copied().filter(|way| chosen.has(&name(*way))) {
                 let run = once(gpu, workload, way, &name(way));
                 let (setup, cycles) = match run {
                     Ok(run) => run,
@@ -301,7 +297,7 @@ fn main() {
                 print(&name(way), ratio, original, cycles);
                 logs.entry(way.name()).or_default().push(ratio.ln());
             }
-            if wanted(&least) {
+            if chosen.has(&least) {
                 least_slice(gpu, workload, original, &least);
             }
         }
@@ -313,8 +309,9 @@ fn main() {
 }
 
 fn print(name: &str, ratio: f64, original: u64, cycles: u64) {
-    println!(
-        "{{\"name\":\"{name}\",\"value\":{ratio:.4},\"unit\":\"of the original's cycles\",\"better\":\"lower\",\
-         \"floor\":1,\"ratio\":{ratio:.4},\"peer\":null,\"original_cycles\":{original},\"cycles\":{cycles}}}"
-    );
+    Figure::lower(name, ratio, "of the original's cycles")
+        .floor(1.0)
+        .with("original_cycles", original)
+        .with("cycles", cycles)
+        .print();
 }

@@ -8,6 +8,7 @@
 use gridmux_channel::memory::Protection;
 use gridmux_channel::ring::{CompletionStatus, Copy, Operation};
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, run_functional};
+use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_tests::{Bench, RawTenant, Service, ServiceBuilder};
 use gridmux_workloads::{Arg, Case, Size, workloads};
 use std::sync::Arc;
@@ -21,21 +22,20 @@ const COPY_BYTES: u64 = 64 << 20;
 const SMS: u16 = 4;
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let wanted = |name: &str| filter.as_ref().is_none_or(|f| name.starts_with(f.as_str()));
+    let chosen = Chosen::by_arguments();
     let service = ServiceBuilder::new(&[("a", 1)])
         .functional()
         .memory(1 << 30)
         .start();
     for workload in workloads() {
         let name = format!("functional/kernel/{}", workload.name);
-        if wanted(&name) {
+        if chosen.has(&name) {
             kernel(&name, &service, &workload.case(Size::Large, 1));
         }
     }
     for (name, to_device) in [("to_device", true), ("from_device", false)] {
         let name = format!("functional/copy/{name}");
-        if wanted(&name) {
+        if chosen.has(&name) {
             copy(&name, &service, to_device);
         }
     }
@@ -43,11 +43,7 @@ fn main() {
 
 fn say(name: &str, took: Duration, floor: Duration) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let json = serde_json::json!({
-        "name": name, "value": ms(took), "unit": "ms", "better": "lower",
-        "floor": ms(floor), "ratio": ms(took) / ms(floor), "peer": null,
-    });
-    println!("{json}");
+    Figure::lower(name, ms(took), "ms").floor(ms(floor)).print();
 }
 
 /// Returns the time that something takes.

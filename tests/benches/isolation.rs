@@ -12,6 +12,7 @@
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::ring::{Copy, Operation};
 use gridmux_tenant::Gpu;
+use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_tests::{Bench, RawTenant, Service, ServiceBuilder, connect, until};
 use gridmux_workloads::Size;
 use std::fmt::Write as _;
@@ -80,8 +81,7 @@ struct Noticed {
 }
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let wanted = |name: &str| filter.as_ref().is_none_or(|f| name.starts_with(f.as_str()));
+    let chosen = Chosen::by_arguments();
     let service = ServiceBuilder::new(&[("first", 1), ("second", 1), ("bad", 1)])
         .policy("gridmux")
         .functional()
@@ -98,7 +98,7 @@ fn main() {
             format!("isolation/control/{name}"),
             format!("isolation/launch/{name}"),
         );
-        if !wanted(&control) && !wanted(&launch) {
+        if !chosen.has(&control) && !chosen.has(&launch) {
             continue;
         }
         let rounds = [(); ROUNDS].map(|()| {
@@ -108,21 +108,25 @@ fn main() {
         let beyond = rounds.map(|(undisturbed, noticed)| {
             ms(noticed.control.saturating_sub(undisturbed.usual_control))
         });
-        say(&control, median(beyond), "ms", None);
+        Figure::lower(&control, median(beyond), "ms").print();
         let floor = median(rounds.map(|(undisturbed, _)| ms(undisturbed.launch)));
         let longest = median(rounds.map(|(_, noticed)| ms(noticed.launch)));
         let ratio = median(rounds.map(|(undisturbed, noticed)| {
             noticed.launch.as_secs_f64() / undisturbed.launch.as_secs_f64()
         }));
-        say(&launch, longest, "ms", Some((floor, ratio)));
+        Figure::lower(&launch, longest, "ms")
+            .floor(floor)
+            .with("ratio", ratio)
+            .print();
     }
-    if wanted("isolation/load") {
+    if chosen.has("isolation/load") {
         let tenant = || RawTenant::try_connect(&service.socket(), "bad").ok();
         let mut tenant = until("a place", tenant);
         let start = Instant::now();
         // Loaded or refused: both are an answer.
         let _ = tenant.load(spaghetti(BLOCKS).as_bytes());
-        say("isolation/load", start.elapsed().as_secs_f64(), "s", None);
+        let took = start.elapsed().as_secs_f64();
+        Figure::lower("isolation/load", took, "s").print();
     }
     await_all_gone(&service);
     // What was held is given back after a while in which nothing comes.
@@ -133,8 +137,8 @@ fn main() {
         ("isolation/left/memory", before.0, after.0),
         ("isolation/left/descriptors", before.1, after.1),
     ] {
-        if wanted(name) {
-            say(name, after / before, "of before", None);
+        if chosen.has(name) {
+            Figure::lower(name, after / before, "of before").print();
         }
     }
 }
@@ -146,14 +150,6 @@ fn median(mut values: [f64; ROUNDS]) -> f64 {
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
-}
-
-fn say(name: &str, value: f64, unit: &str, floor: Option<(f64, f64)>) {
-    let json = serde_json::json!({
-        "name": name, "value": value, "unit": unit, "better": "lower",
-        "floor": floor.map(|(floor, _)| floor), "ratio": floor.map(|(_, ratio)| ratio), "peer": null,
-    });
-    println!("{json}");
 }
 
 fn await_all_gone(service: &Service) {

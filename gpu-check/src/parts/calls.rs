@@ -153,12 +153,12 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
         anyhow::Ok(())
     };
     for (name, call) in CALLS {
-        let mut told = Ok(None);
+        let mut answer = Ok(None);
         ask(lab, name, &mut || {
-            told = call(&mut bench);
-            Ok(matches!(told, Ok(Some(()))))
+            answer = call(&mut bench);
+            Ok(matches!(answer, Ok(Some(()))))
         })?;
-        if lab.offered(name, told)? == Some(None) {
+        if lab.offered(name, answer)? == Some(None) {
             lab.skipped(*name, "there is nothing to give back");
         }
     }

@@ -2,7 +2,7 @@
 //! whether its kernels keep to its SMs and others keep off them, and whether a stream of high priority gets in from
 //! outside.
 //!
-//! Rules: SMs are told by `%smid` in stamps; what the driver promises is a fact and no check, because nothing in
+//! Rules: SMs are identified by `%smid` in stamps; what the driver promises is a fact and no check, because nothing in
 //! gridmux relies on it yet. A driver without green contexts is said to have none.
 //!
 //! It takes about 2 s on an H200.

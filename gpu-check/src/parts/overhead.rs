@@ -32,7 +32,7 @@ fn time_forms(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
     let stage = Stage::new(lab.cuda, case)?;
     let mut original = None;
     for form in Form::ALL {
-        // The part on workloads tells of refusals.
+        // The part on workloads reports refusals.
         let Ok(formed) = stage.form(form)? else {
             continue;
         };

@@ -35,7 +35,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the most dynamic shared memory with which an SM holds so many blocks of a kernel without other shared
+/// Returns the most dynamic shared memory with which an SM holds `cap` blocks of a kernel without other shared
 /// memory.
 fn padding(cuda: &Session, cap: u32) -> anyhow::Result<u32> {
     // Shared memory is given in units of this (CUDA C++ Programming Guide, compute capabilities 8.x and 9.0).
@@ -115,7 +115,7 @@ fn cost(lab: &mut Lab<'_>) -> anyhow::Result<()> {
 }
 
 /// Returns the median time of a block in microseconds and the most blocks that an SM held at once, of a launch that
-/// gives each SM so many blocks, each of which reads so many bytes of its own again and again.
+/// gives each SM a number of blocks, each of which reads a number of bytes of its own again and again.
 fn time(
     lab: &Lab<'_>,
     stamper: &Stamper<'_>,

@@ -26,15 +26,15 @@ const ATTRIBUTES: [(&str, i32, &str); 3] = [
 
 fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     for workload in workloads() {
-        tell_resources(lab, &workload.case(Size::Tiny, 1))?;
+        report_resources(lab, &workload.case(Size::Tiny, 1))?;
     }
     Ok(())
 }
 
-fn tell_resources(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
+fn report_resources(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
     let stage = Stage::new(lab.cuda, case)?;
     for form in Form::ALL {
-        // The part on workloads tells of refusals.
+        // The part on workloads reports refusals.
         let Ok(formed) = stage.form(form)? else {
             continue;
         };
@@ -67,12 +67,12 @@ fn parameter(
     let name = format!("{name}: the control block's offset");
     let (mut offset, mut bytes) = (0, 0);
     // SAFETY: both variables live across the call.
-    let told = unsafe {
+    let answer = unsafe {
         lab.cuda
             .api
             .cuFuncGetParamInfo(function, index, &mut offset, &mut bytes)
     };
-    if lab.offered(&name, told)?.is_some() {
+    if lab.offered(&name, answer)?.is_some() {
         let passed = offset == due as usize && bytes == CONTROL_BYTES as usize;
         lab.check(
             name,

@@ -1,4 +1,4 @@
-//! How the host tells a running kernel something: which ways reach it, how soon, and what they cost the host.
+//! Words from the host to a running kernel: which ways reach it, how soon, and what they cost the host.
 //!
 //! One thread watches a word until it has a value. Times are wall time, from the host's call until the watching kernel,
 //! which runs by then, is seen to have ended. `nothing to wait for` is the time of a kernel whose word has the value

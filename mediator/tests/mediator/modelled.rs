@@ -56,9 +56,9 @@ LOOP:
 }
 ";
 
-/// The modelled GPU, of which [`SMS`] SMs are there.
+/// The modelled GPU, of which some SMs are there.
 pub(crate) const GPU: &str = "h200";
-/// SMs of the modelled part of the GPU.
+/// SMs of the modelled part of the GPU in [`ModelRig::new`].
 pub(crate) const SMS: u16 = 4;
 
 /// One kind of launch.
@@ -218,15 +218,16 @@ pub(crate) struct ModelRig {
 }
 
 impl ModelRig {
-    /// Returns a rig under the policy of this name.
+    /// Returns a rig of [`SMS`] SMs under the policy of this name.
     pub(crate) fn new(policy: &str) -> Self {
-        Self::with_budgets(policy, Budgets::default())
+        Self::with(policy, SMS, Budgets::default())
     }
 
-    pub(crate) fn with_budgets(policy: &str, budgets: Budgets) -> Self {
+    /// Returns a rig under the policy of this name; a run costs the host as much as its SMs execute.
+    pub(crate) fn with(policy: &str, sms: u16, budgets: Budgets) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
         let processor = budgets.processor;
-        let open = model::open(GPU, Some(SMS), Timing::Timed, 1 << 30, processor, &waker)
+        let open = model::open(GPU, Some(sms), Timing::Timed, 1 << 30, processor, &waker)
             .expect("a device");
         let facts = open.control.facts();
         let profiles = Profiles::default();

@@ -2,11 +2,14 @@
 //! block of the tenant that was alone, whatever that one runs. Under the default policy on the timed model, in device
 //! time.
 
-use crate::modelled::{ModelRig, SMS, SPIN, Shape, StreamLoop};
+use crate::modelled::{Budgets, ModelRig, SPIN, Shape, StreamLoop};
 use gridmux_policy::ids::TenantId;
 
 /// Longest wait of a newcomer, besides one block of the tenant that was alone.
 const MOST_WAIT_NS: u64 = 400_000;
+
+/// SMs of the device: as few as two share, because a run costs the host as much as its SMs execute.
+const SMS: u16 = 2;
 
 const fn shape(blocks: u32, threads: u16, rounds: u32) -> Shape {
     Shape {
@@ -18,7 +21,7 @@ const fn shape(blocks: u32, threads: u16, rounds: u32) -> Shape {
 }
 
 fn rig() -> ModelRig {
-    ModelRig::new("gridmux")
+    ModelRig::with("gridmux", SMS, Budgets::default())
 }
 
 /// Returns the longest that a launch of one wave takes: its blocks run side by side.
@@ -48,7 +51,7 @@ fn waits(ptx: &str, alone: &[StreamLoop], arrivals: &[u64]) -> Vec<u64> {
     let other = rig.tenant(1);
     let alone = rig.client_of(tenant, ptx, alone);
     let one = StreamLoop {
-        shape: shape(4, 256, 5),
+        shape: shape(2, 256, 5),
         ahead: 1,
         count: 1,
     };
@@ -93,7 +96,7 @@ fn backlog(streams: usize, shape: Shape) -> Vec<StreamLoop> {
 #[test]
 fn short_kernels_in_a_long_backlog() {
     for streams in [1, 8] {
-        for (name, shape) in [("2 us", shape(32, 256, 50)), ("20 us", shape(32, 256, 500))] {
+        for (name, shape) in [("2 us", shape(16, 256, 50)), ("20 us", shape(16, 256, 500))] {
             let name = format!("{name} in {streams} streams");
             judge(
                 &name,
@@ -109,7 +112,7 @@ fn short_kernels_in_a_long_backlog() {
 fn medium_kernels_in_a_long_backlog() {
     for streams in [1, 4, 8] {
         let name = format!("150 us in {streams} streams");
-        let shape = shape(32, 256, 4_000);
+        let shape = shape(16, 256, 4_000);
         judge(
             &name,
             SPIN,
@@ -123,7 +126,7 @@ fn medium_kernels_in_a_long_backlog() {
 fn long_kernels_in_windows() {
     for streams in [1, 3] {
         let name = format!("2 ms of short blocks in {streams} streams");
-        let shape = shape(1600, 256, 1_000);
+        let shape = shape(800, 256, 1_000);
         judge(
             &name,
             SPIN,
@@ -137,7 +140,7 @@ fn long_kernels_in_windows() {
 fn long_blocks() {
     for streams in [1, 3] {
         let name = format!("blocks of 1 ms in {streams} streams");
-        let shape = shape(320, 256, 25_000);
+        let shape = shape(160, 256, 25_000);
         judge(
             &name,
             SPIN,
@@ -158,7 +161,7 @@ fn kernels_that_cannot_be_cut() {
     let ptx = uncuttable();
     for streams in [1, 8] {
         let name = format!("whole launches of 150 us in {streams} streams");
-        let shape = shape(32, 256, 4_000);
+        let shape = shape(16, 256, 4_000);
         judge(
             &name,
             &ptx,

@@ -116,7 +116,7 @@ fn in_launches(
         }
         bench.cuda.wait_for_all()?;
         let stamps = low.read()?;
-        // Blocks are told apart by their places, so none may be missing.
+        // Blocks are identified by their places, so none may be missing.
         let begin =
             first_start(&stamps).filter(|_| stamps.len() == (each.count * LAUNCHES) as usize);
         let (Some(first), Some(begin)) = (first_start(&high.read()?), begin) else {

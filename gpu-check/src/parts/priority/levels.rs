@@ -1,4 +1,4 @@
-//! Which levels are told apart, and when a launch of each gets its first block beside a running kernel.
+//! Which levels the device distinguishes, and when a launch of each gets its first block beside a running kernel.
 
 use super::LevelBench;
 use super::arrival::{Clock, Newcomer};
@@ -10,8 +10,8 @@ const TIMER: &str = "us";
 /// Unit of places among a kernel's starts.
 const PLACE: &str = "of the filler's starts";
 
-/// Tells how many levels there are that make a difference: launches of each level beside a filler of the one below.
-pub(super) fn told_apart(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<()> {
+/// Reports how many levels make a difference: launches of each level beside a filler of the one below.
+pub(super) fn distinguished(lab: &mut Lab<'_>, bench: &LevelBench<'_>) -> anyhow::Result<()> {
     let filler = filler_of(lab, bench, 20);
     let tries = lab.scale.choose(3, 5);
     let place = |low: usize, high: usize| -> anyhow::Result<f64> {

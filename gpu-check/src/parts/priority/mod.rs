@@ -1,10 +1,10 @@
-//! What a stream's priority is worth: which levels the device tells apart, how soon a launch of a higher level gets its
+//! What a stream's priority is worth: which levels the device distinguishes, how soon a launch of a higher level gets its
 //! first block beside a running kernel, whether a block that does not fit holds others back, which share of the SMs
 //! slices at a higher level keep over a filler, and how consecutive slices overlap.
 //!
 //! Rules: every kernel's blocks write stamps, and what a figure says is read off these; a filler is a launch with more
 //! blocks than the device holds, at the lowest level; its blocks take half to one and a half of the time that is named,
-//! so that their ends lie scattered. A time from a submission to a first block is told as what it is beyond the same on
+//! so that their ends lie scattered. A time from a submission to a first block is reported as what it is beyond the same on
 //! an idle device, so that the clocks of host and device need not agree. Over a library whose levels make no difference
 //! the part says so, and its other figures mean what they mean for one level.
 //!
@@ -69,7 +69,7 @@ impl<'a> LevelBench<'a> {
         self.sms * self.per_sm
     }
 
-    /// Returns so many blocks of the filler's shape.
+    /// Returns a number of blocks of the filler's shape.
     const fn blocks(&self, count: u32, us: u64) -> Blocks {
         Blocks::scattered(count, self.threads, us)
     }
@@ -95,7 +95,7 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     lab.fact("blocks of the filler that the device holds", bench.slots());
     let wide = f64::from(bench.wide.registers()?);
     lab.figure("a kernel of many registers has", wide, "registers");
-    lab.ask("levels", |lab| levels::told_apart(lab, &bench));
+    lab.ask("levels", |lab| levels::distinguished(lab, &bench));
     lab.ask("first blocks", |lab| levels::first_blocks(lab, &bench));
     lab.ask("blocks that do not fit", |lab| holds::run(lab, &bench));
     lab.ask("shares of slices", |lab| residency::run(lab, &bench));

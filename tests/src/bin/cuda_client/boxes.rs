@@ -5,21 +5,9 @@
 use crate::session::{NON_BLOCKING, PER_THREAD, Session, code, ok, refused};
 use std::ptr::{from_ref, null};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "boxes::planar_between_all_places",
-        planar_between_all_places,
-    ),
-    (
-        "boxes::spatial_between_all_places",
-        spatial_between_all_places,
-    ),
-    ("boxes::bad_descriptors", bad_descriptors),
-    (
-        "boxes::they_keep_the_order_of_their_stream",
-        they_keep_the_order_of_their_stream,
-    ),
-];
+scenarios! {
+    boxes: planar_between_all_places spatial_between_all_places bad_descriptors they_keep_the_order_of_their_stream;
+}
 
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
@@ -181,26 +169,26 @@ const PLANAR: [Shape; 4] = [
 
 /// A memory, and the kinds by which a descriptor may name it.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct NamedMemory {
     address: u64,
     kinds: [u32; 2],
 }
 
 /// Returns memory of the program, pinned memory and memory of the device.
-fn places(session: &Session) -> [Place; 3] {
+fn places(session: &Session) -> [NamedMemory; 3] {
     let own = Box::leak(vec![0u8; BYTES].into_boxed_slice());
     [
         (own.as_mut_ptr().expose_provenance() as u64, HOST),
         (session.pinned(BYTES).expose_provenance() as u64, HOST),
         (session.alloc(BYTES), DEVICE),
     ]
-    .map(|(address, kind)| Place {
+    .map(|(address, kind)| NamedMemory {
         address,
         kinds: [kind, UNIFIED],
     })
 }
 
-fn fill(session: &Session, place: Place, bytes: &[u8]) {
+fn fill(session: &Session, place: NamedMemory, bytes: &[u8]) {
     ok(session.cuMemcpy(
         place.address,
         bytes.as_ptr().expose_provenance() as u64,
@@ -209,7 +197,7 @@ fn fill(session: &Session, place: Place, bytes: &[u8]) {
     ok(session.cuCtxSynchronize());
 }
 
-fn contents(session: &Session, place: Place) -> Vec<u8> {
+fn contents(session: &Session, place: NamedMemory) -> Vec<u8> {
     let mut bytes = vec![0u8; BYTES];
     ok(session.cuMemcpy(
         bytes.as_mut_ptr().expose_provenance() as u64,
@@ -329,7 +317,11 @@ fn planar_between_all_places() {
 }
 
 /// Copies that are refused: the code that is due, what is wrong, and the descriptor.
-fn bad_copies(good: &Spatial, own: Place, pinned: Place) -> Vec<(u32, &'static str, Spatial)> {
+fn bad_copies(
+    good: &Spatial,
+    own: NamedMemory,
+    pinned: NamedMemory,
+) -> Vec<(u32, &'static str, Spatial)> {
     let invalid = code::INVALID_VALUE;
     let mut cases: Vec<(u32, &'static str, Spatial)> = Vec::new();
     let mut case = |due, what: &'static str, change: &dyn Fn(&mut Spatial)| {

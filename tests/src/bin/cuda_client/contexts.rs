@@ -1,26 +1,12 @@
 //! Contexts: the stack of each thread, the primary context, and the end of a context that is in use.
 
 use crate::api::Cuda;
-use crate::session::{PER_THREAD, Session, code, ok, refused};
+use crate::session::{PER_THREAD, Session, code, invalid, ok, refused};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "contexts::the_stack_is_the_threads_own",
-        the_stack_is_the_threads_own,
-    ),
-    (
-        "contexts::the_primary_context_is_counted",
-        the_primary_context_is_counted,
-    ),
-    (
-        "contexts::a_destroyed_context_says_so",
-        a_destroyed_context_says_so,
-    ),
-    (
-        "contexts::what_a_context_holds_goes_with_it",
-        what_a_context_holds_goes_with_it,
-    ),
-];
+scenarios! {
+    contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
+        what_a_context_holds_goes_with_it;
+}
 
 /// The attribute of a pool that says how many bytes programs hold of it (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
 pub(crate) const USED_MEM_CURRENT: u32 = 7;
@@ -67,10 +53,7 @@ fn the_stack_is_the_threads_own() {
         refused(session.cuCtxDestroy_v2(wrong), code::INVALID_CONTEXT);
     }
     let mut context = 0;
-    refused(
-        session.cuCtxCreate_v2(&mut context, 3, 0),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuCtxCreate_v2(&mut context, 3, 0));
     refused(
         session.cuCtxCreate_v2(&mut context, 0, 1),
         code::INVALID_DEVICE,
@@ -105,7 +88,7 @@ fn the_primary_context_is_counted() {
     refused(cuda.cuMemFree_v2(address), code::CONTEXT_IS_DESTROYED);
     ok(cuda.cuDevicePrimaryCtxRetain(&mut one, 0));
     ok(cuda.cuCtxSetCurrent(one));
-    refused(cuda.cuMemFree_v2(address), code::INVALID_VALUE);
+    invalid(cuda.cuMemFree_v2(address));
     ok(cuda.cuDevicePrimaryCtxReset_v2(0));
     assert_eq!(state(), 0);
 }

@@ -1,25 +1,12 @@
 //! Copies and fills: every kind, at every edge.
 
-use crate::session::{NON_BLOCKING, Session, code, ok, refused};
+use crate::session::{NON_BLOCKING, Session, invalid, ok, refused};
 use std::ptr::null_mut;
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    ("copies::every_kind", every_kind),
-    ("copies::edges", edges),
-    (
-        "copies::lengths_beyond_the_last_address",
-        lengths_beyond_the_last_address,
-    ),
-    (
-        "copies::memory_that_cannot_be_written",
-        memory_that_cannot_be_written,
-    ),
-    ("copies::fills", fills),
-    (
-        "copies::large_ones_from_everywhere",
-        large_ones_from_everywhere,
-    ),
-];
+scenarios! {
+    copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
+        large_ones_from_everywhere;
+}
 
 fn every_kind() {
     let session = Session::start();
@@ -87,48 +74,21 @@ fn edges() {
         (0, usize::MAX),
         (4, usize::MAX),
     ] {
-        refused(
-            session.cuMemcpyHtoD_v2(device + start, at, bytes),
-            code::INVALID_VALUE,
-        );
-        refused(
-            session.cuMemcpyDtoH_v2(at, device + start, bytes),
-            code::INVALID_VALUE,
-        );
-        refused(
-            session.cuMemcpyDtoD_v2(device + start, device, bytes),
-            code::INVALID_VALUE,
-        );
-        refused(
-            session.cuMemsetD8_v2(device + start, 0, bytes),
-            code::INVALID_VALUE,
-        );
+        invalid(session.cuMemcpyHtoD_v2(device + start, at, bytes));
+        invalid(session.cuMemcpyDtoH_v2(at, device + start, bytes));
+        invalid(session.cuMemcpyDtoD_v2(device + start, device, bytes));
+        invalid(session.cuMemsetD8_v2(device + start, 0, bytes));
     }
-    refused(
-        session.cuMemcpyHtoD_v2(device, null_mut(), 4),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemcpyDtoH_v2(null_mut(), device, 4),
-        code::INVALID_VALUE,
-    );
-    refused(session.cuMemcpyHtoD_v2(0, at, 4), code::INVALID_VALUE);
+    invalid(session.cuMemcpyHtoD_v2(device, null_mut(), 4));
+    invalid(session.cuMemcpyDtoH_v2(null_mut(), device, 4));
+    invalid(session.cuMemcpyHtoD_v2(0, at, 4));
     let given_back = session.alloc(256);
     ok(session.cuMemFree_v2(given_back));
-    refused(session.cuMemcpy(device, given_back, 4), code::INVALID_VALUE);
-    refused(session.cuMemcpy(given_back, device, 4), code::INVALID_VALUE);
-    refused(
-        session.cuMemcpyHtoD_v2(at.addr() as u64, at, 4),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemcpyDtoD_v2(device, at.addr() as u64, 4),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemcpyDtoHAsync_v2(at, u64::MAX - 3, 4, 0),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemcpy(device, given_back, 4));
+    invalid(session.cuMemcpy(given_back, device, 4));
+    invalid(session.cuMemcpyHtoD_v2(at.addr() as u64, at, 4));
+    invalid(session.cuMemcpyDtoD_v2(device, at.addr() as u64, 4));
+    invalid(session.cuMemcpyDtoHAsync_v2(at, u64::MAX - 3, 4, 0));
     assert_eq!((host, session.read(device, 64)), ([0; 65], vec![7; 64]));
     // Ranges that overlap leave what one order of bytes or another makes of them, and nothing beside them.
     let words: Vec<u32> = (0..64).collect();
@@ -156,9 +116,9 @@ fn lengths_beyond_the_last_address() {
     let pinned = session.pinned(256).cast();
     for own in [at, registered, pinned].map(|own| own.expose_provenance() as u64) {
         for bytes in [usize::MAX, 1 << 63, usize::MAX - 0x1000] {
-            refused(session.cuMemcpy(own + 4, own, bytes), code::INVALID_VALUE);
-            refused(session.cuMemcpy(device, own, bytes), code::INVALID_VALUE);
-            refused(session.cuMemcpy(own, device, bytes), code::INVALID_VALUE);
+            invalid(session.cuMemcpy(own + 4, own, bytes));
+            invalid(session.cuMemcpy(device, own, bytes));
+            invalid(session.cuMemcpy(own, device, bytes));
         }
     }
     ok(session.cuMemHostUnregister(registered));
@@ -174,12 +134,9 @@ fn memory_that_cannot_be_written() {
     // SAFETY: nobody writes to a program that runs.
     let map = unsafe { memmap2::Mmap::map(&file) }.expect("a mapping");
     let at = map.as_ptr().expose_provenance() as u64;
-    refused(session.cuMemcpy(at, device, 256), code::INVALID_VALUE);
+    invalid(session.cuMemcpy(at, device, 256));
     let to = map.as_ptr().cast_mut().cast();
-    refused(
-        session.cuMemcpyDtoH_v2(to, device, 256),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemcpyDtoH_v2(to, device, 256));
     ok(session.cuMemcpyHtoD_v2(device, map.as_ptr().cast(), 4));
     assert_eq!(
         session.read(device, 2),
@@ -204,23 +161,14 @@ fn fills() {
         0,
     ];
     assert_eq!(session.read(device, 8), expected);
-    refused(
-        session.cuMemsetD16_v2(device + 1, 1, 1),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemsetD32_v2(device + 2, 1, 1),
-        code::INVALID_VALUE,
-    );
-    refused(session.cuMemsetD32_v2(device, 1, 9), code::INVALID_VALUE);
-    refused(
-        session.cuMemsetD32_v2(device, 1, usize::MAX),
-        code::INVALID_VALUE,
-    );
-    refused(session.cuMemsetD32_v2(0, 1, 1), code::INVALID_VALUE);
+    invalid(session.cuMemsetD16_v2(device + 1, 1, 1));
+    invalid(session.cuMemsetD32_v2(device + 2, 1, 1));
+    invalid(session.cuMemsetD32_v2(device, 1, 9));
+    invalid(session.cuMemsetD32_v2(device, 1, usize::MAX));
+    invalid(session.cuMemsetD32_v2(0, 1, 1));
     let own = [5u32];
     let at = own.as_ptr().addr() as u64;
-    refused(session.cuMemsetD32_v2(at, 1, 1), code::INVALID_VALUE);
+    invalid(session.cuMemsetD32_v2(at, 1, 1));
     assert_eq!((session.read(device, 8), own), (expected.to_vec(), [5]));
 }
 

@@ -1,21 +1,14 @@
 //! How a program begins: initialisation, versions, names of functions and codes, and the device.
 
 use crate::api::Cuda;
-use crate::session::{Session, code, ok, refused};
+use crate::session::{Session, code, invalid, ok, refused};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    ("entry::before_and_after_init", before_and_after_init),
-    (
-        "entry::many_threads_initialise_at_once",
-        many_threads_initialise_at_once,
-    ),
-    ("entry::no_service", no_service),
-    ("entry::functions_by_name", functions_by_name),
-    ("entry::codes_have_names", codes_have_names),
-    ("entry::the_device_is_coherent", the_device_is_coherent),
-];
+scenarios! {
+    entry: before_and_after_init many_threads_initialise_at_once no_service functions_by_name codes_have_names
+        the_device_is_coherent;
+}
 
 fn before_and_after_init() {
     let cuda = Cuda::open();
@@ -29,7 +22,7 @@ fn before_and_after_init() {
     );
     refused(cuda.cuCtxGetCurrent(&mut context), code::NOT_INITIALIZED);
     assert_eq!((count, context), (-1, 7), "nothing is written");
-    refused(cuda.cuInit(1), code::INVALID_VALUE);
+    invalid(cuda.cuInit(1));
     refused(cuda.cuDeviceGetCount(&mut count), code::NOT_INITIALIZED);
     ok(cuda.cuInit(0));
     ok(cuda.cuInit(0));
@@ -102,10 +95,7 @@ fn functions_by_name() {
     let (_, address, _) = search(&cuda, c"cuMemAlloc_v2", 12000, 0);
     assert!(address.is_null());
     let bad = |name: *const c_char, address: *mut *const c_void, flags| {
-        refused(
-            cuda.cuGetProcAddress_v2(name, address, 12000, flags, null_mut()),
-            code::INVALID_VALUE,
-        );
+        invalid(cuda.cuGetProcAddress_v2(name, address, 12000, flags, null_mut()));
     };
     let mut address = null();
     bad(null(), &mut address, 0);
@@ -143,10 +133,7 @@ fn codes_have_names() {
     for unknown in [3000, 98, u32::MAX] {
         assert_eq!(name_of(unknown), (code::INVALID_VALUE, None));
         let mut text = std::ptr::dangling();
-        refused(
-            cuda.cuGetErrorString(unknown, &mut text),
-            code::INVALID_VALUE,
-        );
+        invalid(cuda.cuGetErrorString(unknown, &mut text));
         assert!(text.is_null());
     }
 }
@@ -173,10 +160,7 @@ fn the_device_is_coherent() {
     assert!((5..=7).all(|dimension| get(dimension) >= 65535));
     let mut value = 0;
     for none in [0, -1, 100_000] {
-        refused(
-            cuda.cuDeviceGetAttribute(&mut value, none, 0),
-            code::INVALID_VALUE,
-        );
+        invalid(cuda.cuDeviceGetAttribute(&mut value, none, 0));
     }
     refused(
         cuda.cuDeviceGetAttribute(&mut value, 16, 1),
@@ -193,12 +177,6 @@ fn the_device_is_coherent() {
         (0, b'x'.cast_signed()),
         "cut, with a zero"
     );
-    refused(
-        cuda.cuDeviceGetName(name.as_mut_ptr(), 0, 0),
-        code::INVALID_VALUE,
-    );
-    refused(
-        cuda.cuDeviceGetName(name.as_mut_ptr(), -5, 0),
-        code::INVALID_VALUE,
-    );
+    invalid(cuda.cuDeviceGetName(name.as_mut_ptr(), 0, 0));
+    invalid(cuda.cuDeviceGetName(name.as_mut_ptr(), -5, 0));
 }

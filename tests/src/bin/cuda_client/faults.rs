@@ -1,20 +1,12 @@
 //! Kernels that fault: the code, that it stays, and that it stays in its context.
 
-use crate::session::{Session, code, ok, refused};
+use crate::session::{Session, code, invalid, ok, refused};
 use std::ffi::CStr;
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "faults::each_has_its_code_and_stays",
-        each_has_its_code_and_stays,
-    ),
-    (
-        "faults::an_endless_kernel_ends_at_its_budget",
-        an_endless_kernel_ends_at_its_budget,
-    ),
-    ("faults::every_thread_hears_of_it", every_thread_hears_of_it),
-    ("faults::foreign_pointers", foreign_pointers),
-];
+scenarios! {
+    faults: each_has_its_code_and_stays an_endless_kernel_ends_at_its_budget every_thread_hears_of_it
+        foreign_pointers;
+}
 
 /// Lets a kernel fault in a context of its own, and looks at everything that must say so.
 fn fault(session: &Session, name: &CStr, params: &[u64], due: u32) {
@@ -122,14 +114,14 @@ fn foreign_pointers() {
     assert_ne!(memory, own, "what another process holds is nobody else's");
     let mut word = [0u32];
     let at = word.as_mut_ptr().cast();
-    refused(session.cuMemcpyHtoD_v2(memory, at, 4), code::INVALID_VALUE);
-    refused(session.cuMemcpyDtoH_v2(at, memory, 4), code::INVALID_VALUE);
-    refused(session.cuMemcpyDtoD_v2(own, memory, 4), code::INVALID_VALUE);
+    invalid(session.cuMemcpyHtoD_v2(memory, at, 4));
+    invalid(session.cuMemcpyDtoH_v2(at, memory, 4));
+    invalid(session.cuMemcpyDtoD_v2(own, memory, 4));
     // These take addresses of either kind: what is nowhere is refused before it is touched.
-    refused(session.cuMemcpy(own, memory, 4), code::INVALID_VALUE);
-    refused(session.cuMemcpy(memory, own, 4), code::INVALID_VALUE);
-    refused(session.cuMemsetD32_v2(memory, 3, 1), code::INVALID_VALUE);
-    refused(session.cuMemFree_v2(memory), code::INVALID_VALUE);
-    refused(session.cuMemFreeAsync(memory, 0), code::INVALID_VALUE);
+    invalid(session.cuMemcpy(own, memory, 4));
+    invalid(session.cuMemcpy(memory, own, 4));
+    invalid(session.cuMemsetD32_v2(memory, 3, 1));
+    invalid(session.cuMemFree_v2(memory));
+    invalid(session.cuMemFreeAsync(memory, 0));
     fault(&session, c"poke", &[memory], code::ILLEGAL_ADDRESS);
 }

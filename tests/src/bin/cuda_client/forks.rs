@@ -5,16 +5,9 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "forks::children_are_refused_and_parents_go_on",
-        children_are_refused_and_parents_go_on,
-    ),
-    (
-        "forks::a_child_made_before_init_is_its_own",
-        a_child_made_before_init_is_its_own,
-    ),
-];
+scenarios! {
+    forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
+}
 
 /// Runs `act` in a child, whose exit status is what it returns. With threads beside the calling one, `act` may do
 /// nothing but call the driver library.

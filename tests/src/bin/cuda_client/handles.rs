@@ -1,18 +1,11 @@
 //! Handles that name nothing: destroyed, of another kind, made up.
 
-use crate::session::{Session, code, ok, refused, text};
+use crate::session::{Session, code, invalid, ok, refused, text};
 use std::ptr::null_mut;
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "handles::destroyed_ones_name_nothing",
-        destroyed_ones_name_nothing,
-    ),
-    (
-        "handles::of_one_kind_are_not_of_another",
-        of_one_kind_are_not_of_another,
-    ),
-];
+scenarios! {
+    handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
+}
 
 fn destroyed_ones_name_nothing() {
     let session = Session::start();
@@ -72,10 +65,7 @@ fn destroyed_ones_name_nothing() {
     let mut link = 0;
     ok(session.cuLinkCreate_v2(0, null_mut(), null_mut(), &mut link));
     let mut image = null_mut();
-    refused(
-        session.cuLinkComplete(link, &mut image, &mut bytes),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuLinkComplete(link, &mut image, &mut bytes));
     ok(session.cuLinkDestroy(link));
     refused(session.cuLinkDestroy(link), due);
     refused(session.cuLinkComplete(link, &mut image, &mut bytes), due);

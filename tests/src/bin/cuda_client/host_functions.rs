@@ -4,38 +4,17 @@
     reason = "a program of its own, which has no dispatcher"
 )]
 
-use crate::session::{LEGACY, NON_BLOCKING, PER_THREAD, Session, code, ok, refused};
+use crate::session::{LEGACY, NON_BLOCKING, PER_THREAD, Session, code, invalid, ok, refused};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::c_void;
 use std::ptr::{from_ref, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "host_functions::order_in_their_stream",
-        order_in_their_stream,
-    ),
-    ("host_functions::many_at_once", many_at_once),
-    (
-        "host_functions::calls_into_the_library_are_refused",
-        calls_into_the_library_are_refused,
-    ),
-    (
-        "host_functions::their_stream_is_destroyed",
-        their_stream_is_destroyed,
-    ),
-    (
-        "host_functions::across_streams_by_events",
-        across_streams_by_events,
-    ),
-    (
-        "host_functions::the_legacy_stream_waits",
-        the_legacy_stream_waits,
-    ),
-    ("host_functions::after_a_fault", after_a_fault),
-    ("host_functions::bad_arguments", bad_arguments),
-];
+scenarios! {
+    host_functions: order_in_their_stream many_at_once calls_into_the_library_are_refused their_stream_is_destroyed
+        across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
+}
 
 /// What functions have done, in order, and a gate that some wait for.
 #[derive(Debug, Default)]
@@ -377,18 +356,9 @@ fn bad_arguments() {
     let session = Session::start();
     let stream = session.stream(0);
     let shared = shared();
-    refused(
-        session.cuLaunchHostFunc(stream, None, null_mut()),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuStreamAddCallback(stream, None, null_mut(), 0),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuStreamAddCallback(stream, Some(called), task(shared, 1), 1),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuLaunchHostFunc(stream, None, null_mut()));
+    invalid(session.cuStreamAddCallback(stream, None, null_mut(), 0));
+    invalid(session.cuStreamAddCallback(stream, Some(called), task(shared, 1), 1));
     refused(
         session.cuLaunchHostFunc(0x1234_5678, Some(act), task(shared, 1)),
         code::INVALID_HANDLE,

@@ -1,16 +1,13 @@
 //! Launches: both ways to pass parameters, and shapes that no device takes.
 
 use crate::api::LaunchConfig;
-use crate::session::{Session, code, ok, refused};
+use crate::session::{Session, code, invalid, ok, refused};
 use std::ffi::c_void;
 use std::ptr::{from_mut, null, null_mut, without_provenance_mut};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    ("launches::parameters_of_all_sizes", parameters_of_all_sizes),
-    ("launches::bad_parameters", bad_parameters),
-    ("launches::bad_shapes", bad_shapes),
-    ("launches::configurations", configurations),
-];
+scenarios! {
+    launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
+}
 
 /// What `mixed` stores.
 const STORED: [u32; 8] = [
@@ -83,36 +80,33 @@ fn bad_parameters() {
         session.cuLaunchKernel(mixed, 1, 1, 1, 1, 1, 1, 0, 0, params, extra)
     };
     let none: *mut *mut c_void = null_mut();
-    refused(launch(none, none), code::INVALID_VALUE);
+    invalid(launch(none, none));
     let mut value = 0u64;
     let mut pointers: [*mut c_void; 7] = [from_mut(&mut value).cast(); 7];
     pointers[3] = null_mut();
-    refused(launch(pointers.as_mut_ptr(), none), code::INVALID_VALUE);
+    invalid(launch(pointers.as_mut_ptr(), none));
     let mut packed = [0u8; 32];
     let mut short = 31usize;
     let mut list = extra(&mut packed, &mut short);
-    refused(launch(none, list.as_mut_ptr()), code::INVALID_VALUE);
-    refused(
-        launch(pointers.as_mut_ptr(), list.as_mut_ptr()),
-        code::INVALID_VALUE,
-    );
+    invalid(launch(none, list.as_mut_ptr()));
+    invalid(launch(pointers.as_mut_ptr(), list.as_mut_ptr()));
     let mut whole = 32usize;
     let mut no_buffer = extra(&mut packed, &mut whole);
     no_buffer[1] = null_mut();
-    refused(launch(none, no_buffer.as_mut_ptr()), code::INVALID_VALUE);
+    invalid(launch(none, no_buffer.as_mut_ptr()));
     let mut no_size = extra(&mut packed, &mut whole);
     no_size[3] = null_mut();
-    refused(launch(none, no_size.as_mut_ptr()), code::INVALID_VALUE);
+    invalid(launch(none, no_size.as_mut_ptr()));
     let mut nothing = [null_mut(); 1];
-    refused(launch(none, nothing.as_mut_ptr()), code::INVALID_VALUE);
+    invalid(launch(none, nothing.as_mut_ptr()));
     let mut unknown = [without_provenance_mut(9), null_mut(), null_mut()];
-    refused(launch(none, unknown.as_mut_ptr()), code::INVALID_VALUE);
+    invalid(launch(none, unknown.as_mut_ptr()));
     // Keys without end.
     let mut endless: Vec<*mut c_void> = Vec::new();
     for _ in 0..100 {
         endless.extend([without_provenance_mut(1), packed.as_mut_ptr().cast()]);
     }
-    refused(launch(none, endless.as_mut_ptr()), code::INVALID_VALUE);
+    invalid(launch(none, endless.as_mut_ptr()));
     ok(session.cuCtxSynchronize());
 }
 
@@ -132,36 +126,30 @@ fn bad_shapes() {
         let (mut none, mut many) = (one, one);
         none[dimension] = 0;
         many[dimension] = u32::MAX;
-        refused(launch(none, one, 0), code::INVALID_VALUE);
-        refused(launch(one, none, 0), code::INVALID_VALUE);
-        refused(launch(one, many, 0), code::INVALID_VALUE);
+        invalid(launch(none, one, 0));
+        invalid(launch(one, none, 0));
+        invalid(launch(one, many, 0));
     }
-    refused(launch([1, 65536, 1], one, 0), code::INVALID_VALUE);
-    refused(launch([1, 1, 65536], one, 0), code::INVALID_VALUE);
-    refused(launch(one, [2, 2, 65], 0), code::INVALID_VALUE);
-    refused(launch(one, [32, 32, 2], 0), code::INVALID_VALUE);
+    invalid(launch([1, 65536, 1], one, 0));
+    invalid(launch([1, 1, 65536], one, 0));
+    invalid(launch(one, [2, 2, 65], 0));
+    invalid(launch(one, [32, 32, 2], 0));
     // More than the kernel declares.
-    refused(launch(one, [129, 1, 1], 0), code::INVALID_VALUE);
+    invalid(launch(one, [129, 1, 1], 0));
     ok(launch(one, [128, 1, 1], 0));
     // Dynamic shared memory: what a launch may have without asking, then what the device has.
     let default = session.attribute(8).cast_unsigned();
     let most = session.attribute(97).cast_unsigned();
     let own = 4096;
     ok(launch(one, one, default - own));
-    refused(launch(one, one, default - own + 1), code::INVALID_VALUE);
+    invalid(launch(one, one, default - own + 1));
     let set = |bytes: u32| session.cuFuncSetAttribute(small, 8, bytes.cast_signed());
-    refused(set(most - own + 1), code::INVALID_VALUE);
+    invalid(set(most - own + 1));
     ok(set(most - own));
     ok(launch(one, one, most - own));
-    refused(launch(one, one, most - own + 1), code::INVALID_VALUE);
-    refused(
-        session.cuFuncSetAttribute(small, 8, -1),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuFuncSetAttribute(small, 0, 64),
-        code::INVALID_VALUE,
-    );
+    invalid(launch(one, one, most - own + 1));
+    invalid(session.cuFuncSetAttribute(small, 8, -1));
+    invalid(session.cuFuncSetAttribute(small, 0, 64));
     assert_eq!(session.read(out, 1), [3]);
 }
 
@@ -198,7 +186,7 @@ fn configurations() {
     // A priority is a hint; blocks that wait for each other are promised to nobody; 999 does not exist.
     ok(launch(&[attribute(8, 1)]));
     refused(launch(&[attribute(2, 1)]), code::NOT_SUPPORTED);
-    refused(launch(&[attribute(999, 1)]), code::INVALID_VALUE);
+    invalid(launch(&[attribute(999, 1)]));
     let config = LaunchConfig {
         grid: [1; 3],
         block: [1; 3],
@@ -207,12 +195,6 @@ fn configurations() {
         attributes: null(),
         attribute_count: 3,
     };
-    refused(
-        session.cuLaunchKernelEx(&config, next, null_mut(), null_mut()),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuLaunchKernelEx(null(), next, null_mut(), null_mut()),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuLaunchKernelEx(&config, next, null_mut(), null_mut()));
+    invalid(session.cuLaunchKernelEx(null(), next, null_mut(), null_mut()));
 }

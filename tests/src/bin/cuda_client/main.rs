@@ -4,6 +4,14 @@
 //! process of its own, because a process has one connection, may fork, and may be killed. `CUDA_LIBRARY` names the
 //! library; `tests/tests/service/cuda` starts the scenarios, each against a service of its own.
 
+/// Declares the scenarios of a module: a family's name and functions of the module, by whose names they are started.
+macro_rules! scenarios {
+    ($($family:ident: $($name:ident)*;)*) => {
+        pub(crate) const SCENARIOS: &[crate::Scenario] =
+            &[$($((concat!(stringify!($family), "::", stringify!($name)), $name)),*),*];
+    };
+}
+
 mod api;
 mod boxes;
 mod contexts;

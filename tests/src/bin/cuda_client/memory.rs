@@ -1,19 +1,12 @@
 //! Memory: allocation and release, limits, what is told of addresses, pinned and registered memory.
 
-use crate::session::{NON_BLOCKING, Session, code, ok, refused};
+use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
 use std::ffi::c_void;
 use std::ptr::{from_mut, null_mut};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    ("memory::allocated_and_released", allocated_and_released),
-    ("memory::over_the_limit", over_the_limit),
-    ("memory::pitched", pitched),
-    ("memory::pinned_and_registered", pinned_and_registered),
-    (
-        "memory::what_is_told_of_addresses",
-        what_is_told_of_addresses,
-    ),
-];
+scenarios! {
+    memory: allocated_and_released over_the_limit pitched pinned_and_registered what_is_told_of_addresses;
+}
 
 fn allocated_and_released() {
     let session = Session::start();
@@ -22,14 +15,14 @@ fn allocated_and_released() {
     assert_eq!(address % 256, 0);
     assert!(before - session.free_bytes() >= 1 << 20);
     let mut none = 5;
-    refused(session.cuMemAlloc_v2(&mut none, 0), code::INVALID_VALUE);
+    invalid(session.cuMemAlloc_v2(&mut none, 0));
     assert_eq!(none, 5);
     for inside in [1, 4, (1 << 20) - 1] {
-        refused(session.cuMemFree_v2(address + inside), code::INVALID_VALUE);
+        invalid(session.cuMemFree_v2(address + inside));
     }
-    refused(session.cuMemFree_v2(0xdead_0000), code::INVALID_VALUE);
+    invalid(session.cuMemFree_v2(0xdead_0000));
     ok(session.cuMemFree_v2(address));
-    refused(session.cuMemFree_v2(address), code::INVALID_VALUE);
+    invalid(session.cuMemFree_v2(address));
     ok(session.cuMemFree_v2(0));
     for _ in 0..200 {
         let address = session.alloc(1 << 20);
@@ -97,7 +90,7 @@ fn pitched() {
     }
     for (width, height, element) in [(0, 1, 4), (1, 0, 4), (4, 4, 3), (4, 4, 0)] {
         let refusal = session.cuMemAllocPitch_v2(&mut address, &mut pitch, width, height, element);
-        refused(refusal, code::INVALID_VALUE);
+        invalid(refusal);
     }
     ok(session.cuMemAllocPitch_v2(&mut address, &mut pitch, 64, 4, 4));
     ok(session.cuMemsetD8_v2(address, 0xff, pitch * 4));
@@ -111,22 +104,10 @@ fn pitched() {
         };
         assert_eq!(*value, due, "word {index}");
     }
-    refused(
-        session.cuMemsetD2D32_v2(address, pitch, 7, 16, 5),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemsetD2D32_v2(address, 32, 7, 16, 2),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemsetD2D32_v2(address, pitch + 1, 7, 16, 2),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemsetD2D32_v2(address, 1 << 62, 7, 16, 1 << 40),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemsetD2D32_v2(address, pitch, 7, 16, 5));
+    invalid(session.cuMemsetD2D32_v2(address, 32, 7, 16, 2));
+    invalid(session.cuMemsetD2D32_v2(address, pitch + 1, 7, 16, 2));
+    invalid(session.cuMemsetD2D32_v2(address, 1 << 62, 7, 16, 1 << 40));
     ok(session.cuMemsetD2D32_v2(address, 0, 7, 16, 1));
     ok(session.cuMemsetD2D32_v2(address, pitch, 7, 0, 4));
 }
@@ -147,26 +128,17 @@ fn pinned_and_registered() {
     assert_eq!(unsafe { std::slice::from_raw_parts(back, 1 << 14) }, values);
     // Beyond its end, and of what was given back.
     let beyond = pinned.wrapping_byte_add(4).cast();
-    refused(
-        session.cuMemcpyHtoD_v2(device, beyond, 1 << 16),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemcpyHtoD_v2(device, beyond, 1 << 16));
     let mut flags = 9;
     ok(session.cuMemHostGetFlags(&mut flags, pinned.cast()));
     assert_eq!(flags, 0);
-    refused(session.cuMemFreeHost(beyond), code::INVALID_VALUE);
+    invalid(session.cuMemFreeHost(beyond));
     ok(session.cuMemFreeHost(pinned.cast()));
-    refused(session.cuMemFreeHost(pinned.cast()), code::INVALID_VALUE);
+    invalid(session.cuMemFreeHost(pinned.cast()));
     ok(session.cuMemFreeHost(null_mut()));
-    refused(
-        session.cuMemHostGetFlags(&mut flags, pinned.cast()),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemHostGetFlags(&mut flags, pinned.cast()));
     let mut memory = null_mut();
-    refused(
-        session.cuMemHostAlloc(&mut memory, 16, 1 << 20),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemHostAlloc(&mut memory, 16, 1 << 20));
     refused(
         session.cuMemHostAlloc(&mut memory, usize::MAX, 0),
         code::OUT_OF_MEMORY,
@@ -187,22 +159,13 @@ fn pinned_and_registered() {
     ok(session.cuMemcpyHtoDAsync_v2(device, start, 1 << 14, stream));
     ok(session.cuStreamSynchronize(stream));
     assert_eq!(session.read(device, 4096), own);
-    refused(session.cuMemFreeHost(start), code::INVALID_VALUE);
+    invalid(session.cuMemFreeHost(start));
     refused(session.cuMemHostUnregister(part), code::NOT_REGISTERED);
     ok(session.cuMemHostUnregister(start));
     refused(session.cuMemHostUnregister(start), code::NOT_REGISTERED);
-    refused(
-        session.cuMemHostRegister_v2(null_mut(), 16, 0),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemHostRegister_v2(start, 0, 0),
-        code::INVALID_VALUE,
-    );
-    refused(
-        session.cuMemHostRegister_v2(start, usize::MAX, 0),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemHostRegister_v2(null_mut(), 16, 0));
+    invalid(session.cuMemHostRegister_v2(start, 0, 0));
+    invalid(session.cuMemHostRegister_v2(start, usize::MAX, 0));
 }
 
 fn what_is_told_of_addresses() {
@@ -232,11 +195,11 @@ fn what_is_told_of_addresses() {
     assert_eq!(get(DEVICE_POINTER, device + 5), (0, device + 5));
     let own = 0u8;
     for unknown in [0, 0x1234, std::ptr::from_ref(&own).addr() as u64, u64::MAX] {
-        refused(get(MEMORY_TYPE, unknown).0, code::INVALID_VALUE);
-        refused(get(RANGE_START, unknown).0, code::INVALID_VALUE);
+        invalid(get(MEMORY_TYPE, unknown).0);
+        invalid(get(RANGE_START, unknown).0);
     }
-    refused(get(0, device).0, code::INVALID_VALUE);
-    refused(get(9999, device).0, code::INVALID_VALUE);
+    invalid(get(0, device).0);
+    invalid(get(9999, device).0);
     let (mut base, mut bytes) = (0, 0);
     ok(session.cuMemGetAddressRange_v2(&mut base, &mut bytes, device + 4095));
     assert_eq!((base, bytes), (device, 4096));
@@ -245,5 +208,5 @@ fn what_is_told_of_addresses() {
         code::NOT_FOUND,
     );
     ok(session.cuMemFree_v2(device));
-    refused(get(MEMORY_TYPE, device).0, code::INVALID_VALUE);
+    invalid(get(MEMORY_TYPE, device).0);
 }

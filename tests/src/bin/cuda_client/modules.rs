@@ -1,21 +1,14 @@
 //! Modules and libraries: good ones, bad ones and their logs, and the unloading of what is in use.
 
 use crate::kernels::{BROKEN, PTX};
-use crate::session::{Session, code, ok, refused, text};
+use crate::session::{Session, code, invalid, ok, refused, text};
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    ("modules::kernels_and_variables", kernels_and_variables),
-    ("modules::variables_alone", variables_alone),
-    ("modules::bad_images", bad_images),
-    (
-        "modules::messages_go_to_the_programs_buffers",
-        messages_go_to_the_programs_buffers,
-    ),
-    ("modules::unloaded_while_it_runs", unloaded_while_it_runs),
-    ("modules::libraries", libraries),
-];
+scenarios! {
+    modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers
+        unloaded_while_it_runs libraries;
+}
 
 fn kernels_and_variables() {
     let session = Session::start();
@@ -48,11 +41,8 @@ fn kernels_and_variables() {
     ok(session.launch(add, (1, 32), 0, &[data, 3]));
     assert_eq!(session.read(data, 3), [101, 102, 103]);
     ok(session.cuModuleUnload(second));
-    refused(
-        session.cuMemcpyHtoD_v2(other, [0u32].as_ptr().cast(), 4),
-        code::INVALID_VALUE,
-    );
-    refused(session.cuMemFree_v2(number), code::INVALID_VALUE);
+    invalid(session.cuMemcpyHtoD_v2(other, [0u32].as_ptr().cast(), 4));
+    invalid(session.cuMemFree_v2(number));
 }
 
 /// A module need not have a kernel.
@@ -73,7 +63,7 @@ fn bad_images() {
     let session = Session::start();
     let mut module = 5;
     let mut load = |image: *const c_void| session.cuModuleLoadData(&mut module, image);
-    refused(load(null()), code::INVALID_VALUE);
+    invalid(load(null()));
     refused(load(c"".as_ptr().cast()), code::INVALID_IMAGE);
     let broken = text(BROKEN);
     refused(load(broken.as_ptr().cast()), code::INVALID_PTX);
@@ -148,12 +138,12 @@ fn messages_go_to_the_programs_buffers() {
     let image = image.as_ptr().cast();
     let mut option = [ERROR_LOG];
     let none = session.cuModuleLoadDataEx(&mut module, image, 1, option.as_mut_ptr(), null_mut());
-    refused(none, code::INVALID_VALUE);
+    invalid(none);
     let mut unknown = [9999];
     let mut value = [null_mut()];
     let (options, values) = (unknown.as_mut_ptr(), value.as_mut_ptr());
     let refusal = session.cuModuleLoadDataEx(&mut module, image, 1, options, values);
-    refused(refusal, code::INVALID_VALUE);
+    invalid(refusal);
 }
 
 fn unloaded_while_it_runs() {
@@ -189,8 +179,8 @@ fn libraries() {
     let load = |library: *mut u64, image: *const c_void| {
         session.cuLibraryLoadData(library, image, null_mut(), none, 0, null_mut(), none, 0)
     };
-    refused(load(&mut library, null()), code::INVALID_VALUE);
-    refused(load(null_mut(), image.as_ptr().cast()), code::INVALID_VALUE);
+    invalid(load(&mut library, null()));
+    invalid(load(null_mut(), image.as_ptr().cast()));
     ok(load(&mut library, image.as_ptr().cast()));
     let (mut kernel, mut function) = (0, 0);
     ok(session.cuLibraryGetKernel(&mut kernel, library, c"add".as_ptr()));

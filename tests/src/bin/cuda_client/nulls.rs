@@ -5,8 +5,9 @@
 use crate::api::Cuda;
 use crate::session::{Session, code, ok};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] =
-    &[("nulls::every_symbol_returns", every_symbol_returns)];
+scenarios! {
+    nulls: every_symbol_returns;
+}
 
 /// What needs no `cuInit`.
 const ALWAYS: [&str; 7] = [

@@ -1,11 +1,10 @@
 //! Occupancy: the library's answers against the formula of NVIDIA's occupancy calculator, from the device's attributes.
 
-use crate::session::{Session, code, ok, refused};
+use crate::session::{Session, invalid, ok};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[(
-    "occupancy::answers_agree_with_the_formula",
-    answers_agree_with_the_formula,
-)];
+scenarios! {
+    occupancy: answers_agree_with_the_formula;
+}
 
 /// Units in which SMs of compute capability 8.0 and 9.0 give out registers of a warp and shared memory, in bytes.
 const REGISTER_UNIT: u64 = 256;
@@ -76,15 +75,12 @@ fn answers_agree_with_the_formula() {
         let (mut room, mut none) = (0, 7);
         ok(session.cuOccupancyAvailableDynamicSMemPerBlock(&mut room, function, 2, 128));
         assert!(formula(&session, function, 128, room as u64) >= 2);
-        refused(
-            session.cuOccupancyAvailableDynamicSMemPerBlock(&mut none, function, 0, 128),
-            code::INVALID_VALUE,
-        );
+        invalid(session.cuOccupancyAvailableDynamicSMemPerBlock(&mut none, function, 0, 128));
     }
     let add = session.function(c"add");
     for wrong in [0, -1, i32::MIN] {
         let mut blocks = 0;
         let call = session.cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, add, wrong, 0);
-        refused(call, code::INVALID_VALUE);
+        invalid(call);
     }
 }

@@ -1,20 +1,12 @@
 //! Pools: allocation in the order of streams.
 
 use crate::api::PoolProperties;
-use crate::session::{NON_BLOCKING, Session, code, ok, refused};
+use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
 use std::ptr::from_mut;
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "pools::reuse_follows_the_order_of_streams",
-        reuse_follows_the_order_of_streams,
-    ),
-    ("pools::figures_and_thresholds", figures_and_thresholds),
-    (
-        "pools::destroyed_pools_give_their_memory_back",
-        destroyed_pools_give_their_memory_back,
-    ),
-];
+scenarios! {
+    pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;
+}
 
 const RELEASE_THRESHOLD: u32 = 4;
 const RESERVED: u32 = 5;
@@ -70,8 +62,8 @@ fn reuse_follows_the_order_of_streams() {
     ok(session.launch(next, (1, 1), one, &[out, first]));
     ok(session.cuMemFreeAsync(first, one));
     // It is gone for the program at once, though the kernels that use it still run.
-    refused(session.cuMemFreeAsync(first, one), code::INVALID_VALUE);
-    refused(session.cuMemFree_v2(first), code::INVALID_VALUE);
+    invalid(session.cuMemFreeAsync(first, one));
+    invalid(session.cuMemFree_v2(first));
     // Another stream must not get it before they have ended; the same stream may.
     ok(session.cuMemAllocAsync(&mut other, MIB, two));
     assert_ne!(other, first, "the kernel still writes to it");
@@ -87,10 +79,7 @@ fn reuse_follows_the_order_of_streams() {
     ok(session.cuStreamSynchronize(one));
     ok(session.cuMemAllocAsync(&mut first, MIB, two));
     assert_eq!(first, same, "the first stream is done with it");
-    refused(
-        session.cuMemAllocAsync(&mut first, 0, one),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemAllocAsync(&mut first, 0, one));
     refused(
         session.cuMemAllocAsync(&mut first, usize::MAX, one),
         code::OUT_OF_MEMORY,
@@ -121,9 +110,9 @@ fn figures_and_thresholds() {
     assert_eq!(most(), [2 * BYTES, 2 * BYTES]);
     ok(set(&session, pool, USED_MOST, 0));
     assert_eq!(most(), [2 * BYTES, 0]);
-    refused(set(&session, pool, USED_MOST, 5), code::INVALID_VALUE);
-    refused(set(&session, pool, USED, 0), code::INVALID_VALUE);
-    refused(set(&session, pool, 99, 0), code::INVALID_VALUE);
+    invalid(set(&session, pool, USED_MOST, 5));
+    invalid(set(&session, pool, USED, 0));
+    invalid(set(&session, pool, 99, 0));
     ok(set(&session, pool, RELEASE_THRESHOLD, u64::MAX));
     ok(session.cuMemAllocAsync(&mut one, 1 << 20, 0));
     ok(session.cuMemFreeAsync(one, 0));
@@ -134,17 +123,14 @@ fn figures_and_thresholds() {
     // Memory of cuMemAlloc may be given back in the order of a stream.
     let plain = session.alloc(1 << 20);
     ok(session.cuMemFreeAsync(plain, 0));
-    refused(session.cuMemFreeAsync(plain, 0), code::INVALID_VALUE);
+    invalid(session.cuMemFreeAsync(plain, 0));
 }
 
 fn destroyed_pools_give_their_memory_back() {
     let session = Session::start();
     let before = session.free_bytes();
     let slow = session.function(c"slow");
-    refused(
-        session.cuMemPoolDestroy(default_pool(&session)),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemPoolDestroy(default_pool(&session)));
     for _ in 0..40 {
         let pool = create(&session);
         ok(set(&session, pool, RELEASE_THRESHOLD, u64::MAX));
@@ -155,12 +141,9 @@ fn destroyed_pools_give_their_memory_back() {
         ok(session.cuMemFreeAsync(kept, 0));
         // One block is free behind a kernel that runs, the other is the program's still.
         ok(session.cuMemPoolDestroy(pool));
-        refused(session.cuMemPoolDestroy(pool), code::INVALID_VALUE);
+        invalid(session.cuMemPoolDestroy(pool));
         let mut none = 0;
-        refused(
-            session.cuMemAllocFromPoolAsync(&mut none, 64, pool, 0),
-            code::INVALID_VALUE,
-        );
+        invalid(session.cuMemAllocFromPoolAsync(&mut none, 64, pool, 0));
         ok(session.cuMemsetD32Async(held, 5, 16, 0));
         assert_eq!(session.read(held, 2), [5, 5]);
         ok(session.cuMemFreeAsync(held, 0));
@@ -173,8 +156,5 @@ fn destroyed_pools_give_their_memory_back() {
         alloc_type: 9,
         ..PROPERTIES
     };
-    refused(
-        session.cuMemPoolCreate(&mut pool, &wrong),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuMemPoolCreate(&mut pool, &wrong));
 }

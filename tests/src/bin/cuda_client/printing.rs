@@ -2,13 +2,9 @@
 
 use crate::session::{NON_BLOCKING, Session, ok, text};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "printing::at_each_kind_of_synchronisation",
-        at_each_kind_of_synchronisation,
-    ),
-    ("printing::more_than_is_kept", more_than_is_kept),
-];
+scenarios! {
+    printing: at_each_kind_of_synchronisation more_than_is_kept;
+}
 
 /// A kernel whose threads each print `N line`, with their numbers in the grid added to `base`.
 const PRINTS: &str = "

@@ -10,10 +10,9 @@ use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    ("races::on_every_kind_of_handle", on_every_kind_of_handle),
-    ("races::on_contexts", on_contexts),
-];
+scenarios! {
+    races: on_every_kind_of_handle on_contexts;
+}
 
 const THREADS: u64 = 8;
 /// How many calls, or pairs of calls, each thread makes.

@@ -4,20 +4,9 @@ use crate::session::{LEGACY, NON_BLOCKING, Session, ok};
 use std::io::Write;
 use std::path::PathBuf;
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "records::launches_of_three_kernels",
-        launches_of_three_kernels,
-    ),
-    (
-        "records::launches_until_it_is_killed",
-        launches_until_it_is_killed,
-    ),
-    (
-        "records::a_long_kernel_holds_no_other_back",
-        a_long_kernel_holds_no_other_back,
-    ),
-];
+scenarios! {
+    records: launches_of_three_kernels launches_until_it_is_killed a_long_kernel_holds_no_other_back;
+}
 
 /// Four launches of three kernels on three streams, the last of which is not waited for.
 fn launches_of_three_kernels() {

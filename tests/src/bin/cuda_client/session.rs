@@ -52,6 +52,12 @@ pub(crate) fn refused(code: u32, due: u32) {
     assert_eq!(code, due, "another code was due");
 }
 
+/// Succeeds for the code of a bad argument.
+#[track_caller]
+pub(crate) fn invalid(code: u32) {
+    refused(code, code::INVALID_VALUE);
+}
+
 /// The library with a context that is current, and the module of kernels.
 #[derive(Debug)]
 pub(crate) struct Session {

@@ -1,25 +1,12 @@
 //! Streams and events: what waits for what, shown by results that would differ.
 
-use crate::session::{LEGACY, NON_BLOCKING, PER_THREAD, Session, code, ok, refused};
+use crate::session::{LEGACY, NON_BLOCKING, PER_THREAD, Session, code, invalid, ok, refused};
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    (
-        "streams::what_waits_for_the_legacy_stream",
-        what_waits_for_the_legacy_stream,
-    ),
-    (
-        "streams::work_on_one_stream_is_in_order",
-        work_on_one_stream_is_in_order,
-    ),
-    ("streams::queries_and_kinds", queries_and_kinds),
-    (
-        "streams::more_streams_than_the_service_has",
-        more_streams_than_the_service_has,
-    ),
-    ("streams::each_thread_has_its_own", each_thread_has_its_own),
-    ("events::waits_across_streams", waits_across_streams),
-    ("events::times_and_queries", times_and_queries),
-];
+scenarios! {
+    streams: what_waits_for_the_legacy_stream work_on_one_stream_is_in_order queries_and_kinds
+        more_streams_than_the_service_has each_thread_has_its_own;
+    events: waits_across_streams times_and_queries;
+}
 
 /// More rounds than a test waits for: who gets so far was not woken.
 const LONG: u64 = 100_000_000;
@@ -159,7 +146,7 @@ fn queries_and_kinds() {
         ok(session.cuStreamDestroy_v2(made));
     }
     let (mut none, mut context, mut id, mut other_id) = (0, 0, 0, 0);
-    refused(session.cuStreamCreate(&mut none, 2), code::INVALID_VALUE);
+    invalid(session.cuStreamCreate(&mut none, 2));
     ok(session.cuStreamGetCtx(stream, &mut context));
     assert_eq!(context, session.context);
     ok(session.cuStreamGetId(stream, &mut id));
@@ -262,10 +249,7 @@ fn waits_across_streams() {
     ok(session.launch(next, (1, 1), two, &[copy, word]));
     ok(session.cuStreamSynchronize(two));
     assert_eq!(session.read(copy, 1), [501]);
-    refused(
-        session.cuStreamWaitEvent(two, session.event(), 2),
-        code::INVALID_VALUE,
-    );
+    invalid(session.cuStreamWaitEvent(two, session.event(), 2));
 }
 
 fn times_and_queries() {
@@ -311,10 +295,7 @@ fn times_and_queries() {
         code::INVALID_HANDLE,
     );
     for flags in [8, 4, u32::MAX] {
-        refused(
-            session.cuEventCreate(&mut untimed, flags),
-            code::INVALID_VALUE,
-        );
+        invalid(session.cuEventCreate(&mut untimed, flags));
     }
     // An event belongs to its context.
     session.new_context();

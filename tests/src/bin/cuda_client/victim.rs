@@ -3,12 +3,9 @@
 use crate::session::{NON_BLOCKING, Session, code, ok};
 use std::io::Write;
 
-pub(crate) const SCENARIOS: &[crate::Scenario] = &[
-    ("victim::works_until_it_is_killed", works_until_it_is_killed),
-    ("victim::leaves_everything_behind", leaves_everything_behind),
-    ("victim::shows_an_address", shows_an_address),
-    ("victim::loses_its_service", loses_its_service),
-];
+scenarios! {
+    victim: works_until_it_is_killed leaves_everything_behind shows_an_address loses_its_service;
+}
 
 /// Says something to whoever started the program.
 fn say(text: &str) {
