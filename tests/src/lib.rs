@@ -18,6 +18,7 @@ mod ptx;
 mod raw;
 pub mod reload;
 mod service;
+mod text;
 
 pub use bench::{Bench, run_once};
 pub use binary::{driver_library, gpu_check, program};
@@ -26,5 +27,6 @@ pub use bystander::Bystander;
 pub use gridmux_testkit::until;
 pub use process::{Speaker, run};
 pub use ptx::ENDLESS;
-pub use raw::RawTenant;
+pub use raw::{RawTenant, bare_launch};
 pub use service::{Service, ServiceBuilder, connect, host_of};
+pub use text::assert_names;

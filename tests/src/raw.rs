@@ -4,7 +4,9 @@ use gridmux_channel::control::{CONTROL_VERSION, ControlReply, ControlRequest, Mo
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::REGION_RINGS;
 use gridmux_channel::ring::client::ClientRings;
-use gridmux_channel::ring::{CompletionEntry, CompletionStatus, Operation, SubmissionEntry};
+use gridmux_channel::ring::{
+    CompletionEntry, CompletionStatus, Launch, Operation, SubmissionEntry,
+};
 use gridmux_channel::session::{CallError, Session};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -17,6 +19,22 @@ const IOVA: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 /// A round of waiting, between looks at the connection.
 const LIVENESS: Duration = Duration::from_millis(50);
+
+/// Returns a launch of a module's first kernel, without parameters.
+///
+/// # Panics
+/// If the module has no kernel.
+#[must_use]
+pub fn bare_launch(module: &Module, grid: [u32; 3], block: [u16; 3]) -> Operation {
+    Operation::Launch(Launch {
+        kernel: module.kernels[0].handle,
+        grid,
+        block,
+        shared_bytes: 0,
+        args_offset: 0,
+        args_len: 0,
+    })
+}
 
 /// The tenant.
 #[derive(Debug)]

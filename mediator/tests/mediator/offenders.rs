@@ -4,7 +4,7 @@
 //! Each offender is there once before the honest tenants and once comes after them. Everything is device time, so the
 //! figures are the same on every machine.
 
-use crate::modelled::{Budgets, ModelRig, Shape, StreamLoop, Submits};
+use crate::modelled::{Budgets, ModelRig, SMS, Shape, StreamLoop, Submits};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::ids::TenantId;
 use std::sync::OnceLock;
@@ -12,8 +12,6 @@ use std::time::Duration;
 
 /// Most that p99 may be of what it is undisturbed.
 const MOST_SLOWDOWN: f64 = 1.5;
-/// SMs of the device: as few as two share, because a run costs the host as much as its SMs execute.
-const SMS: u16 = 2;
 /// Device time between the first and the others.
 const HEAD_START_NS: u64 = 100_000;
 
@@ -113,12 +111,12 @@ const fn stream(blocks: u32, threads: u16, rounds: u32, ahead: u32, count: u64) 
 fn honest(times: u64) -> [[StreamLoop; 2]; 2] {
     [
         [
-            stream(4, 256, 20, 1, 120 * times),
-            stream(24, 256, 200, 1, 40 * times),
+            stream(8, 256, 20, 1, 120 * times),
+            stream(48, 256, 200, 1, 40 * times),
         ],
         [
-            stream(8, 128, 10, 2, 160 * times),
-            stream(12, 512, 150, 1, 40 * times),
+            stream(16, 128, 10, 2, 160 * times),
+            stream(24, 512, 150, 1, 40 * times),
         ],
     ]
 }
@@ -207,14 +205,14 @@ fn judge(name: &str, times: u64, offend: Offend<'_>) {
 #[test]
 fn a_hundred_endless_kernels() {
     judge("hundred", 2, &|rig, offender| {
-        rig.client_of(offender, ENDLESS, &[stream(32, 256, 0, 10, 10); 10]);
+        rig.client_of(offender, ENDLESS, &[stream(64, 256, 0, 10, 10); 10]);
     });
 }
 
 #[test]
 fn a_printf_flood() {
     judge("printf", 2, &|rig, offender| {
-        rig.client_of(offender, PRINTING, &[stream(2, 32, 10, 4, u64::MAX); 2]);
+        rig.client_of(offender, PRINTING, &[stream(4, 32, 10, 4, u64::MAX); 2]);
     });
 }
 
@@ -237,7 +235,7 @@ fn a_tenant_whose_launches_never_end_goes_behind_and_loses_none() {
     };
     let offend = |rig: &mut ModelRig, offender| {
         let queued = u32::try_from(QUEUED).expect("few");
-        rig.client_of(offender, ENDLESS, &[stream(2, 64, 0, queued, QUEUED)]);
+        rig.client_of(offender, ENDLESS, &[stream(4, 64, 0, queued, QUEUED)]);
     };
     let (_, mut rig) = run(1, budgets, Some((Offender::First, &offend)));
     let usage = rig.usage(TenantId(0));
@@ -265,13 +263,13 @@ fn a_tenant_whose_launches_never_end_goes_behind_and_loses_none() {
 #[test]
 fn a_launch_costs_what_its_pieces_cost_together() {
     let budgets = Budgets {
-        processor: Duration::from_millis(300),
+        processor: Duration::from_secs(1),
         ..Budgets::default()
     };
     let mut rig = rig(budgets);
     let (printing, other) = (rig.tenant(1), rig.tenant(1));
     // Far more than the budget; beside another tenant it goes in pieces of a few blocks.
-    rig.client_of(other, LOADS, &[stream(32, 256, 200, 1, u64::MAX)]);
+    rig.client_of(other, LOADS, &[stream(64, 256, 200, 1, u64::MAX)]);
     let costly = rig.client_of(printing, PRINTING, &[stream(100_000, 128, 10, 1, 1)]);
     rig.run_programs(&[costly]);
     assert_eq!(

@@ -1,10 +1,9 @@
 //! Contract: on a functional device programs get the same results, tenants share it, and nobody keeps the others from
 //! being served; what a kernel prints comes to its tenant, and a module is usable as far as its kernels are.
 
-use gridmux_channel::ring::{Launch, Operation};
 use gridmux_mediator::device::Timing;
 use gridmux_tenant::{Args, ClientError, CompletionStatus, Printed};
-use gridmux_tests::{Bench, Bystander, RawTenant, ServiceBuilder, until};
+use gridmux_tests::{Bench, Bystander, RawTenant, ServiceBuilder, bare_launch, until};
 use gridmux_workloads::{Size, workloads};
 
 /// A kernel that never ends, one that prints, and one that no modelled GPU runs.
@@ -95,17 +94,7 @@ fn a_client_that_leaves_takes_its_endless_kernel_along() {
     let service = two_tenants().start();
     let mut raw = RawTenant::connect(&service.socket(), "a");
     let module = raw.load(MODULE.as_bytes()).expect("two of three can run");
-    raw.push(
-        0,
-        Operation::Launch(Launch {
-            kernel: module.kernels[0].handle,
-            grid: [400, 1, 1],
-            block: [256, 1, 1],
-            shared_bytes: 0,
-            args_offset: 0,
-            args_len: 0,
-        }),
-    );
+    raw.push(0, bare_launch(&module, [400, 1, 1], [256, 1, 1]));
     until("the start of the endless kernel", || {
         let usage = service.tenant("a").usage;
         (usage.slices > 0).then_some(())

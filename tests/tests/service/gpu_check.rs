@@ -2,7 +2,7 @@
 //! driver library on the SM model, loses nothing to a part that fails, and leaves figures that the SM model's
 //! validation reads.
 
-use gridmux_tests::{ServiceBuilder, driver_library, gpu_check};
+use gridmux_tests::{ServiceBuilder, assert_names, driver_library, gpu_check};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -190,13 +190,8 @@ fn what_cannot_be_done_is_told_before_anything_runs() {
     let ran = run(nobody, &["--library", "/nonexistent/libcuda.so.1"]);
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert_eq!(ran.status.code(), Some(1), "{said}");
-    for part in [
-        "/nonexistent/libcuda.so.1",
-        "--library PATH",
-        "GRIDMUX_LIBCUDA",
-    ] {
-        assert!(said.contains(part), "{part} is not in {said:?}");
-    }
+    let library = "/nonexistent/libcuda.so.1";
+    assert_names(&said, &[library, "--library PATH", "GRIDMUX_LIBCUDA"]);
     for (arguments, parts) in [
         (&["--part", "turbo"][..], ["'turbo'", "workloads"]),
         (
@@ -211,9 +206,7 @@ fn what_cannot_be_done_is_told_before_anything_runs() {
         let ran = run(nobody, arguments);
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
         assert_eq!(ran.status.code(), Some(2), "{said}");
-        for part in parts {
-            assert!(said.contains(part), "{part} is not in {said:?}");
-        }
+        assert_names(&said, &parts);
     }
     let out = ["--out", "/nonexistent/document.json"];
     let ran = run(nobody, &out);

@@ -2,8 +2,8 @@
 //! the service has by default or with lower ones; and it loses nothing but its own launches.
 
 use gridmux_channel::ring::CompletionStatus;
-use gridmux_tenant::{Args, Event, Gpu};
-use gridmux_tests::{Bystander, ENDLESS, Service, ServiceBuilder, until};
+use gridmux_tenant::{Args, Event};
+use gridmux_tests::{Bystander, ENDLESS, RawTenant, Service, ServiceBuilder, bare_launch, until};
 
 /// Launches of the honest tenant that are to complete beside the offender.
 const LAUNCHES: u64 = 2;
@@ -40,19 +40,12 @@ $again:
 }
 ";
 
-fn launch(gpu: &Gpu, ptx: &str, name: &str, launches: usize) -> Vec<Event> {
-    let kernel = gpu.module(ptx.as_bytes()).unwrap().kernel(name).unwrap();
-    let stream = gpu.stream().unwrap();
-    let launch = |_| stream.launch(&kernel, 64, 256, 0, &Args::new()).unwrap();
-    (0..launches).map(launch).collect()
-}
-
-/// Runs an offender as tenant `bad` while tenant `good` works, and lets it leave.
-fn beside_a_bystander(builder: ServiceBuilder, offend: impl FnOnce(Gpu, &Service, &Bystander)) {
+/// Lets tenant `bad` offend and leave while tenant `good` works.
+fn beside_a_bystander(builder: ServiceBuilder, offend: impl FnOnce(&Service, &Bystander)) {
     let service = builder.start();
     let host = service.statistics().host_pid;
     let bystander = Bystander::start(&service, "good", "vecadd");
-    offend(service.gpu("bad"), &service, &bystander);
+    offend(&service, &bystander);
     service.await_gone("bad");
     assert_eq!(service.tenant("good").usage.failed, 0);
     bystander.finish();
@@ -65,21 +58,32 @@ fn two_tenants() -> ServiceBuilder {
 
 #[test]
 fn an_endless_kernel_at_the_default_budget_keeps_nobody_waiting() {
-    beside_a_bystander(two_tenants(), |gpu, service, bystander| {
-        let events = launch(&gpu, ENDLESS, "endless", 3);
+    beside_a_bystander(two_tenants(), |service, bystander| {
+        // The client library would wait for the launches before it leaves; this tenant leaves while they run.
+        let mut bad = RawTenant::connect(&service.socket(), "bad");
+        let module = bad.load(ENDLESS.as_bytes()).unwrap();
+        for _ in 0..3 {
+            bad.push(0, bare_launch(&module, [64, 1, 1], [256, 1, 1]));
+        }
         until("the endless kernel to be on the device", || {
             (service.tenant("bad").usage.slices > 0).then_some(())
         });
         bystander.await_more(LAUNCHES);
-        assert_eq!(events.len(), 3);
+        let usage = service.tenant("bad").usage;
+        assert_eq!((usage.pending, usage.completed), (3, 0), "{usage:?}");
     });
 }
 
 #[test]
 fn a_printf_flood_ends_with_its_budget_and_its_tenant_goes_behind() {
     let builder = two_tenants().limit("kernel_budget_cpu_seconds", 1);
-    beside_a_bystander(builder, |gpu, service, bystander| {
-        let events = launch(&gpu, PRINTING, "printing", 3);
+    beside_a_bystander(builder, |service, bystander| {
+        let gpu = service.gpu("bad");
+        let module = gpu.module(PRINTING.as_bytes()).unwrap();
+        let kernel = module.kernel("printing").unwrap();
+        let stream = gpu.stream().unwrap();
+        let launch = |_| stream.launch(&kernel, 64, 256, 0, &Args::new()).unwrap();
+        let events: Vec<Event> = (0..3).map(launch).collect();
         bystander.await_more(LAUNCHES);
         for event in &events[..2] {
             let error = event.wait().unwrap_err();

@@ -3,9 +3,11 @@
 //! not need.
 
 use crate::somebody_else::{OTHER, works_as};
-use gridmux_channel::ring::{HostState, Launch, Operation, RingError};
+use gridmux_channel::ring::{HostState, RingError};
 use gridmux_mediator::supervisor::CLIENT_SOCKET;
-use gridmux_tests::{Bench, ENDLESS, RawTenant, ServiceBuilder, connect, program, run_once, until};
+use gridmux_tests::{
+    Bench, ENDLESS, RawTenant, ServiceBuilder, bare_launch, connect, program, run_once, until,
+};
 use gridmux_workloads::Size;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -178,15 +180,7 @@ fn clients_are_told_that_the_service_was_stopped() {
     let mut busy = RawTenant::connect(&service.socket(), "busy");
     let idle = RawTenant::connect(&service.socket(), "idle");
     let module = busy.load(ENDLESS.as_bytes()).unwrap();
-    let launch = Operation::Launch(Launch {
-        kernel: module.kernels[0].handle,
-        grid: [1, 1, 1],
-        block: [32, 1, 1],
-        shared_bytes: 0,
-        args_offset: 0,
-        args_len: 0,
-    });
-    busy.push(0, launch);
+    busy.push(0, bare_launch(&module, [1, 1, 1], [32, 1, 1]));
     until("the launch to be on the device", || {
         (service.tenant("busy").usage.pending == 1).then_some(())
     });

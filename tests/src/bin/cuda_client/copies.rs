@@ -1,6 +1,6 @@
 //! Copies and fills: every kind, at every edge.
 
-use crate::session::{NON_BLOCKING, Session, invalid, ok, refused};
+use crate::session::{NON_BLOCKING, Session, invalid, ok};
 use std::ptr::null_mut;
 
 scenarios! {
