@@ -1,9 +1,9 @@
 //! Launches beside one another: budgets, the left-over scheduler, order of reports, killing, copies, and what is
 //! refused.
 
+use crate::support::Bench;
 use crate::support::flow::module;
 use crate::support::plan::{plan, row};
-use crate::support::{Bench, part_of};
 use gridmux_hw_model::config::LaunchCosts;
 use gridmux_hw_model::{
     Advance, Copy, CopyEngine, FaultKind, Gpu, GpuConfig, Launch, LaunchError, QueueId, Report,
@@ -418,9 +418,9 @@ fn an_endless_loop_overruns_its_budget_and_nothing_else() {
 
 /// Returns a GPU of four SMs on which launching costs what a few keys say.
 fn with_costs(change: impl FnOnce(&mut LaunchCosts)) -> Bench {
-    let mut config = part_of("h200", 4);
+    let mut config = GpuConfig::builtin("h200").expect("built in");
     change(&mut config.launch);
-    Bench::new(config)
+    Bench::new(config.scaled_to_sms(4))
 }
 
 #[test]
