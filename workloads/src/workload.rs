@@ -3,6 +3,7 @@
 use crate::case::{Arg, Case, Reference};
 use crate::kernels;
 use crate::params::{BadParams, Params, Size};
+use crate::verify::Expected;
 use serde::Serialize;
 use std::fmt;
 
@@ -96,7 +97,7 @@ impl Workload {
         grid: [u32; 3],
         block: [u32; 3],
         args: Vec<Arg>,
-        reference: Reference,
+        reference: fn(&Params, &[Arg]) -> Vec<Expected>,
     ) -> Case {
         Case {
             workload: self.name,
@@ -107,7 +108,7 @@ impl Workload {
             dynamic_shared_bytes: 0,
             args,
             params,
-            reference,
+            reference: Reference::Computed(reference),
         }
     }
 
