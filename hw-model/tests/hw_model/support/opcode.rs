@@ -141,10 +141,10 @@ impl<'a> Table<'a> {
     }
 
     /// Runs every row and compares each part of `bits` bits with what the same parts of the inputs must give.
-    pub fn check_parts(&self, bits: u32, want: impl Fn(&[u64]) -> Expected) {
+    pub fn check_parts(&self, bits: usize, want: impl Fn(&[u64]) -> Expected) {
         let mask = (1 << bits) - 1;
         for (row, got) in self.run().into_iter().enumerate() {
-            for shift in (0..8 * width(self.output) as u32).step_by(bits as usize) {
+            for shift in (0..8 * width(self.output)).step_by(bits) {
                 let part = |column: &Vec<u64>| column[row] >> shift & mask;
                 let inputs: Vec<u64> = self.columns.iter().map(part).collect();
                 let (got, want) = (got >> shift & mask, want(&inputs));
