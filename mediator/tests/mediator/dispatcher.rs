@@ -5,12 +5,11 @@ use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::device::Outcome;
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::{Message, Notice, Slot};
+use gridmux_policy::conformance::{Silent, Tapped};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Plan, Policy};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 fn field(params: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(params[at..at + 4].try_into().unwrap())
@@ -230,37 +229,23 @@ fn a_full_completion_ring_holds_up_its_own_tenant_only() {
     assert_eq!(cookies, [0, 1, 2, 3]);
 }
 
-/// A policy that wants to be woken once, and counts how often it is.
-struct Sleeper(Arc<AtomicU32>);
-
-impl Policy for Sleeper {
-    fn observe(&mut self, event: &Event) {
-        if matches!(event, Event::Timer { .. }) {
-            // Relaxed: one thread runs everything here.
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn replan(&mut self, _now: Nanos, _standing: &Plan, _next: &mut Plan) -> bool {
-        false
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        Some(Nanos(5000))
-    }
-}
-
 #[test]
 fn on_a_real_clock_the_policy_is_woken_once_when_its_time_has_come() {
-    let woken = Arc::new(AtomicU32::new(0));
-    let mut rig = Rig::with_policy(Box::new(Sleeper(Arc::clone(&woken))));
+    let wake_at = Some(Nanos(5000));
+    let sleeper = Silent {
+        wake_at,
+        ..Silent::default()
+    };
+    let (policy, log) = Tapped::new(Box::new(sleeper));
+    let mut rig = Rig::with_policy(policy);
     rig.bench.borrow_mut().has_real_clock = true;
-    for (now, times) in [(0, 0), (4999, 0), (5000, 1), (9000, 1)] {
+    for (now, times) in [(0, 0), (4999, 0), (5000, 1), (9000, 0)] {
         rig.bench.borrow_mut().now = now;
         let _ = rig.dispatcher.turn();
         rig.policy.run();
-        // Relaxed: as above.
-        assert_eq!(woken.load(Ordering::Relaxed), times, "at {now} ns");
+        let events = log.take_events().into_iter();
+        let woken = events.filter(|event| matches!(event, Event::Timer { .. }));
+        assert_eq!(woken.count(), times, "at {now} ns");
     }
 }
 

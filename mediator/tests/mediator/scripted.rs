@@ -35,14 +35,7 @@ pub(crate) const BLOCK_NS: u64 = 1000;
 pub(crate) const POLL_EVERY: Duration = Duration::from_micros(70);
 
 /// A device of 4 SMs.
-pub(crate) const SHAPE: DeviceShape = DeviceShape {
-    sms: 4,
-    threads: 2048,
-    blocks: 32,
-    registers: 65536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+pub(crate) const SHAPE: DeviceShape = DeviceShape::h200(4);
 
 /// State that a test and its port share.
 #[derive(Default)]

@@ -38,10 +38,6 @@ impl Policy for Growing {
         done.expect("a plan without groups is one");
         true
     }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
-    }
 }
 
 fn growing(grows: bool) -> Box<Growing> {

@@ -22,14 +22,7 @@ impl OnEvents {
     fn new() -> Self {
         Self {
             config: EventConfig {
-                shape: DeviceShape {
-                    sms: 4,
-                    threads: 2048,
-                    blocks: 32,
-                    registers: 65_536,
-                    shared_bytes: 98_304,
-                    submission_ns: 0,
-                },
+                shape: DeviceShape::v100(4),
                 clock_mhz: 1_000,
                 contention: Contention {
                     context_bytes_per_cycle: 16.0,

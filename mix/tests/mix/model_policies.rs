@@ -50,10 +50,7 @@ impl Workloads {
             loads.push(Load {
                 tenant: TenantId(*tenant),
                 weight: *weight,
-                block: BlockShape {
-                    threads: own[0].block.iter().product(),
-                    ..BlockShape::default()
-                },
+                block: BlockShape::of_threads(own[0].block.iter().product()),
                 computes: false,
                 stream: *stream,
                 launches: launches.collect(),

@@ -5,8 +5,8 @@
 //! plan, within [`Subject::observation`].
 
 use super::run::{Run, SMALL, Scene, load};
-use super::script::{LogEntry, PlanSpec};
-use super::{Case, Change, Failure, Subject, Verdict};
+use super::script::PlanSpec;
+use super::{Case, Change, Failure, LogEntry, Subject, Verdict};
 use crate::book::Book;
 use crate::contract::Element;
 use crate::event::Event;
@@ -323,10 +323,7 @@ fn asked_at_a_count(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     }
     .perform(subject)?;
     run.all_ended()?;
-    let asked = run.log.iter().filter_map(|entry| match entry {
-        LogEntry::NoNewPlan(at) | LogEntry::NewPlan(at, _) => Some(*at),
-        LogEntry::Observed(_) => None,
-    });
+    let asked = run.log.iter().filter_map(LogEntry::asked_at);
     let between = |at: &Nanos| (grain * 4..grain * 8).contains(at);
     let asked = asked.filter(between).count();
     run.require(

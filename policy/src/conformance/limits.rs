@@ -39,10 +39,7 @@ const WIDE: u32 = 2 * SMALL;
 fn units(shape: &DeviceShape, blocks: &[(u32, u32)]) -> SmUnits {
     let mut held = Held::default();
     for (threads, n) in blocks {
-        let block = BlockShape {
-            threads: *threads,
-            ..BlockShape::default()
-        };
+        let block = BlockShape::of_threads(*threads);
         held.add(&block, *n);
     }
     held.dominant(shape)

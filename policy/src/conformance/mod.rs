@@ -27,10 +27,12 @@ mod run;
 pub mod script;
 mod shares;
 mod stops;
+mod tapped;
 mod weights;
 
 pub use breaking::{Breach, Breaking};
 pub use policies::{check_policy, mix};
+pub use tapped::{Fails, LogEntry, PolicyLog, Silent, Tapped};
 
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};

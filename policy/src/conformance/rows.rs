@@ -63,10 +63,7 @@ fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     if !subject.limit_rows(2) {
         return Ok(Verdict::Skipped("its rows cannot be limited"));
     }
-    let widest = BlockShape {
-        threads: 2 * SMALL,
-        ..BlockShape::default()
-    };
+    let widest = BlockShape::of_threads(2 * SMALL);
     let mut limit = Held::default();
     limit.add(&widest, 3);
     let limit = limit.dominant(&shape);

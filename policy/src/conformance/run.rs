@@ -1,7 +1,9 @@
 //! One run of a case, and what can be asked of it.
 
-use super::script::{LogEntry, PlanSpec, Script};
-use super::{BlockSeen, Change, Failure, Load, LoadLaunch, Subject, Trace, hearing, referee};
+use super::script::{PlanSpec, Script};
+use super::{
+    BlockSeen, Change, Failure, Load, LoadLaunch, LogEntry, Subject, Trace, hearing, referee,
+};
 use crate::event::Event;
 use crate::ids::{RowId, SmId, TenantId};
 use crate::plan::Plan;
@@ -36,10 +38,7 @@ pub(super) fn load(tenant: u32, threads: u32, blocks: u32, block_ns: Nanos) -> L
     Load {
         tenant: TenantId(tenant),
         weight: 1,
-        block: BlockShape {
-            threads,
-            ..BlockShape::default()
-        },
+        block: BlockShape::of_threads(threads),
         computes: false,
         stream: u8::try_from(tenant).unwrap_or(0),
         launches: vec![LoadLaunch {
@@ -54,13 +53,13 @@ impl Scene {
     /// Runs it, and watches the rules that hold in every case.
     pub(super) fn perform(&self, subject: &mut dyn Subject) -> Result<Run, Failure> {
         let shape = subject.device();
-        let (script, heard) = Script::new(&shape, self.specs.clone(), &self.loads, self.again);
-        let trace = subject.run(Box::new(script), &self.loads, self.until);
+        let (script, log) = Script::logged(&shape, self.specs.clone(), &self.loads, self.again);
+        let trace = subject.run(script, &self.loads, self.until);
         let run = Run {
             case: self.case,
             loads: self.loads.clone(),
             trace,
-            log: heard.try_iter().collect(),
+            log: log.take(),
         };
         run.well_formed()?;
         referee::watch(&run, subject)?;
@@ -99,17 +98,11 @@ impl Run {
     }
 
     pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
-        self.log.iter().filter_map(|entry| match entry {
-            LogEntry::Observed(event) => Some(event),
-            _ => None,
-        })
+        self.log.iter().filter_map(LogEntry::event)
     }
 
     pub(super) fn plans(&self) -> impl Iterator<Item = (Nanos, &Plan)> {
-        self.log.iter().filter_map(|entry| match entry {
-            LogEntry::NewPlan(at, plan) => Some((*at, &**plan)),
-            _ => None,
-        })
+        self.log.iter().filter_map(LogEntry::plan)
     }
 
     /// Returns the row of a launch.

@@ -29,10 +29,7 @@ const WIDE: u32 = 512;
 /// and a half grains there is no cap again, and all of them run.
 fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, Failure> {
     let (shape, grain) = (subject.device(), subject.grain());
-    let block = BlockShape {
-        threads: WIDE,
-        ..BlockShape::default()
-    };
+    let block = BlockShape::of_threads(WIDE);
     let each = u32::from(max_residency(&shape, &block)) * u32::from(shape.sms);
     let half = Nanos(grain.0 / 2);
     let spec = |at, cap, stop| {

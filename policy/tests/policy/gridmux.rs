@@ -8,12 +8,8 @@ use gridmux_policy::{
 
 /// Two SMs, of which each holds ten blocks.
 const DEVICE: DeviceShape = DeviceShape {
-    sms: 2,
     threads: 1000,
-    blocks: 32,
-    registers: 1,
-    shared_bytes: 1,
-    submission_ns: 0,
+    ..DeviceShape::h200(2)
 };
 const TENTH: BlockShape = BlockShape {
     threads: 100,

@@ -18,14 +18,7 @@ use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::Arc;
 
-const H200: DeviceShape = DeviceShape {
-    sms: 132,
-    threads: 2048,
-    blocks: 32,
-    registers: 65536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+const H200: DeviceShape = DeviceShape::h200(132);
 
 fn limits() -> KernelLimits {
     KernelLimits {
