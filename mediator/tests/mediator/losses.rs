@@ -1,6 +1,6 @@
 //! A policy that is slower than the events come: what it missed is made good, and its plans are right again.
 
-use crate::scripted::{Rig, SHAPE, Wire, launch, named, submit};
+use crate::scripted::{Rig, SHAPE, SharedWire, launch, named, submit};
 use gridmux_mediator::dispatch::policy_link;
 use gridmux_policy::book::Book;
 use gridmux_policy::conformance::{PolicyLog, Silent, Tapped};
@@ -8,9 +8,7 @@ use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, ProfileKey, RowId, TenantId};
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{BlockShape, Policy, Watch};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 /// On a real clock, where nobody waits for the policy, with room for 16 events.
 fn rig(policy: Box<dyn Policy>) -> (Rig, PolicyLog) {
@@ -35,7 +33,7 @@ fn quiet(rig: &mut Rig) {
 }
 
 /// Small launches of every client come and go while the policy hears nothing.
-fn run_unheard(rig: &mut Rig, wires: &[Rc<RefCell<Wire>>]) {
+fn run_unheard(rig: &mut Rig, wires: &[SharedWire]) {
     let mut cookie = 0;
     for _ in 0..50 {
         for wire in wires {

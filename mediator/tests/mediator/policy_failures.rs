@@ -1,6 +1,6 @@
 //! A policy that panics under the dispatcher: FIFO takes its place, that is reported, and every launch ends.
 
-use crate::scripted::{BLOCK_NS, Rig, launch, named, submit};
+use crate::scripted::{BLOCK_NS, Rig, SharedWire, launch, named, submit};
 use gridmux_policy::conformance::Fails;
 use gridmux_policy::{DispatchOrder, all_policies};
 
@@ -14,9 +14,7 @@ fn runs(rig: &mut Rig, name: &str) {
         rig.settle(20_000);
     }
     for turn in 0..200_000 {
-        let done = |wire: &std::rc::Rc<std::cell::RefCell<crate::scripted::Wire>>| {
-            wire.borrow().completions.len() == 4
-        };
+        let done = |wire: &SharedWire| wire.borrow().completions.len() == 4;
         if wires.iter().all(done) {
             break;
         }

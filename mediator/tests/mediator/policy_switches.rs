@@ -1,7 +1,7 @@
 //! Another policy takes over while launches run and wait: it is told their true state first, and no launch is lost,
 //! repeated or stopped.
 
-use crate::scripted::{BLOCK_NS, Rig, SHAPE, Wire, launch, named, submit};
+use crate::scripted::{BLOCK_NS, Rig, SHAPE, SharedWire, launch, named, submit};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_mediator::dispatch::policy_link;
 use gridmux_policy::conformance::{LogEntry, PolicyLog, Tapped};
@@ -9,9 +9,7 @@ use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, ProfileKey, RowId, TenantId};
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{BlockShape, DispatchOrder, Plan, all_policies};
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -19,7 +17,7 @@ use std::time::Duration;
 const LAUNCHES: u64 = 4;
 const BLOCKS: u32 = 40;
 
-type Wires = [Rc<RefCell<Wire>>; 3];
+type Wires = [SharedWire; 3];
 
 /// Joins three clients, each with all of its launches submitted.
 fn join(rig: &mut Rig) -> Wires {
@@ -49,7 +47,7 @@ fn ended(wires: &Wires) -> u64 {
 /// Turns until every launch has ended.
 fn finish(rig: &mut Rig, wires: &Wires, name: &str) {
     for _ in 0..200_000 {
-        let done = |wire: &Rc<RefCell<Wire>>| wire.borrow().completions.len() as u64 >= LAUNCHES;
+        let done = |wire: &SharedWire| wire.borrow().completions.len() as u64 >= LAUNCHES;
         if wires.iter().all(done) {
             break;
         }
@@ -58,8 +56,7 @@ fn finish(rig: &mut Rig, wires: &Wires, name: &str) {
     rig.settle(20_000);
     for wire in wires {
         let wire = wire.borrow();
-        let cookies: Vec<u64> = wire.completions.iter().map(|entry| entry.cookie).collect();
-        assert_eq!(cookies, Vec::from_iter(0..LAUNCHES), "{name}");
+        assert_eq!(wire.cookies(), Vec::from_iter(0..LAUNCHES), "{name}");
         let are_well = |entry: &gridmux_channel::ring::CompletionEntry| {
             entry.status == CompletionStatus::Ok as u32
         };
@@ -67,16 +64,8 @@ fn finish(rig: &mut Rig, wires: &Wires, name: &str) {
     }
     let bench = rig.bench.borrow();
     assert!(bench.killed.is_empty(), "{name}");
-    let blocks: u32 = bench
-        .launched
-        .iter()
-        .map(|launch| launch.grid.iter().product::<u32>())
-        .sum();
-    assert_eq!(
-        u64::from(blocks),
-        3 * LAUNCHES * u64::from(BLOCKS),
-        "{name}"
-    );
+    let blocks = bench.grids().into_iter().map(u64::from).sum::<u64>();
+    assert_eq!(blocks, 3 * LAUNCHES * u64::from(BLOCKS), "{name}");
 }
 
 /// Returns what tells the plans of policies apart, however the device went.

@@ -99,23 +99,25 @@ pub fn check_policy(
     let (tapped, log) = Tapped::new(made);
     let trace = subject.run(tapped, loads, until);
     let run = Run {
-        case: policy,
         loads: loads.to_vec(),
         trace,
         log: log.take(),
     };
-    run.well_formed()?;
-    run.all_ended()?;
-    contended(&run)?;
-    promises::watch(&run, subject)?;
-    referee::watch(&run, subject)?;
-    hearing::watch(&run, subject)?;
-    precedence::watch(&run, subject)
+    let held = || {
+        run.well_formed()?;
+        run.all_ended()?;
+        contended(&run)?;
+        promises::watch(&run, policy, subject)?;
+        referee::watch(&run, subject)?;
+        hearing::watch(&run, subject)?;
+        precedence::watch(&run, subject)
+    };
+    held().map_err(|what| Failure { case: policy, what })
 }
 
 /// Returns a failure unless launches of at least three loads wait or run at some time: else the policy had nothing to
 /// decide.
-fn contended(run: &Run) -> Result<(), Failure> {
+fn contended(run: &Run) -> Result<(), String> {
     let span = |load: usize| {
         let own = run.trace.launches.iter().filter(move |l| l.load == load);
         own.filter_map(move |l| Some((run.loads[load].launches[l.launch].at, l.end?)))
