@@ -113,7 +113,7 @@ fn refused(i: &Instruction) -> Treatment {
         | Opcode::Suld
         | Opcode::Sust
         | Opcode::Sured
-        | Opcode::Suq => FenceReason::Texture { what },
+        | Opcode::Suq => FenceReason::Texture(what),
         // The kernel can overwrite the object, and nothing says that a GPU survives what it then does.
         Opcode::CpAsyncMbarrierArrive
         | Opcode::MbarrierInit
@@ -125,8 +125,8 @@ fn refused(i: &Instruction) -> Treatment {
         | Opcode::MbarrierExpectTx
         | Opcode::MbarrierCompleteTx
         | Opcode::MbarrierTestWait
-        | Opcode::MbarrierTryWait => FenceReason::BarrierObject { what },
-        _ => FenceReason::Unbounded { what },
+        | Opcode::MbarrierTryWait => FenceReason::BarrierObject(what),
+        _ => FenceReason::Unbounded(what),
     })
 }
 
@@ -380,9 +380,7 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
 fn address_conversion(i: &Instruction) -> Treatment {
     match space(i) {
         StateSpace::Const | StateSpace::Param if !i.mods.to => {
-            Treatment::Refused(FenceReason::GenericConstant {
-                what: i.mnemonic.to_string(),
-            })
+            Treatment::Refused(FenceReason::GenericConstant(i.mnemonic.to_string()))
         }
         StateSpace::SharedCluster => refused(i),
         _ => Treatment::Plain,
