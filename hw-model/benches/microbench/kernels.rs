@@ -128,8 +128,7 @@ impl Runner {
         let kernel = self.bench.kernel(text, "bench");
         let launch = self.bench.simple(&kernel, 1, 1, &[]);
         let timed = self.bench.timed(launch);
-        let cycles = (timed.cycles - self.launch_cycles()) as f64;
-        cycles
+        (timed.cycles - self.launch_cycles()) as f64
     }
 
     /// Returns the cycles from a launch's submission to its first block's placement.

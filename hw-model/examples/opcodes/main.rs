@@ -3,27 +3,12 @@
 //!
 //! `cargo xtask coverage opcodes` runs this and joins it with what the tests report.
 //! Rule: nothing here says what is implemented; the loader does.
-//! The table of the PTX ISA's combinations has one file per kind of operand that the families work on.
+//! The combinations stand in `table.txt`, whose head says how to read it.
 
-mod arithmetic;
-mod memory;
-mod tensor;
-mod warp;
-
-use arithmetic::{BITS, COMPARE, CONVERT, FLOAT, INTEGER, VIDEO};
 use gridmux_hw_model::{Gpu, GpuConfig};
-use memory::{ATOMIC, DATA, TEXTURE};
 use std::process::ExitCode;
-use tensor::MATRIX;
-use warp::{CONTROL, LANES};
 
-/// A pattern of mnemonics (`{a,b}` means either, `{a,}` a or nothing) and operands over the registers that `kernel`
-/// declares.
-type Row = (&'static str, &'static str);
-
-const TABLES: [&[Row]; 12] = [
-    INTEGER, BITS, FLOAT, COMPARE, CONVERT, DATA, ATOMIC, LANES, CONTROL, VIDEO, MATRIX, TEXTURE,
-];
+const TABLE: &str = include_str!("table.txt");
 
 /// Returns every way to choose from the braces of a pattern.
 fn expanded(pattern: &str) -> Vec<String> {
@@ -86,7 +71,9 @@ fn main() -> ExitCode {
     let Ok(domain) = gpu.memory_mut().create_domain(1 << 30) else {
         return ExitCode::FAILURE;
     };
-    for (pattern, operands) in TABLES.into_iter().flatten() {
+    let is_row = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    for row in TABLE.lines().filter(is_row) {
+        let (pattern, operands) = row.split_once(' ').unwrap_or((row, ""));
         for mnemonic in expanded(pattern) {
             let text = kernel(&mnemonic, &operands_of(&mnemonic, operands));
             match verdict(&mut gpu, domain, &text) {

@@ -270,6 +270,23 @@ impl<'a> Lower<'a> {
         self.value(i.operands.get(index)?, ty)
     }
 
+    /// Returns the destination and the sources behind it, each as words of the size of its type.
+    pub(crate) fn operands<const N: usize>(
+        &mut self,
+        i: &Instruction,
+        types: [ScalarType; N],
+    ) -> Option<[u16; N]> {
+        let mut slots = [NONE; N];
+        for (n, ty) in types.into_iter().enumerate() {
+            slots[n] = if n == 0 {
+                self.dst(i, ty)?
+            } else {
+                self.src(i, n, ty)?
+            };
+        }
+        Some(slots)
+    }
+
     /// Returns an operand as words of the size of `ty`.
     pub(crate) fn value(&mut self, operand: &Operand, ty: ScalarType) -> Option<u16> {
         let wide = ty.size_bytes() == 8;

@@ -39,7 +39,7 @@ pub(crate) use op::{
 pub(crate) use values::carry::uses_flag as uses_carry;
 pub(crate) use warp::{Step, StepContext, Stepped, Warp};
 
-use gridmux_ptx::decode::{Instruction, Opcode};
+use gridmux_ptx::decode::{Family, Instruction, Opcode};
 
 /// Beginnings of modifiers that change neither results nor what the timing model distinguishes.
 const HARMLESS: [&str; 4] = ["L1", "L2", "noftz", "unified"];
@@ -47,60 +47,30 @@ const HARMLESS: [&str; 4] = ["L1", "L2", "noftz", "unified"];
 /// Returns whether the family is one of those that take their modifiers from the instruction's text, and know which
 /// ones there are.
 fn reads_text(i: &Instruction) -> bool {
+    use Family as F;
     use Opcode as O;
-    let is_video = i.mnemonic.starts_with('v') && i.opcode != O::Vote;
-    is_video
-        || matches!(
+    match i.opcode.family() {
+        F::Video | F::Matrix | F::Texture | F::Surface | F::Mbarrier | F::Unknown => true,
+        F::Carry => !matches!(i.opcode, O::AddCc | O::SubCc | O::MadCc),
+        _ => matches!(
             i.opcode,
-            O::Addc
-                | O::Subc
-                | O::Madc
-                | O::CvtPack
+            O::CvtPack
                 | O::Redux
-                | O::WmmaMma
-                | O::WmmaLoad
-                | O::WmmaStore
-                | O::Mma
-                | O::LdMatrix
-                | O::StMatrix
-                | O::MovMatrix
-                | O::Tex
-                | O::Tld4
-                | O::Txq
-                | O::Suld
-                | O::Sust
-                | O::Sured
-                | O::Suq
                 | O::Bfind
-                | O::Other
                 | O::CpAsync
-                | O::CpAsyncMbarrierArrive
-                | O::MbarrierInit
-                | O::MbarrierInval
-                | O::MbarrierArrive
-                | O::MbarrierArriveDrop
-                | O::MbarrierArriveExpectTx
-                | O::MbarrierArriveDropExpectTx
-                | O::MbarrierTestWait
-                | O::MbarrierTryWait
-                | O::MbarrierExpectTx
-                | O::MbarrierCompleteTx
                 | O::Griddepcontrol
                 | O::Pmevent
                 | O::FenceProxy
                 | O::Fence
                 | O::Createpolicy
                 | O::Applypriority
-                | O::Vabsdiff4
-                | O::Vadd4
-                | O::Vsub4
-                | O::Vmin4
-                | O::Vmax4
-        )
+        ),
+    }
 }
 
 /// Returns the operation for an instruction, or `None` where the model does not execute it.
 pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    use Family as F;
     use Opcode as O;
     let unknown = |modifier: &String| !HARMLESS.iter().any(|known| modifier.starts_with(known));
     let moves = matches!(i.opcode, O::Mov | O::Ld | O::St | O::Atom);
@@ -113,62 +83,33 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         return draft;
     }
     let is_float = i.mods.types.first().is_some_and(|ty| ty.is_float());
+    match i.opcode.family() {
+        F::Arithmetic | F::Division if is_float => values::float::lower(l, i),
+        F::Arithmetic | F::Division => values::integer::lower(l, i),
+        F::Transcendental => values::special::lower(l, i),
+        F::Carry => values::carry::lower(l, i),
+        F::Dot => values::dot::lower(l, i),
+        F::Bits => values::bits::lower(l, i),
+        F::Selection => values::compare::lower(l, i),
+        F::Lanes => values::shuffle::lower(l, i),
+        F::Texture => texture::fetch::lower(l, i),
+        F::Surface => texture::surface::lower(l, i),
+        _ => lower_single(l, i),
+    }
+}
+
+/// Returns the operation for an instruction whose family is lowered in several places.
+fn lower_single(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
+    use Opcode as O;
     match i.opcode {
-        O::Add | O::Sub | O::Mul | O::Mad | O::Div | O::Min | O::Max | O::Abs | O::Neg
-            if is_float =>
-        {
-            values::float::lower(l, i)
-        }
-        O::Fma | O::Rcp | O::Sqrt | O::Rsqrt | O::Copysign | O::TestP => values::float::lower(l, i),
-        O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => values::special::lower(l, i),
-        O::Add
-        | O::Sub
-        | O::Mul
-        | O::Mad
-        | O::Mul24
-        | O::Mad24
-        | O::Div
-        | O::Rem
-        | O::Abs
-        | O::Neg
-        | O::Min
-        | O::Max
-        | O::Sad => values::integer::lower(l, i),
-        O::And
-        | O::Or
-        | O::Xor
-        | O::Not
-        | O::Cnot
-        | O::Shl
-        | O::Shr
-        | O::Shf
-        | O::Popc
-        | O::Clz
-        | O::Bfind
-        | O::Brev
-        | O::Bfe
-        | O::Bfi
-        | O::Bmsk
-        | O::Fns
-        | O::Szext
-        | O::Prmt
-        | O::Lop3 => values::bits::lower(l, i),
-        O::Setp | O::Set | O::Selp | O::Slct => values::compare::lower(l, i),
         O::Cvt => values::convert::lower(l, i),
         O::CvtPack => values::convert_any::lower_pack(l, i),
         O::Mov | O::Cvta | O::Isspacep => values::data::lower(l, i),
         O::Ld | O::Ldu | O::St => memory::load_store::lower(l, i),
         O::Atom | O::Red => memory::atomic::lower(l, i),
-        O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => {
-            values::shuffle::lower(l, i)
-        }
-        O::AddCc | O::Addc | O::SubCc | O::Subc | O::MadCc | O::Madc => values::carry::lower(l, i),
-        O::Dp4a | O::Dp2a => values::dot::lower(l, i),
         O::WmmaMma | O::Mma => matrix::product::lower(l, i),
         O::WmmaLoad | O::WmmaStore => matrix::fragment_memory::lower_wmma(l, i),
         O::LdMatrix | O::StMatrix => matrix::fragment_memory::lower_matrix(l, i),
-        O::Tex | O::Tld4 | O::Txq | O::Suq => texture::fetch::lower(l, i),
-        O::Suld | O::Sust | O::Sured => texture::surface::lower(l, i),
         O::MovMatrix => matrix::product::lower_transpose(l, i),
         _ => control::instructions::lower(l, i)
             .or_else(|| memory::asynchronous::lower(l, i))

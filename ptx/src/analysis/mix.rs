@@ -1,6 +1,6 @@
 //! Static instruction mix of a function: what its instructions keep busy.
 
-use crate::decode::{Function, Opcode, StateSpace};
+use crate::decode::{Family, Function, Opcode, StateSpace};
 use serde::Serialize;
 
 /// Instructions by the pipeline or mechanism that they use; each counts once.
@@ -68,99 +68,23 @@ enum Class {
     Unknown,
 }
 
-// Length: one arm a class, one line an opcode.
 fn class(opcode: Opcode) -> Class {
-    use Opcode as O;
     match opcode {
-        O::Ld
-        | O::Ldu
-        | O::LdMatrix
-        | O::St
-        | O::StMatrix
-        | O::StAsync
-        | O::StBulk
-        | O::Prefetch
-        | O::PrefetchTensormap
-        | O::Prefetchu
-        | O::Discard
-        | O::Applypriority
-        | O::CpAsync
-        | O::CpAsyncBulk
-        | O::CpAsyncBulkPrefetch
-        | O::CpAsyncBulkTensor
-        | O::CpAsyncBulkPrefetchTensor
-        | O::MultimemLdReduce
-        | O::MultimemSt
-        | O::TensormapReplace
-        | O::Tcgen05Ld
-        | O::Tcgen05LdRed
-        | O::Tcgen05St
-        | O::Tcgen05Cp
-        | O::Tex
-        | O::Tld4
-        | O::Suld
-        | O::Sust => Class::Memory,
-        O::Rcp
-        | O::Sqrt
-        | O::Rsqrt
-        | O::Sin
-        | O::Cos
-        | O::Lg2
-        | O::Ex2
-        | O::Tanh
-        | O::Div
-        | O::Rem => Class::Special,
-        O::WmmaLoad | O::WmmaStore | O::WmmaMma | O::Mma | O::MmaSp | O::MmaBlockScale => {
-            Class::Tensor
-        }
-        O::WgmmaMmaAsync | O::Tcgen05Mma | O::Tcgen05Shift => Class::Tensor,
-        O::Bar
-        | O::BarRed
-        | O::BarArrive
-        | O::BarWarpSync
-        | O::BarrierClusterArrive
-        | O::BarrierClusterWait
-        | O::Membar
-        | O::Fence
-        | O::FenceProxy
-        | O::FenceMbarrierInit
-        | O::CpAsyncBulkCommitGroup
-        | O::CpAsyncBulkWaitGroup
-        | O::TensormapCpFenceproxy
-        | O::MbarrierArriveExpectTx
-        | O::MbarrierArriveDropExpectTx
-        | O::MbarrierExpectTx
-        | O::MbarrierCompleteTx
-        | O::WgmmaFence
-        | O::WgmmaCommitGroup
-        | O::WgmmaWaitGroup
-        | O::Tcgen05Wait
-        | O::Tcgen05Fence
-        | O::Tcgen05Commit
-        | O::CpAsyncCommitGroup
-        | O::CpAsyncWaitGroup
-        | O::CpAsyncWaitAll
-        | O::CpAsyncMbarrierArrive
-        | O::MbarrierInit
-        | O::MbarrierInval
-        | O::MbarrierArrive
-        | O::MbarrierArriveDrop
-        | O::MbarrierTestWait
-        | O::MbarrierTryWait => Class::Barrier,
-        O::Atom | O::Red | O::RedAsync | O::Sured | O::MultimemRed => Class::Atomic,
-        O::CpReduceAsyncBulk | O::CpReduceAsyncBulkTensor => Class::Atomic,
-        O::Bra
-        | O::BrxIdx
-        | O::Call
-        | O::Ret
-        | O::Exit
-        | O::Trap
-        | O::Brkpt
-        | O::Nanosleep
-        | O::Pmevent
-        | O::Griddepcontrol
-        | O::Setmaxnreg => Class::Control,
-        O::Other => Class::Unknown,
+        Opcode::LdMatrix | Opcode::StMatrix => return Class::Memory,
+        Opcode::MovMatrix | Opcode::Txq | Opcode::Suq => return Class::Compute,
+        Opcode::Sured => return Class::Atomic,
+        _ => {}
+    }
+    match opcode.family() {
+        Family::Memory | Family::Copy | Family::TensorMemory => Class::Memory,
+        Family::Texture | Family::Surface => Class::Memory,
+        Family::Division | Family::Transcendental => Class::Special,
+        Family::Matrix | Family::AsyncMatrix => Class::Tensor,
+        Family::Barrier | Family::Fence | Family::Mbarrier => Class::Barrier,
+        Family::CopyGroup | Family::AsyncMatrixOrder => Class::Barrier,
+        Family::Atomic => Class::Atomic,
+        Family::Control => Class::Control,
+        Family::Unknown => Class::Unknown,
         _ => Class::Compute,
     }
 }

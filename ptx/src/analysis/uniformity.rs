@@ -25,8 +25,8 @@ use super::operands::{Access, for_each_register};
 use super::phases::Phases;
 use super::warp_rows::WarpRows;
 use crate::decode::{
-    AddressBase, CacheOp, Function, Instruction, Opcode, Operand, Program, RegId, SpecialReg,
-    StateSpace, Symbol,
+    AddressBase, CacheOp, Family, Function, Instruction, Opcode, Operand, Program, RegId,
+    SpecialReg, StateSpace, Symbol,
 };
 
 /// What the threads of a block agree on. In a `.func`, relative to threads that call it together, and parameters
@@ -203,15 +203,7 @@ impl<'a> Spread<'a> {
     fn may_agree(&self, n: u32, i: &Instruction) -> bool {
         use Opcode as O;
         match i.opcode {
-            O::Add | O::Sub | O::Mul | O::Mad | O::Mul24 | O::Mad24 | O::Fma | O::Div | O::Rem => {}
-            O::Abs | O::Neg | O::Min | O::Max | O::Sad | O::Copysign | O::Dp4a | O::Dp2a => {}
-            O::Addc | O::Subc | O::Madc | O::AddCc | O::SubCc | O::MadCc => {}
-            O::Rcp | O::Sqrt | O::Rsqrt | O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Tanh => {}
-            O::TestP | O::And | O::Or | O::Xor | O::Not | O::Cnot | O::Shl | O::Shr | O::Shf => {}
-            O::Popc | O::Clz | O::Bfind | O::Brev | O::Bfe | O::Bfi | O::Bmsk | O::Fns => {}
-            O::Szext | O::Prmt | O::Lop3 | O::Setp | O::Set | O::Selp | O::Slct | O::Mov => {}
-            O::Vabsdiff4 | O::Vadd4 | O::Vsub4 | O::Vmin4 | O::Vmax4 => {}
-            O::Cvt | O::CvtPack | O::Cvta | O::Isspacep => {}
+            _ if is_computed(i.opcode) => {}
             O::Ld | O::Ldu => return self.load_may_agree(n, i),
             // All threads of the block get the same result (section 9.7.13.1) when no thread count is given.
             O::BarRed => return i.operands.len() == 3 && is_constant(i.operands.get(1)),
@@ -386,6 +378,20 @@ fn for_each_write(i: &Instruction, carry: u32, mut each: impl FnMut(u32)) {
         O::AddCc | O::SubCc | O::MadCc | O::Addc | O::Subc | O::Madc
     ) {
         each(carry);
+    }
+}
+
+/// Returns whether the results depend on the operands and the carry flag alone.
+fn is_computed(opcode: Opcode) -> bool {
+    use Family as F;
+    use Opcode as O;
+    match opcode.family() {
+        F::Arithmetic | F::Division | F::Transcendental | F::Carry | F::Dot | F::Bits => true,
+        F::Selection | F::Move => true,
+        _ => matches!(
+            opcode,
+            O::Vabsdiff4 | O::Vadd4 | O::Vsub4 | O::Vmin4 | O::Vmax4
+        ),
     }
 }
 

@@ -8,58 +8,12 @@ use super::program::{FuncId, VarId};
 use crate::words::{Span, SpecialReg};
 use std::sync::Arc;
 
+pub use super::family::{Family, Opcode};
 pub use super::modifiers::*;
 
 /// Dense register index within a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegId(pub u32);
-
-/// Base opcodes. `Other` is an instruction that the PTX ISA up to 9.0 does not have, or whose operands it does not
-/// have: it passes through the lossless layer untouched, its operands hold the registers that it names, and a consumer
-/// that meets it must refuse it by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the names are the PTX ISA's")]
-#[rustfmt::skip]
-pub enum Opcode {
-    // integer and floating-point arithmetic
-    Add, Sub, Mul, Mad, Mul24, Mad24, Fma, Div, Rem, Abs, Neg, Min, Max, Sad, Copysign, Addc, Subc, Madc, AddCc,
-    SubCc, MadCc, Dp4a, Dp2a, Rcp, Sqrt, Rsqrt, Sin, Cos, Lg2, Ex2, Tanh, TestP,
-    // bits
-    And, Or, Xor, Not, Cnot, Shl, Shr, Shf, Popc, Clz, Bfind, Brev, Bfe, Bfi, Bmsk, Fns, Szext, Prmt, Lop3,
-    // video
-    Vadd, Vsub, Vabsdiff, Vmin, Vmax, Vshl, Vshr, Vmad, Vset, Vadd2, Vsub2, Vavrg2, Vabsdiff2, Vmin2, Vmax2, Vset2,
-    Vadd4, Vsub4, Vavrg4, Vabsdiff4, Vmin4, Vmax4, Vset4,
-    // comparison and selection
-    Setp, Set, Selp, Slct,
-    // data movement
-    Mov, Cvt, CvtPack, Cvta, Isspacep, Istypep, Ld, Ldu, LdMatrix, St, StAsync, StBulk, StMatrix, MovMatrix,
-    Prefetch, PrefetchTensormap, Prefetchu, Discard, Applypriority, Createpolicy, Mapa, Getctarank, Atom, Red,
-    RedAsync, MultimemLdReduce, MultimemSt, MultimemRed, Shfl, Vote, Match, Redux, Activemask, Elect, CpAsync,
-    CpAsyncCommitGroup, CpAsyncWaitGroup, CpAsyncWaitAll, CpAsyncMbarrierArrive, CpAsyncBulk,
-    CpAsyncBulkCommitGroup, CpAsyncBulkWaitGroup, CpAsyncBulkPrefetch, CpAsyncBulkTensor, CpAsyncBulkPrefetchTensor,
-    CpReduceAsyncBulk, CpReduceAsyncBulkTensor, TensormapReplace, TensormapCpFenceproxy,
-    // textures and surfaces
-    Tex, Tld4, Txq, Suld, Sust, Sured, Suq,
-    // control
-    Bra, BrxIdx, Call, Ret, Exit, Trap, Brkpt, Nanosleep, Pmevent, Setmaxnreg,
-    // synchronisation
-    Bar, BarRed, BarArrive, BarWarpSync, BarrierClusterArrive, BarrierClusterWait, Membar, Fence,
-    /// `fence.proxy…`: orders accesses of different kinds, which is not what [`Opcode::Fence`] does.
-    FenceProxy, FenceMbarrierInit, MbarrierInit, MbarrierInval, MbarrierArrive, MbarrierArriveDrop,
-    MbarrierArriveExpectTx, MbarrierArriveDropExpectTx, MbarrierTestWait, MbarrierTryWait, MbarrierExpectTx,
-    MbarrierCompleteTx, MbarrierPendingCount, Griddepcontrol, ClusterlaunchcontrolTryCancel,
-    ClusterlaunchcontrolQueryCancel,
-    // matrices
-    WmmaLoad, WmmaStore, WmmaMma, Mma,
-    /// `mma.sp`: the matrix A is sparse and comes with metadata.
-    MmaSp,
-    /// `mma….block_scale`: with scale factors beside the matrices; sparse ones too.
-    MmaBlockScale, WgmmaMmaAsync, WgmmaFence, WgmmaCommitGroup, WgmmaWaitGroup, Tcgen05Alloc, Tcgen05Dealloc,
-    Tcgen05RelinquishAllocPermit, Tcgen05Ld, Tcgen05LdRed, Tcgen05St, Tcgen05Wait, Tcgen05Fence, Tcgen05Cp,
-    Tcgen05Shift, Tcgen05Mma, Tcgen05Commit,
-    // stack
-    Alloca, StackSave, StackRestore, Other,
-}
 
 /// What an address or a `mov` can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

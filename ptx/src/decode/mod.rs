@@ -5,6 +5,7 @@
 //! how an instruction is executed or timed.
 
 mod conform;
+mod family;
 mod function;
 mod initialiser;
 pub mod inst;

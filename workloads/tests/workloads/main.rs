@@ -1,5 +1,5 @@
-//! What the workloads and the corpus promise whoever runs them, and their references against arithmetic written twice.
+//! What the workloads and the corpus promise whoever runs them. That the references accept what the kernels compute is
+//! held where kernels run, in the SM model's tests.
 
 mod corpus;
-mod references;
 mod table;

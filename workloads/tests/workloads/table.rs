@@ -154,3 +154,33 @@ fn sizes_are_parsed_and_printed() {
             .contains("small")
     );
 }
+
+/// Returns the numbers in the buffer of an argument.
+fn f32s(arg: &Arg) -> Vec<f32> {
+    let Arg::Buffer { bytes, .. } = arg else {
+        panic!("{arg:?} is no buffer");
+    };
+    let (chunks, _) = bytes.as_chunks();
+    chunks.iter().map(|c| f32::from_le_bytes(*c)).collect()
+}
+
+/// Checks that a kernel which drops the last product of each row does not pass the tolerance of the dot product.
+#[test]
+fn a_dropped_product_is_found() {
+    let case = by_name("matmul")
+        .expect("in the table")
+        .case(Size::Small, 2);
+    let n = case.params.elements as usize;
+    let (a, b) = (f32s(&case.args[0]), f32s(&case.args[1]));
+    let product = |terms: usize| -> Vec<u8> {
+        let cell = |cell: usize| {
+            (0..terms).fold(0.0f32, |sum, k| {
+                a[cell / n * n + k].mul_add(b[k * n + cell % n], sum)
+            })
+        };
+        (0..n * n).flat_map(|i| cell(i).to_le_bytes()).collect()
+    };
+    case.verify(&[product(n)]).expect("the whole product");
+    case.verify(&[product(n - 1)])
+        .expect_err("one product in each row is missing");
+}

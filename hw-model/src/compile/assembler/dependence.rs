@@ -6,7 +6,7 @@
 
 use super::access_bytes;
 use gridmux_ptx::decode::{
-    AddressBase, CacheOp, Instruction, MemoryOrder, Opcode, Operand, SpecialReg, StateSpace,
+    AddressBase, CacheOp, Family, Instruction, MemoryOrder, Opcode, Operand, SpecialReg, StateSpace,
 };
 
 /// What an instruction does besides reading and writing registers.
@@ -101,60 +101,12 @@ impl Effect {
 /// Returns whether an instruction depends on its operands alone and changes nothing but its destination. Those that
 /// read or write the carry flag do not.
 fn is_plain(opcode: Opcode) -> bool {
-    use Opcode as O;
-    let arithmetic = matches!(
-        opcode,
-        O::Add
-            | O::Sub
-            | O::Mul
-            | O::Mad
-            | O::Mul24
-            | O::Mad24
-            | O::Fma
-            | O::Div
-            | O::Rem
-            | O::Abs
-            | O::Neg
-            | O::Min
-            | O::Max
-            | O::Sad
-            | O::Copysign
-            | O::Dp4a
-            | O::Dp2a
-            | O::Rcp
-            | O::Sqrt
-            | O::Rsqrt
-            | O::Sin
-            | O::Cos
-            | O::Lg2
-            | O::Ex2
-            | O::Tanh
-    );
-    let bits = matches!(
-        opcode,
-        O::And
-            | O::Or
-            | O::Xor
-            | O::Not
-            | O::Cnot
-            | O::Shl
-            | O::Shr
-            | O::Shf
-            | O::Lop3
-            | O::Popc
-            | O::Clz
-            | O::Bfind
-            | O::Brev
-            | O::Bfe
-            | O::Bfi
-            | O::Bmsk
-            | O::Prmt
-    );
-    let choice = matches!(
-        opcode,
-        O::Setp | O::Set | O::Selp | O::Slct | O::TestP | O::Mov | O::Cvt | O::Cvta
-    );
-    arithmetic || bits || choice
+    use Family as F;
+    match opcode.family() {
+        F::Arithmetic | F::Division | F::Transcendental | F::Dot | F::Bits | F::Selection => true,
+        F::Move => matches!(opcode, Opcode::Mov | Opcode::Cvt | Opcode::Cvta),
+        _ => false,
+    }
 }
 
 /// Returns whether an operand has another value a moment later.

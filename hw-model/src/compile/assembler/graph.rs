@@ -9,7 +9,7 @@ use super::dependence::{Effect, MemoryAccess};
 use crate::config::GpuConfig;
 use crate::exec::product::Product;
 use gridmux_ptx::analysis::{Access, for_each_register};
-use gridmux_ptx::decode::{AddressBase, Instruction, Opcode, RegId, ScalarType, StateSpace};
+use gridmux_ptx::decode::{AddressBase, Family, Instruction, RegId, ScalarType, StateSpace};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -194,7 +194,6 @@ fn waits_for_memory(space: StateSpace) -> bool {
 
 /// Returns the cycles until what an instruction writes can be read.
 fn cycles(config: &GpuConfig, i: &Instruction, effect: Effect) -> u32 {
-    use Opcode as O;
     match effect {
         Effect::Load(place) => match place.space {
             StateSpace::Shared | StateSpace::SharedCluster => config.shared.latency,
@@ -202,8 +201,9 @@ fn cycles(config: &GpuConfig, i: &Instruction, effect: Effect) -> u32 {
             StateSpace::Param | StateSpace::Const => config.constant.latency,
             _ => config.l2.latency,
         },
-        _ if matches!(i.opcode, O::Div | O::Rem | O::Rcp | O::Sqrt | O::Rsqrt) => SLOW,
-        _ if matches!(i.opcode, O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Tanh) => SLOW,
-        _ => config.pipelines.int.latency,
+        _ => match i.opcode.family() {
+            Family::Division | Family::Transcendental => SLOW,
+            _ => config.pipelines.int.latency,
+        },
     }
 }

@@ -562,6 +562,6 @@ pub(in crate::exec) fn lower_transpose(l: &mut Lower<'_>, i: &Instruction) -> Op
     if &*i.mnemonic != "movmatrix.sync.aligned.m8n8.trans.b16" {
         return None;
     }
-    let operands = [l.dst(i, T::B32)?, l.src(i, 1, T::B32)?];
+    let operands = l.operands(i, [T::B32; 2])?;
     Some(Draft::alu(once::<Transpose>(), Class::Shuffle, &operands))
 }

@@ -332,7 +332,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         Opcode::CpAsyncMbarrierArrive if says(i, "noinc") => ARRIVE_COPIES,
         Opcode::CpAsyncMbarrierArrive => ARRIVE_COPIES_COUNTED,
         Opcode::MbarrierPendingCount => {
-            let operands = [l.dst(i, T::U32)?, l.src(i, 1, T::B64)?];
+            let operands = l.operands(i, [T::U32, T::B64])?;
             return Some(Draft::alu(handler::<Pending>(), Class::Int, &operands));
         }
         Opcode::MbarrierInit => INIT,

@@ -10,19 +10,12 @@ use crate::exec::lanes::{LaneValue, commit, map1, map2, map3, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{ExecFn, NONE, Op};
 use gridmux_ptx::decode::{Instruction, Mode, Opcode, Operand, ScalarType as T};
+use num_traits::PrimInt;
 
 /// Words as PTX handles their bits.
-pub(in crate::exec) trait Word: LaneValue {
-    fn and(self, b: Self) -> Self;
-    fn or(self, b: Self) -> Self;
-    fn xor(self, b: Self) -> Self;
-    fn not(self) -> Self;
-    fn is_zero(self) -> Self;
+pub(in crate::exec) trait BitWord: LaneValue + PrimInt {
     fn left(self, by: u32) -> Self;
     fn right(self, by: u32) -> Self;
-    fn ones(self) -> u32;
-    fn leading(self) -> u32;
-    fn reversed(self) -> Self;
     fn find(self) -> u32;
     fn extract(self, position: u32, length: u32) -> Self;
     fn insert(self, into: Self, position: u32, length: u32) -> Self;
@@ -30,27 +23,7 @@ pub(in crate::exec) trait Word: LaneValue {
 
 macro_rules! word {
     ($ty:ty, $unsigned:ty, $bits:expr, |$v:ident, $by:ident| $right:expr, |$f:ident| $find:expr) => {
-        impl Word for $ty {
-            #[inline(always)]
-            fn and(self, b: Self) -> Self {
-                self & b
-            }
-            #[inline(always)]
-            fn or(self, b: Self) -> Self {
-                self | b
-            }
-            #[inline(always)]
-            fn xor(self, b: Self) -> Self {
-                self ^ b
-            }
-            #[inline(always)]
-            fn not(self) -> Self {
-                !self
-            }
-            #[inline(always)]
-            fn is_zero(self) -> Self {
-                if self == 0 { 1 } else { 0 }
-            }
+        impl BitWord for $ty {
             #[inline(always)]
             fn left(self, by: u32) -> Self {
                 if by < $bits {
@@ -63,18 +36,6 @@ macro_rules! word {
             fn right(self, by: u32) -> Self {
                 let ($v, $by) = (self, by);
                 $right
-            }
-            #[inline(always)]
-            fn ones(self) -> u32 {
-                self.count_ones()
-            }
-            #[inline(always)]
-            fn leading(self) -> u32 {
-                self.leading_zeros()
-            }
-            #[inline(always)]
-            fn reversed(self) -> Self {
-                self.reverse_bits()
             }
             #[inline(always)]
             fn find(self) -> u32 {
@@ -146,19 +107,19 @@ word!(
 word!(i64, u64, 64, |v, by| v >> by.min(63), |v| (v ^ (v >> 63))
     .cast_unsigned());
 
-lane_fn!(And<W: Word>, |cx, op| map2::<W, W, W>(cx, op, W::and));
-lane_fn!(Or<W: Word>, |cx, op| map2::<W, W, W>(cx, op, W::or));
-lane_fn!(Xor<W: Word>, |cx, op| map2::<W, W, W>(cx, op, W::xor));
-lane_fn!(Not<W: Word>, |cx, op| map1::<W, W>(cx, op, W::not));
-lane_fn!(Cnot<W: Word>, |cx, op| map1::<W, W>(cx, op, W::is_zero));
-lane_fn!(Shl<W: Word>, |cx, op| map2::<W, u32, W>(cx, op, W::left));
-lane_fn!(Shr<W: Word>, |cx, op| map2::<W, u32, W>(cx, op, W::right));
-lane_fn!(Popc<W: Word>, |cx, op| map1::<W, u32>(cx, op, W::ones));
-lane_fn!(Clz<W: Word>, |cx, op| map1::<W, u32>(cx, op, W::leading));
-lane_fn!(Brev<W: Word>, |cx, op| map1::<W, W>(cx, op, W::reversed));
-lane_fn!(Bfind<W: Word>, |cx, op| map1::<W, u32>(cx, op, W::find));
-lane_fn!(Bfe<W: Word>, |cx, op| map3::<W, u32, u32, W>(cx, op, W::extract));
-lane_fn!(Bfi<W: Word>, |cx, op| {
+lane_fn!(And<W: BitWord>, |cx, op| map2::<W, W, W>(cx, op, |a, b| a & b));
+lane_fn!(Or<W: BitWord>, |cx, op| map2::<W, W, W>(cx, op, |a, b| a | b));
+lane_fn!(Xor<W: BitWord>, |cx, op| map2::<W, W, W>(cx, op, |a, b| a ^ b));
+lane_fn!(Not<W: BitWord>, |cx, op| map1::<W, W>(cx, op, |a| !a));
+lane_fn!(Cnot<W: BitWord>, |cx, op| map1::<W, W>(cx, op, |a| if a.is_zero() { W::one() } else { W::zero() }));
+lane_fn!(Shl<W: BitWord>, |cx, op| map2::<W, u32, W>(cx, op, W::left));
+lane_fn!(Shr<W: BitWord>, |cx, op| map2::<W, u32, W>(cx, op, W::right));
+lane_fn!(Popc<W: BitWord>, |cx, op| map1::<W, u32>(cx, op, W::count_ones));
+lane_fn!(Clz<W: BitWord>, |cx, op| map1::<W, u32>(cx, op, W::leading_zeros));
+lane_fn!(Brev<W: BitWord>, |cx, op| map1::<W, W>(cx, op, W::reverse_bits));
+lane_fn!(Bfind<W: BitWord>, |cx, op| map1::<W, u32>(cx, op, W::find));
+lane_fn!(Bfe<W: BitWord>, |cx, op| map3::<W, u32, u32, W>(cx, op, W::extract));
+lane_fn!(Bfi<W: BitWord>, |cx, op| {
     let (a, b) = (read::<W>(cx, op.r[1]), read::<W>(cx, op.r[2]));
     let (c, d) = (read::<u32>(cx, op.r[3]), read::<u32>(cx, op.r[4]));
     let out: [W::Raw; 32] = std::array::from_fn(|n| a[n].insert(b[n], c[n], d[n]).put());
@@ -209,7 +170,7 @@ lane_fn!(Prmt, |cx, op| map3::<u32, u32, u32, u32>(
 
 lane_fn!(
     /// As a shift that would bring the found bit to the top; `aux` is the highest bit's number.
-    BfindShift<W: Word>, |cx, op| {
+    BfindShift<W: BitWord>, |cx, op| {
     let top = op.aux;
     map1::<W, u32>(cx, op, |a| {
         let at = a.find();
@@ -332,22 +293,11 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         }
         Opcode::Szext | Opcode::Fns => extend_or_find(l, i, ty),
         Opcode::Bfe => {
-            let operands = [
-                l.dst(i, ty)?,
-                l.src(i, 1, ty)?,
-                l.src(i, 2, T::U32)?,
-                l.src(i, 3, T::U32)?,
-            ];
+            let operands = l.operands(i, [ty, ty, T::U32, T::U32])?;
             Some(Draft::alu(by_int!(ty, Bfe), Class::Int, &operands))
         }
         Opcode::Bfi => {
-            let operands = [
-                l.dst(i, ty)?,
-                l.src(i, 1, ty)?,
-                l.src(i, 2, ty)?,
-                l.src(i, 3, T::U32)?,
-                l.src(i, 4, T::U32)?,
-            ];
+            let operands = l.operands(i, [ty, ty, ty, T::U32, T::U32])?;
             Some(Draft::alu(by_int!(ty, Bfi), Class::Int, &operands))
         }
         Opcode::Shf => funnel(l, i),
@@ -391,12 +341,7 @@ fn extend_or_find(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             Some(binary(l, i, handler::<Szext>(), Class::Int)?.aux(signed | clamps))
         }
         Opcode::Fns if ty == T::B32 => {
-            let operands = [
-                l.dst(i, ty)?,
-                l.src(i, 1, ty)?,
-                l.src(i, 2, T::U32)?,
-                l.src(i, 3, T::S32)?,
-            ];
+            let operands = l.operands(i, [ty, ty, T::U32, T::S32])?;
             Some(Draft::alu(handler::<Fns>(), Class::Int, &operands))
         }
         _ => None,
@@ -417,14 +362,16 @@ fn prmt_table(mode: Mode) -> Option<u64> {
 }
 
 fn shift(l: &mut Lower<'_>, i: &Instruction, exec: ExecFn, ty: T) -> Option<Draft> {
-    let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?, l.src(i, 2, T::U32)?];
-    Some(Draft::alu(exec, Class::Int, &operands))
+    Some(Draft::alu(
+        exec,
+        Class::Int,
+        &l.operands(i, [ty, ty, T::U32])?,
+    ))
 }
 
 fn count(l: &mut Lower<'_>, i: &Instruction, exec: ExecFn, class: Class) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
-    let operands = [l.dst(i, T::U32)?, l.src(i, 1, ty)?];
-    Some(Draft::alu(exec, class, &operands))
+    Some(Draft::alu(exec, class, &l.operands(i, [T::U32, ty])?))
 }
 
 fn funnel(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {

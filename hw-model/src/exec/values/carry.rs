@@ -9,7 +9,7 @@ use crate::exec::isa::{lane_fn, once};
 use crate::exec::lanes::{LaneValue, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::NONE;
-use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
+use gridmux_ptx::decode::{Family, Instruction, Opcode, Part, ScalarType as T};
 
 const ADD: u32 = 0;
 const SUB: u32 = 1;
@@ -48,26 +48,7 @@ macro_rules! carries {
         })*
     };
 }
-carries!(u32: u32, i32: u32, i64: u64);
-
-impl Carries for u64 {
-    fn to_wide(self) -> i128 {
-        i128::from(self)
-    }
-    #[allow(clippy::cast_possible_truncation, reason = "the word is cut")]
-    fn from_wide(v: i128) -> (Self, bool) {
-        (v as Self, v < 0 || v > i128::from(Self::MAX))
-    }
-    #[allow(clippy::cast_possible_truncation, reason = "one half of the product")]
-    fn product(self, b: Self, high: bool) -> Self {
-        let product = u128::from(self) * u128::from(b);
-        if high {
-            (product >> 64) as Self
-        } else {
-            product as Self
-        }
-    }
-}
+carries!(u32: u32, i32: u32, u64: u64, i64: u64);
 
 lane_fn!(
     /// `r`: destination, a, b, c or a repeated, the flag read, the flag written or none.
@@ -93,11 +74,7 @@ lane_fn!(
 
 /// Returns whether an instruction that reads or writes the carry flag.
 pub(crate) fn uses_flag(i: &Instruction) -> bool {
-    use Opcode as O;
-    matches!(
-        i.opcode,
-        O::AddCc | O::Addc | O::SubCc | O::Subc | O::MadCc | O::Madc
-    )
+    i.opcode.family() == Family::Carry
 }
 
 /// Lowers the family's opcodes.

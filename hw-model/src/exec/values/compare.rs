@@ -3,7 +3,7 @@
 //! Rules: ordered float comparisons are false on NaN, unordered ones (`equ`, `ltu` …) true; `lo ls hi hs` compare
 //! unsigned; `.ftz` flushes what is compared.
 
-use super::half::{As, Small};
+use super::half::As;
 use super::round::{Brain, Half};
 use crate::exec::cx::Cx;
 use crate::exec::isa::{handler, lane_fn, once};
@@ -33,59 +33,32 @@ const COMBINE_XOR: u32 = 3;
 /// The third predicate is negated.
 const COMBINE_NOT: u32 = 1 << 16;
 
-/// Whether a value is no number; integers always are.
-trait Ordered: LaneValue + PartialOrd {
-    fn unordered(self) -> bool;
-}
-
-macro_rules! ordered {
-    ($($ty:ty: $nan:expr),*) => {
-        $(impl Ordered for $ty {
-            #[inline(always)]
-            fn unordered(self) -> bool {
-                let is_nan: fn($ty) -> bool = $nan;
-                is_nan(self)
-            }
-        })*
-    };
-}
-ordered!(u16: |_| false, i16: |_| false, u32: |_| false, i32: |_| false, u64: |_| false, i64: |_| false);
-ordered!(f32: |v| v.is_nan(), f64: |v| v.is_nan());
-
-impl<F: Small + Copy, const HIGH: bool, const FLUSH: bool> Ordered for As<F, HIGH, FLUSH> {
-    #[inline(always)]
-    fn unordered(self) -> bool {
-        self.0.is_nan()
-    }
-}
-
 /// A single-precision lane whose subnormal values are zeros.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, PartialOrd)]
 struct Flushed(f32);
 
 impl LaneValue for Flushed {
     type Raw = u32;
     #[inline(always)]
     fn get(raw: u32) -> Self {
-        Self(super::special::flush::<true>(f32::from_bits(raw)))
+        Self(super::float::flush(f32::from_bits(raw)))
     }
     #[inline(always)]
     fn put(self) -> u32 {
         self.0.to_bits()
     }
 }
-impl Ordered for Flushed {
-    #[inline(always)]
-    fn unordered(self) -> bool {
-        self.0.is_nan()
-    }
-}
+
+/// Values that are compared; NaN is not equal to itself.
+trait Ordered: LaneValue + PartialOrd {}
+impl<V: LaneValue + PartialOrd> Ordered for V {}
 
 #[inline(always)]
 fn compared<A: Ordered>(cx: &Cx<'_>, op: &Op, a: u16, b: u16) -> u32 {
     let code = op.aux & 0xff;
-    let either_nan = |x: A, y: A| x.unordered() || y.unordered();
-    match code {
+    #[allow(clippy::eq_op, reason = "finds NaN")]
+    let either_nan = |x: A, y: A| x != x || y != y;
+    let ordered = match code & !UNORDERED {
         EQ => compare::<A>(cx, a, b, |x, y| x == y),
         NE => compare::<A>(cx, a, b, |x, y| x != y && !either_nan(x, y)),
         LT => compare::<A>(cx, a, b, |x, y| x < y),
@@ -93,18 +66,12 @@ fn compared<A: Ordered>(cx: &Cx<'_>, op: &Op, a: u16, b: u16) -> u32 {
         GT => compare::<A>(cx, a, b, |x, y| x > y),
         GE => compare::<A>(cx, a, b, |x, y| x >= y),
         NUM => compare::<A>(cx, a, b, |x, y| !either_nan(x, y)),
-        NAN => compare::<A>(cx, a, b, either_nan),
-        unordered => {
-            let ordered = match unordered - UNORDERED {
-                EQ => compare::<A>(cx, a, b, |x, y| x == y),
-                NE => compare::<A>(cx, a, b, |x, y| x != y),
-                LT => compare::<A>(cx, a, b, |x, y| x < y),
-                LE => compare::<A>(cx, a, b, |x, y| x <= y),
-                GT => compare::<A>(cx, a, b, |x, y| x > y),
-                _ => compare::<A>(cx, a, b, |x, y| x >= y),
-            };
-            ordered | compare::<A>(cx, a, b, either_nan)
-        }
+        _ => compare::<A>(cx, a, b, either_nan),
+    };
+    if code & UNORDERED != 0 {
+        ordered | compare::<A>(cx, a, b, either_nan)
+    } else {
+        ordered
     }
 }
 
@@ -179,36 +146,17 @@ lane_fn!(
     let out: [A::Raw; 32] = std::array::from_fn(|n| if bits >> n & 1 != 0 { a[n].put() } else { b[n].put() });
     commit(cx, op.r[0], &out);
 });
+/// Selectors of `slct`; the default is zero.
+pub(super) trait Selector: LaneValue + PartialOrd + Default {}
+impl<V: LaneValue + PartialOrd + Default> Selector for V {}
+
 lane_fn!(
     /// `r`: destination, a, b, c; a where c is at least zero.
-    Slct<A: LaneValue, C: Zero>, |cx, op| {
+    Slct<A: LaneValue, C: Selector>, |cx, op| {
     let (a, b, c) = (read::<A>(cx, op.r[1]), read::<A>(cx, op.r[2]), read::<C>(cx, op.r[3]));
-    let out: [A::Raw; 32] = std::array::from_fn(|n| if c[n].at_least_zero() { a[n].put() } else { b[n].put() });
+    let out: [A::Raw; 32] = std::array::from_fn(|n| if c[n] >= C::default() { a[n].put() } else { b[n].put() });
     commit(cx, op.r[0], &out);
 });
-
-/// Selectors of `slct`.
-pub(super) trait Zero: LaneValue {
-    fn at_least_zero(self) -> bool;
-}
-impl Zero for i32 {
-    #[inline(always)]
-    fn at_least_zero(self) -> bool {
-        self >= 0
-    }
-}
-impl Zero for Flushed {
-    #[inline(always)]
-    fn at_least_zero(self) -> bool {
-        self.0 >= 0.0
-    }
-}
-impl Zero for f32 {
-    #[inline(always)]
-    fn at_least_zero(self) -> bool {
-        self >= 0.0
-    }
-}
 
 fn comparison(c: Comparison) -> u32 {
     match c {
@@ -298,12 +246,7 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
                 (8, T::F32, true) => handler::<Slct<u64, Flushed>>(),
                 _ => return None,
             };
-            let operands = [
-                l.dst(i, ty)?,
-                l.src(i, 1, ty)?,
-                l.src(i, 2, ty)?,
-                l.src(i, 3, selector)?,
-            ];
+            let operands = l.operands(i, [ty, ty, ty, selector])?;
             Some(Draft::alu(exec, Class::Move, &operands))
         }
         _ => None,

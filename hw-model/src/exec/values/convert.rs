@@ -5,74 +5,44 @@
 //! of its own here goes to `convert_any`.
 
 use super::convert_any;
+use super::float::{Real, flush};
 use crate::exec::isa::{handler, lane_fn};
 use crate::exec::lanes::{LaneValue, map1};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::ExecFn;
 use gridmux_ptx::decode::{Instruction, Operand, Rounding, ScalarType as T};
+use num_traits::{AsPrimitive, PrimInt};
 
-/// A value as another type, as Rust's `as` does it, and clamped.
-pub(super) trait To<D>: LaneValue {
-    fn cut(self) -> D;
-    fn clamped(self) -> D;
+/// Integers, which convert to each other and to floats as Rust's `as` does it.
+trait Integer: LaneValue + PrimInt + AsPrimitive<i128> + AsPrimitive<f32> + AsPrimitive<f64> {
+    fn cut(v: i128) -> Self;
 }
 
-macro_rules! to_one {
-    ($from:ty => $($to:ty),*) => {
-        $(impl To<$to> for $from {
-            #[inline(always)]
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "the conversion that PTX asks for"
-            )]
-            fn cut(self) -> $to {
-                self as $to
-            }
-            #[inline(always)]
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "the value is clamped to the target's range first"
-            )]
-            fn clamped(self) -> $to {
-                (self as i128).clamp(<$to>::MIN as i128, <$to>::MAX as i128) as $to
-            }
-        })*
-    };
-}
-macro_rules! to_all {
-    ($($from:ty),*) => { $(to_one!($from => u8, i8, u16, i16, u32, i32, u64, i64);)* };
-}
-to_all!(u8, i8, u16, i16, u32, i32, u64, i64);
-
-lane_fn!(Cut<A: To<D>, D: LaneValue>, |cx, op| map1::<A, D>(cx, op, A::cut));
-lane_fn!(Clamp<A: To<D>, D: LaneValue>, |cx, op| map1::<A, D>(cx, op, A::clamped));
-
-/// Integer to float, rounding to nearest even.
-trait ToFloat: LaneValue {
-    fn single(self) -> f32;
-    fn double(self) -> f64;
-}
-macro_rules! to_float {
+macro_rules! integer {
     ($($ty:ty),*) => {
-        $(impl ToFloat for $ty {
+        $(impl Integer for $ty {
             #[inline(always)]
-            fn single(self) -> f32 {
-                self as f32
-            }
-            #[inline(always)]
-            fn double(self) -> f64 {
-                self as f64
+            #[allow(clippy::cast_possible_truncation, reason = "the conversion that PTX asks for")]
+            fn cut(v: i128) -> Self {
+                v as Self
             }
         })*
     };
 }
-to_float!(u8, i8, u16, i16, u32, i32, u64, i64);
+integer!(u8, i8, u16, i16, u32, i32, u64, i64);
 
-lane_fn!(IntToSingle<A: ToFloat>, |cx, op| map1::<A, f32>(cx, op, A::single));
-lane_fn!(IntToDouble<A: ToFloat>, |cx, op| map1::<A, f64>(cx, op, A::double));
-lane_fn!(IntToSingleDirected<A: ToFloat>, |cx, op| {
+lane_fn!(Cut<A: Integer, D: Integer>, |cx, op| map1::<A, D>(cx, op, |a| D::cut(a.as_())));
+lane_fn!(
+    /// The value is clamped to the target's range first.
+    Clamp<A: Integer, D: Integer>, |cx, op| {
+    let (low, high): (i128, i128) = (D::min_value().as_(), D::max_value().as_());
+    map1::<A, D>(cx, op, |a| D::cut(AsPrimitive::<i128>::as_(a).clamp(low, high)));
+});
+lane_fn!(IntToSingle<A: Integer>, |cx, op| map1::<A, f32>(cx, op, A::as_));
+lane_fn!(IntToDouble<A: Integer>, |cx, op| map1::<A, f64>(cx, op, A::as_));
+lane_fn!(IntToSingleDirected<A: Integer>, |cx, op| {
     let mode = op.aux;
-    map1::<A, f32>(cx, op, |a| narrow(a.double(), mode));
+    map1::<A, f32>(cx, op, |a| narrow(a.as_(), mode));
 });
 
 /// Rounding modes in `aux`.
@@ -104,31 +74,16 @@ fn narrow(exact: f64, mode: u32) -> f32 {
     }
 }
 
-/// Floats that convert to integers.
-pub(super) trait Rounds: LaneValue {
-    fn rounded(self, mode: u32) -> Self;
-    fn flushed(self) -> Self;
+/// Returns an integral number, rounded as the mode says.
+#[inline(always)]
+fn rounded<R: Real>(v: R, mode: u32) -> R {
+    match mode {
+        NEAREST => v.integral(),
+        TO_ZERO => v.trunc(),
+        DOWN => v.floor(),
+        _ => v.ceil(),
+    }
 }
-macro_rules! rounds {
-    ($($ty:ty),*) => {
-        $(impl Rounds for $ty {
-            #[inline(always)]
-            fn rounded(self, mode: u32) -> Self {
-                match mode {
-                    NEAREST => self.round_ties_even(),
-                    TO_ZERO => self.trunc(),
-                    DOWN => self.floor(),
-                    _ => self.ceil(),
-                }
-            }
-            #[inline(always)]
-            fn flushed(self) -> Self {
-                if self.abs() < <$ty>::MIN_POSITIVE { <$ty>::copysign(0.0, self) } else { self }
-            }
-        })*
-    };
-}
-rounds!(f32, f64);
 
 /// Integers that floats convert to.
 trait FromFloat<A>: LaneValue {
@@ -154,25 +109,25 @@ from_float!(f32, false => u8, i8, u16, i16, u32, i32);
 from_float!(f32, true => u64, i64);
 from_float!(f64, true => u8, i8, u16, i16, u32, i32, u64, i64);
 
-lane_fn!(FloatToInt<A: Rounds, D: FromFloat<A>>, |cx, op| {
+lane_fn!(FloatToInt<A: Real, D: FromFloat<A>>, |cx, op| {
     let mode = op.aux & 0xff;
     if op.aux & FTZ != 0 {
-        map1::<A, D>(cx, op, |a| D::from_float(a.flushed().rounded(mode)));
+        map1::<A, D>(cx, op, |a| D::from_float(rounded(flush(a), mode)));
     } else {
-        map1::<A, D>(cx, op, |a| D::from_float(a.rounded(mode)));
+        map1::<A, D>(cx, op, |a| D::from_float(rounded(a, mode)));
     }
 });
-lane_fn!(RoundFloat<A: Rounds>, |cx, op| {
+lane_fn!(RoundFloat<A: Real>, |cx, op| {
     let mode = op.aux & 0xff;
     if op.aux & FTZ != 0 {
-        map1::<A, A>(cx, op, |a| a.flushed().rounded(mode));
+        map1::<A, A>(cx, op, |a| rounded(flush(a), mode));
     } else {
-        map1::<A, A>(cx, op, |a| a.rounded(mode));
+        map1::<A, A>(cx, op, |a| rounded(a, mode));
     }
 });
-lane_fn!(FlushFloat<A: Rounds>, |cx, op| {
+lane_fn!(FlushFloat<A: Real>, |cx, op| {
     if op.aux & FTZ != 0 {
-        map1::<A, A>(cx, op, A::flushed);
+        map1::<A, A>(cx, op, flush);
     } else {
         map1::<A, A>(cx, op, |a| a);
     }
@@ -183,7 +138,7 @@ lane_fn!(SaturateSingle, |cx, op| map1::<f32, f32>(cx, op, |a| {
 }));
 lane_fn!(Widen, |cx, op| {
     if op.aux & FTZ != 0 {
-        map1::<f32, f64>(cx, op, |a| f64::from(a.flushed()));
+        map1::<f32, f64>(cx, op, |a| f64::from(flush(a)));
     } else {
         map1::<f32, f64>(cx, op, f64::from);
     }
@@ -191,7 +146,7 @@ lane_fn!(Widen, |cx, op| {
 lane_fn!(Narrow, |cx, op| {
     let mode = op.aux & 0xff;
     if op.aux & FTZ != 0 {
-        map1::<f64, f32>(cx, op, |a| narrow(a, mode).flushed());
+        map1::<f64, f32>(cx, op, |a| flush(narrow(a, mode)));
     } else {
         map1::<f64, f32>(cx, op, |a| narrow(a, mode));
     }

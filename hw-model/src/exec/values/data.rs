@@ -327,7 +327,7 @@ fn mov(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
             Some(Draft::alu(exec, Class::Int, &operands).imm(*offset))
         }
         _ => {
-            let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?];
+            let operands = l.operands(i, [ty; 2])?;
             Some(Draft::alu(mover(wide), Class::Move, &operands))
         }
     }
@@ -456,7 +456,7 @@ pub(in crate::exec) fn add_window(l: &mut Lower<'_>, i: &Instruction, start: u64
     if i.mods.types.first()?.size_bytes() != 8 {
         return None;
     }
-    let operands = [l.dst(i, T::U64)?, l.src(i, 1, T::U64)?];
+    let operands = l.operands(i, [T::U64; 2])?;
     let draft = Draft::alu(handler::<AddImmediate>(), Class::Move, &operands);
     Some(draft.imm(if i.mods.to { -start } else { start }))
 }

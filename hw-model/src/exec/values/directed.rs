@@ -4,7 +4,7 @@
 //! Rule: single precision goes through doubles rounded to odd, double precision through integers.
 
 use super::exact;
-use super::float::{Real, class, slow};
+use super::float::{class, flush, slow};
 use super::half::{CODE_SHIFT, FTZ, SAT, clamped, flags};
 use super::round::{self, Single};
 use crate::exec::cx::Cx;
@@ -37,7 +37,7 @@ fn operand(raw: u32, kind: u32, aux: u32) -> f64 {
         _ => f32::from_bits(raw),
     };
     let v = if aux & FTZ != 0 && kind & 3 == 0 {
-        v.flush()
+        flush(v)
     } else {
         v
     };
@@ -48,7 +48,7 @@ fn operand(raw: u32, kind: u32, aux: u32) -> f64 {
 fn result(exact: f64, aux: u32) -> u32 {
     let rounded = round::to_single(round::round::<Single>(exact, aux & 0xff));
     let v = if aux & FTZ != 0 {
-        rounded.flush()
+        flush(rounded)
     } else {
         rounded
     };

@@ -63,11 +63,6 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         }
         _ => return None,
     };
-    let operands = [
-        l.dst(i, T::B32)?,
-        l.src(i, 1, T::B32)?,
-        l.src(i, 2, T::B32)?,
-        l.src(i, 3, T::B32)?,
-    ];
+    let operands = l.operands(i, [T::B32; 4])?;
     Some(Draft::alu(exec, Class::IntMul, &operands).aux(aux))
 }

@@ -14,136 +14,51 @@ use crate::exec::lanes::{LaneValue, map1, map2, map3, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::{NONE, Op};
 use gridmux_ptx::decode::{Instruction, Mode, Opcode, Rounding, ScalarType as T};
+use num_traits::Float;
 
 /// Floating-point numbers as PTX computes with them.
-pub(in crate::exec) trait Real: LaneValue + PartialOrd {
-    fn plus(self, b: Self) -> Self;
-    fn minus(self, b: Self) -> Self;
-    fn times(self, b: Self) -> Self;
-    fn over(self, b: Self) -> Self;
-    fn fused(self, b: Self, c: Self) -> Self;
-    fn root(self) -> Self;
-    fn one() -> Self;
-    fn zero() -> Self;
-    fn flush(self) -> Self;
-    fn negative(self) -> Self;
-    fn magnitude(self) -> Self;
-    fn sign_of(self, sign: Self) -> Self;
-    fn is_negative(self) -> bool;
-    fn is_nan(self) -> bool;
-    fn nan() -> Self;
-    fn largest_normal_divisor() -> Self;
-    fn is_infinite(self) -> bool;
-    fn is_normal(self) -> bool;
+pub(in crate::exec) trait Real: LaneValue + Float {
+    /// Returns the canonical NaN: all bits but the sign.
+    fn canonical_nan() -> Self;
+    /// Rounds to an integral number, ties to the even one.
+    fn integral(self) -> Self;
 }
 
 macro_rules! real {
-    ($ty:ty) => {
-        impl Real for $ty {
+    ($($ty:ty),*) => {
+        $(impl Real for $ty {
             #[inline(always)]
-            fn plus(self, b: Self) -> Self {
-                self + b
+            fn canonical_nan() -> Self {
+                Self::from_bits(Self::INFINITY.to_bits() | (Self::MIN_POSITIVE.to_bits() - 1))
             }
             #[inline(always)]
-            fn minus(self, b: Self) -> Self {
-                self - b
+            fn integral(self) -> Self {
+                self.round_ties_even()
             }
-            #[inline(always)]
-            fn times(self, b: Self) -> Self {
-                self * b
-            }
-            #[inline(always)]
-            fn over(self, b: Self) -> Self {
-                self / b
-            }
-            #[inline(always)]
-            fn fused(self, b: Self, c: Self) -> Self {
-                self.mul_add(b, c)
-            }
-            #[inline(always)]
-            fn root(self) -> Self {
-                self.sqrt()
-            }
-            #[inline(always)]
-            fn one() -> Self {
-                1.0
-            }
-            #[inline(always)]
-            fn zero() -> Self {
-                0.0
-            }
-            #[inline(always)]
-            fn flush(self) -> Self {
-                let subnormal = self.abs() < <$ty>::MIN_POSITIVE;
-                if subnormal {
-                    self.negative_zero_or_zero()
-                } else {
-                    self
-                }
-            }
-            #[inline(always)]
-            fn negative(self) -> Self {
-                -self
-            }
-            #[inline(always)]
-            fn magnitude(self) -> Self {
-                self.abs()
-            }
-            #[inline(always)]
-            fn sign_of(self, sign: Self) -> Self {
-                self.copysign(sign)
-            }
-            #[inline(always)]
-            fn is_negative(self) -> bool {
-                self.is_sign_negative()
-            }
-            #[inline(always)]
-            fn is_nan(self) -> bool {
-                self != self
-            }
-            #[inline(always)]
-            fn nan() -> Self {
-                // The canonical NaN: all bits but the sign.
-                <$ty>::from_bits(<$ty>::INFINITY.to_bits() | (<$ty>::MIN_POSITIVE.to_bits() - 1))
-            }
-            #[inline(always)]
-            fn largest_normal_divisor() -> Self {
-                1.0 / <$ty>::MIN_POSITIVE
-            }
-            #[inline(always)]
-            fn is_infinite(self) -> bool {
-                self.abs() == <$ty>::INFINITY
-            }
-            #[inline(always)]
-            fn is_normal(self) -> bool {
-                self.abs() >= <$ty>::MIN_POSITIVE && self.abs() < <$ty>::INFINITY
-            }
-        }
-
-        impl SignedZero for $ty {
-            #[inline(always)]
-            fn negative_zero_or_zero(self) -> Self {
-                (0.0 as $ty).copysign(self)
-            }
-        }
+        })*
     };
 }
+real!(f32, f64);
 
-trait SignedZero {
-    fn negative_zero_or_zero(self) -> Self;
+/// Returns a number, or a zero of its sign instead of a subnormal one.
+#[inline(always)]
+pub(super) fn flush<R: Real>(v: R) -> R {
+    if v.abs() < R::min_positive_value() {
+        R::zero().copysign(v)
+    } else {
+        v
+    }
 }
 
-real!(f32);
-real!(f64);
-
+/// Returns a number, flushed with `FTZ`.
 #[inline(always)]
-fn input<R: Real, const FTZ: bool>(v: R) -> R {
-    if FTZ { v.flush() } else { v }
+pub(super) fn flushed<R: Real, const FTZ: bool>(v: R) -> R {
+    if FTZ { flush(v) } else { v }
 }
 
 #[inline(always)]
 fn output<R: Real, const FTZ: bool, const SAT: bool>(v: R) -> R {
-    let v = if FTZ { v.flush() } else { v };
+    let v = flushed::<R, FTZ>(v);
     if !SAT {
         return v;
     }
@@ -154,13 +69,13 @@ fn output<R: Real, const FTZ: bool, const SAT: bool>(v: R) -> R {
 /// Returns the number that is not NaN, else the smaller, −0 being smaller than +0.
 #[inline(always)]
 fn least<R: Real>(a: R, b: R) -> R {
-    let a_first = a < b || (a == b && a.is_negative()) || b.is_nan();
+    let a_first = a < b || (a == b && a.is_sign_negative()) || b.is_nan();
     if a_first { a } else { b }
 }
 
 #[inline(always)]
 fn greatest<R: Real>(a: R, b: R) -> R {
-    let a_first = a > b || (a == b && b.is_negative()) || b.is_nan();
+    let a_first = a > b || (a == b && b.is_sign_negative()) || b.is_nan();
     if a_first { a } else { b }
 }
 
@@ -179,69 +94,65 @@ pub(in crate::exec) fn maximum<R: Real>(a: R, b: R, aux: u32) -> R {
 #[inline(always)]
 fn selected<R: Real>(a: R, b: R, aux: u32, choose: impl Fn(R, R) -> R) -> R {
     let crossed = aux & XORSIGN != 0;
-    let (x, y) = if crossed {
-        (a.magnitude(), b.magnitude())
-    } else {
-        (a, b)
-    };
+    let (x, y) = if crossed { (a.abs(), b.abs()) } else { (a, b) };
     let chosen = choose(x, y);
-    let negative = a.is_negative() != b.is_negative();
-    let signed = if negative { chosen.negative() } else { chosen };
+    let negative = a.is_sign_negative() != b.is_sign_negative();
+    let signed = if negative { -chosen } else { chosen };
     let chosen = if crossed { signed } else { chosen };
     let either = a.is_nan() || b.is_nan();
     let both = a.is_nan() && b.is_nan();
     if both || (aux & NAN_WINS != 0 && either) {
-        R::nan()
+        R::canonical_nan()
     } else {
         chosen
     }
 }
 
 lane_fn!(Add<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
-    output::<R, FTZ, SAT>(input::<R, FTZ>(a).plus(input::<R, FTZ>(b)))
+    output::<R, FTZ, SAT>(flushed::<R, FTZ>(a) + flushed::<R, FTZ>(b))
 }));
 lane_fn!(Sub<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
-    output::<R, FTZ, SAT>(input::<R, FTZ>(a).minus(input::<R, FTZ>(b)))
+    output::<R, FTZ, SAT>(flushed::<R, FTZ>(a) - flushed::<R, FTZ>(b))
 }));
 lane_fn!(Mul<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
-    output::<R, FTZ, SAT>(input::<R, FTZ>(a).times(input::<R, FTZ>(b)))
+    output::<R, FTZ, SAT>(flushed::<R, FTZ>(a) * flushed::<R, FTZ>(b))
 }));
 lane_fn!(Fma<R: Real>[FTZ: bool, SAT: bool], |cx, op| map3::<R, R, R, R>(cx, op, |a, b, c| {
-    output::<R, FTZ, SAT>(input::<R, FTZ>(a).fused(input::<R, FTZ>(b), input::<R, FTZ>(c)))
+    output::<R, FTZ, SAT>(flushed::<R, FTZ>(a).mul_add(flushed::<R, FTZ>(b), flushed::<R, FTZ>(c)))
 }));
 lane_fn!(Div<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
-    output::<R, FTZ, SAT>(input::<R, FTZ>(a).over(input::<R, FTZ>(b)))
+    output::<R, FTZ, SAT>(flushed::<R, FTZ>(a) / flushed::<R, FTZ>(b))
 }));
 lane_fn!(Rcp<R: Real>[FTZ: bool, SAT: bool], |cx, op| map1::<R, R>(cx, op, |a| {
-    output::<R, FTZ, SAT>(R::one().over(input::<R, FTZ>(a)))
+    output::<R, FTZ, SAT>(R::one() / flushed::<R, FTZ>(a))
 }));
 lane_fn!(Sqrt<R: Real>[FTZ: bool, SAT: bool], |cx, op| map1::<R, R>(cx, op, |a| {
-    output::<R, FTZ, SAT>(input::<R, FTZ>(a).root())
+    output::<R, FTZ, SAT>(flushed::<R, FTZ>(a).sqrt())
 }));
 lane_fn!(Rsqrt<R: Real>[FTZ: bool, SAT: bool], |cx, op| map1::<R, R>(cx, op, |a| {
-    output::<R, FTZ, SAT>(R::one().over(input::<R, FTZ>(a).root()))
+    output::<R, FTZ, SAT>(R::one() / flushed::<R, FTZ>(a).sqrt())
 }));
 lane_fn!(Min<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
-    output::<R, FTZ, SAT>(least(input::<R, FTZ>(a), input::<R, FTZ>(b)))
+    output::<R, FTZ, SAT>(least(flushed::<R, FTZ>(a), flushed::<R, FTZ>(b)))
 }));
 lane_fn!(Max<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
-    output::<R, FTZ, SAT>(greatest(input::<R, FTZ>(a), input::<R, FTZ>(b)))
+    output::<R, FTZ, SAT>(greatest(flushed::<R, FTZ>(a), flushed::<R, FTZ>(b)))
 }));
 lane_fn!(Abs<R: Real>[FTZ: bool, SAT: bool], |cx, op| map1::<R, R>(cx, op, |a| {
-    input::<R, FTZ>(a.magnitude())
+    flushed::<R, FTZ>(a.abs())
 }));
 lane_fn!(Neg<R: Real>[FTZ: bool, SAT: bool], |cx, op| map1::<R, R>(cx, op, |a| {
-    input::<R, FTZ>(a.negative())
+    flushed::<R, FTZ>(-a)
 }));
-lane_fn!(Copysign<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| b.sign_of(a)));
+lane_fn!(Copysign<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| b.copysign(a)));
 lane_fn!(
     /// A divisor above 2^126 gives zero, or NaN under an infinity (PTX ISA section 9.7.3, `div.approx`).
     DivApprox<R: Real>[FTZ: bool, SAT: bool], |cx, op| map2::<R, R, R>(cx, op, |a, b| {
-    let (a, b) = (input::<R, FTZ>(a), input::<R, FTZ>(b));
-    let quotient = a.over(b);
-    let magnitude = b.magnitude();
-    let beyond = magnitude > R::largest_normal_divisor() && !magnitude.is_infinite();
-    let edge = if a.is_infinite() { R::nan() } else { quotient.times(R::zero()) };
+    let (a, b) = (flushed::<R, FTZ>(a), flushed::<R, FTZ>(b));
+    let quotient = a / b;
+    let magnitude = b.abs();
+    let beyond = magnitude > R::one() / R::min_positive_value() && !magnitude.is_infinite();
+    let edge = if a.is_infinite() { R::canonical_nan() } else { quotient * R::zero() };
     output::<R, FTZ, SAT>(if beyond { edge } else { quotient })
 }));
 lane_fn!(
@@ -273,7 +184,7 @@ lane_fn!(
     Gross, |cx, op| {
     let root = op.aux != 0;
     map1::<f64, f64>(cx, op, |a| {
-        let upper = |v: f64| f64::from_bits(v.to_bits() & !0xffff_ffff).flush();
+        let upper = |v: f64| flush(f64::from_bits(v.to_bits() & !0xffff_ffff));
         let a = upper(a);
         let result = upper(1.0 / if root { a.sqrt() } else { a });
         if f64::is_nan(result) { f64::from_bits(0x7fff_ffff_0000_0000) } else { result }
@@ -290,7 +201,7 @@ const SUBNORMAL: u32 = 5;
 #[inline(always)]
 fn select_lanes<R: Real>(cx: &mut Cx<'_>, op: &Op) {
     let aux = op.aux;
-    let flush = |v: R| if aux & FLAG_FTZ != 0 { v.flush() } else { v };
+    let input = |v: R| if aux & FLAG_FTZ != 0 { flush(v) } else { v };
     let choose = |a: R, b: R| {
         if aux >> half::CODE_SHIFT == 1 {
             maximum(a, b, aux)
@@ -299,10 +210,10 @@ fn select_lanes<R: Real>(cx: &mut Cx<'_>, op: &Op) {
         }
     };
     if op.r[3] == NONE {
-        map2::<R, R, R>(cx, op, |a, b| choose(flush(a), flush(b)));
+        map2::<R, R, R>(cx, op, |a, b| choose(input(a), input(b)));
     } else {
         map3::<R, R, R, R>(cx, op, |a, b, c| {
-            choose(choose(flush(a), flush(b)), flush(c))
+            choose(choose(input(a), input(b)), input(c))
         });
     }
 }

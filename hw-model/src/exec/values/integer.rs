@@ -8,53 +8,33 @@ use crate::exec::lanes::{LaneValue, map1, map2, map3};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::ExecFn;
 use gridmux_ptx::decode::{Instruction, Opcode, Part, ScalarType as T};
+use num_traits::{PrimInt, WrappingAdd, WrappingMul, WrappingSub};
 
 /// Integers as PTX computes with them.
-pub(in crate::exec) trait Int: LaneValue {
+pub(in crate::exec) trait Int:
+    LaneValue + PrimInt + WrappingAdd + WrappingSub + WrappingMul
+{
     /// Type of a `.wide` product.
-    type Wide: LaneValue;
-    fn wadd(self, b: Self) -> Self;
-    fn wsub(self, b: Self) -> Self;
-    fn wmul(self, b: Self) -> Self;
+    type Wide: LaneValue + WrappingAdd;
     fn high(self, b: Self) -> Self;
     fn product(self, b: Self) -> Self::Wide;
-    fn wadd_wide(a: Self::Wide, b: Self::Wide) -> Self::Wide;
     fn quotient(self, b: Self) -> Self;
     fn remainder(self, b: Self) -> Self;
-    fn least(self, b: Self) -> Self;
-    fn greatest(self, b: Self) -> Self;
     fn magnitude(self) -> Self;
-    fn distance(self, b: Self) -> Self;
 }
 
 macro_rules! int {
-    ($ty:ty, $wide:ty, $twice:ty, $bits:expr, |$m:ident| $magnitude:expr) => {
+    ($ty:ty, $wide:ty, $twice:ty, |$m:ident| $magnitude:expr) => {
         impl Int for $ty {
             type Wide = $wide;
             #[inline(always)]
-            fn wadd(self, b: Self) -> Self {
-                self.wrapping_add(b)
-            }
-            #[inline(always)]
-            fn wsub(self, b: Self) -> Self {
-                self.wrapping_sub(b)
-            }
-            #[inline(always)]
-            fn wmul(self, b: Self) -> Self {
-                self.wrapping_mul(b)
-            }
-            #[inline(always)]
             #[allow(clippy::cast_possible_truncation, reason = "the high half fits")]
             fn high(self, b: Self) -> Self {
-                ((<$twice>::from(self) * <$twice>::from(b)) >> $bits) as Self
+                ((<$twice>::from(self) * <$twice>::from(b)) >> <$ty>::BITS) as Self
             }
             #[inline(always)]
             fn product(self, b: Self) -> $wide {
                 <$wide>::from(self).wrapping_mul(<$wide>::from(b))
-            }
-            #[inline(always)]
-            fn wadd_wide(a: $wide, b: $wide) -> $wide {
-                a.wrapping_add(b)
             }
             #[inline(always)]
             fn quotient(self, b: Self) -> Self {
@@ -65,38 +45,32 @@ macro_rules! int {
                 if b == 0 { !0 } else { self.wrapping_rem(b) }
             }
             #[inline(always)]
-            fn least(self, b: Self) -> Self {
-                if b < self { b } else { self }
-            }
-            #[inline(always)]
-            fn greatest(self, b: Self) -> Self {
-                if b > self { b } else { self }
-            }
-            #[inline(always)]
             fn magnitude(self) -> Self {
                 let $m = self;
                 $magnitude
-            }
-            #[inline(always)]
-            fn distance(self, b: Self) -> Self {
-                if self < b {
-                    b.wrapping_sub(self)
-                } else {
-                    self.wrapping_sub(b)
-                }
             }
         }
     };
 }
 
-int!(u16, u32, u32, 16, |v| v);
-int!(i16, i32, i32, 16, |v| v.wrapping_abs());
-int!(u32, u64, u64, 32, |v| v);
-int!(i32, i64, i64, 32, |v| v.wrapping_abs());
-int!(u64, u64, u128, 64, |v| v);
-int!(i64, i64, i128, 64, |v| v.wrapping_abs());
+int!(u16, u32, u32, |v| v);
+int!(i16, i32, i32, |v| v.wrapping_abs());
+int!(u32, u64, u64, |v| v);
+int!(i32, i64, i64, |v| v.wrapping_abs());
+int!(u64, u64, u128, |v| v);
+int!(i64, i64, i128, |v| v.wrapping_abs());
 
-lane_fn!(Add<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::wadd));
+/// Returns the distance of two numbers, which may not fit in a signed type and then wraps.
+#[inline(always)]
+fn distance<N: Int>(a: N, b: N) -> N {
+    if a < b {
+        b.wrapping_sub(&a)
+    } else {
+        a.wrapping_sub(&b)
+    }
+}
+
+lane_fn!(Add<N: Int>, |cx, op| map2::<N, N, N>(cx, op, |a, b| a.wrapping_add(&b)));
 lane_fn!(AddSat, |cx, op| map2::<i32, i32, i32>(
     cx,
     op,
@@ -107,24 +81,24 @@ lane_fn!(SubSat, |cx, op| map2::<i32, i32, i32>(
     op,
     i32::saturating_sub
 ));
-lane_fn!(Sub<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::wsub));
-lane_fn!(MulLo<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::wmul));
+lane_fn!(Sub<N: Int>, |cx, op| map2::<N, N, N>(cx, op, |a, b| a.wrapping_sub(&b)));
+lane_fn!(MulLo<N: Int>, |cx, op| map2::<N, N, N>(cx, op, |a, b| a.wrapping_mul(&b)));
 lane_fn!(MulHi<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::high));
 lane_fn!(MulWide<N: Int>, |cx, op| map2::<N, N, N::Wide>(cx, op, N::product));
-lane_fn!(MadLo<N: Int>, |cx, op| map3::<N, N, N, N>(cx, op, |a, b, c| a.wmul(b).wadd(c)));
-lane_fn!(MadHi<N: Int>, |cx, op| map3::<N, N, N, N>(cx, op, |a, b, c| a.high(b).wadd(c)));
+lane_fn!(MadLo<N: Int>, |cx, op| map3::<N, N, N, N>(cx, op, |a, b, c| a.wrapping_mul(&b).wrapping_add(&c)));
+lane_fn!(MadHi<N: Int>, |cx, op| map3::<N, N, N, N>(cx, op, |a, b, c| a.high(b).wrapping_add(&c)));
 lane_fn!(MadWide<N: Int>, |cx, op| map3::<N, N, N::Wide, N::Wide>(
     cx,
     op,
-    |a, b, c| N::wadd_wide(a.product(b), c)
+    |a, b, c| a.product(b).wrapping_add(&c)
 ));
 lane_fn!(Div<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::quotient));
 lane_fn!(Rem<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::remainder));
-lane_fn!(Min<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::least));
-lane_fn!(Max<N: Int>, |cx, op| map2::<N, N, N>(cx, op, N::greatest));
+lane_fn!(Min<N: Int>, |cx, op| map2::<N, N, N>(cx, op, std::cmp::min));
+lane_fn!(Max<N: Int>, |cx, op| map2::<N, N, N>(cx, op, std::cmp::max));
 lane_fn!(Abs<N: Int>, |cx, op| map1::<N, N>(cx, op, N::magnitude));
-lane_fn!(Neg<N: Int>, |cx, op| map1::<N, N>(cx, op, |a| a.wsub(a).wsub(a)));
-lane_fn!(Sad<N: Int>, |cx, op| map3::<N, N, N, N>(cx, op, |a, b, c| a.distance(b).wadd(c)));
+lane_fn!(Neg<N: Int>, |cx, op| map1::<N, N>(cx, op, |a| N::zero().wrapping_sub(&a)));
+lane_fn!(Sad<N: Int>, |cx, op| map3::<N, N, N, N>(cx, op, |a, b, c| distance(a, b).wrapping_add(&c)));
 lane_fn!(Mul24U, |cx, op| map2::<u32, u32, u32>(cx, op, |a, b| (a
     & 0xff_ffff)
     .wrapping_mul(b & 0xff_ffff)));
@@ -297,7 +271,7 @@ fn multiply(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
         Part::Hi => binary(l, i, by_int!(ty, MulHi), Class::IntMul),
         Part::Wide => {
             let exec = by_int!(ty, MulWide);
-            let operands = [l.dst(i, widened(ty)?)?, l.src(i, 1, ty)?, l.src(i, 2, ty)?];
+            let operands = l.operands(i, [widened(ty)?, ty, ty])?;
             Some(Draft::alu(exec, Class::IntMul, &operands))
         }
     }
@@ -310,12 +284,7 @@ fn multiply_add(l: &mut Lower<'_>, i: &Instruction, ty: T) -> Option<Draft> {
         Part::Wide => {
             let wide = widened(ty)?;
             let exec = by_int!(ty, MadWide);
-            let operands = [
-                l.dst(i, wide)?,
-                l.src(i, 1, ty)?,
-                l.src(i, 2, ty)?,
-                l.src(i, 3, wide)?,
-            ];
+            let operands = l.operands(i, [wide, ty, ty, wide])?;
             Some(Draft::alu(exec, Class::IntMul, &operands))
         }
     }
@@ -339,8 +308,7 @@ pub(super) fn unary(
     class: Class,
 ) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
-    let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?];
-    Some(Draft::alu(exec, class, &operands))
+    Some(Draft::alu(exec, class, &l.operands(i, [ty; 2])?))
 }
 
 /// Lowers `d = f(a, b)`, all of the instruction's first type.
@@ -351,8 +319,7 @@ pub(super) fn binary(
     class: Class,
 ) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
-    let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?, l.src(i, 2, ty)?];
-    Some(Draft::alu(exec, class, &operands))
+    Some(Draft::alu(exec, class, &l.operands(i, [ty; 3])?))
 }
 
 /// Lowers `d = f(a, b, c)`, all of the instruction's first type.
@@ -363,11 +330,5 @@ pub(super) fn ternary(
     class: Class,
 ) -> Option<Draft> {
     let ty = *i.mods.types.first()?;
-    let operands = [
-        l.dst(i, ty)?,
-        l.src(i, 1, ty)?,
-        l.src(i, 2, ty)?,
-        l.src(i, 3, ty)?,
-    ];
-    Some(Draft::alu(exec, class, &operands))
+    Some(Draft::alu(exec, class, &l.operands(i, [ty; 4])?))
 }

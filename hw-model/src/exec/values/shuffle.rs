@@ -285,7 +285,7 @@ fn redux(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     if ty == T::F32 {
         let flags = if absolute { ABSOLUTE } else { 0 } | if i.mods.nan { NAN_WINS } else { 0 };
         let known = matches!(code, REDUX_MIN | REDUX_MAX);
-        let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?];
+        let operands = l.operands(i, [ty; 2])?;
         let draft = Draft::alu(once::<ReduxSingle>(), Class::Shuffle, &operands);
         return known.then_some(draft.aux(code | flags));
     }
@@ -294,6 +294,6 @@ fn redux(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
         T::S32 if code <= REDUX_MAX => handler::<ReduxSigned>(),
         _ => return None,
     };
-    let operands = [l.dst(i, ty)?, l.src(i, 1, ty)?];
+    let operands = l.operands(i, [ty; 2])?;
     Some(Draft::alu(exec, Class::Shuffle, &operands).aux(code))
 }

@@ -4,6 +4,7 @@
 //! half a unit in the last place; the ISA allows 2 units for ex2 and 2⁻²² to 2⁻²⁰·⁵ absolute for the others.
 //! Rule: plain arithmetic only (no library call), so that the lane loops become vectors on every host.
 
+use super::float::flushed;
 use super::half;
 use super::integer::unary;
 use crate::exec::isa::{handler, lane_fn};
@@ -13,15 +14,6 @@ use gridmux_ptx::decode::{Instruction, Opcode, ScalarType as T};
 
 /// 1.5 · 2⁵²: adding it rounds a double of moderate size to an integer, which stands in its low bits.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
-
-#[inline(always)]
-pub(super) fn flush<const FTZ: bool>(v: f32) -> f32 {
-    if FTZ && v.abs() < f32::MIN_POSITIVE {
-        0.0_f32.copysign(v)
-    } else {
-        v
-    }
-}
 
 #[inline(always)]
 fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
@@ -152,14 +144,14 @@ pub(super) fn tanh(x: f64) -> f64 {
 }
 
 lane_fn!(Ex2[FTZ: bool], |cx, op| map1::<f32, f32>(cx, op, |a| {
-    flush::<FTZ>(round(exp2(f64::from(flush::<FTZ>(a)))))
+    flushed::<f32, FTZ>(round(exp2(f64::from(flushed::<f32, FTZ>(a)))))
 }));
-lane_fn!(Lg2[FTZ: bool], |cx, op| map1::<f32, f32>(cx, op, |a| round(log2(flush::<FTZ>(a)))));
+lane_fn!(Lg2[FTZ: bool], |cx, op| map1::<f32, f32>(cx, op, |a| round(log2(flushed::<f32, FTZ>(a)))));
 lane_fn!(Sin[FTZ: bool], |cx, op| map1::<f32, f32>(cx, op, |a| {
-    flush::<FTZ>(round(sin_of_turns(f64::from(flush::<FTZ>(a)) * TURNS_PER_RADIAN)))
+    flushed::<f32, FTZ>(round(sin_of_turns(f64::from(flushed::<f32, FTZ>(a)) * TURNS_PER_RADIAN)))
 }));
 lane_fn!(Cos[FTZ: bool], |cx, op| map1::<f32, f32>(cx, op, |a| {
-    flush::<FTZ>(round(sin_of_turns(f64::from(flush::<FTZ>(a)) * TURNS_PER_RADIAN + 0.25)))
+    flushed::<f32, FTZ>(round(sin_of_turns(f64::from(flushed::<f32, FTZ>(a)) * TURNS_PER_RADIAN + 0.25)))
 }));
 lane_fn!(Tanh, |cx, op| map1::<f32, f32>(cx, op, |a| round(tanh(
     f64::from(a)

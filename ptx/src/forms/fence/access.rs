@@ -4,7 +4,7 @@
 //! the context. Everything else is fenced, replaced, or refused; an opcode that nobody thought of is refused.
 
 use super::FenceReason;
-use crate::decode::{Instruction, Opcode, Operand, ScalarType, StateSpace};
+use crate::decode::{Family, Instruction, Opcode, Operand, ScalarType, StateSpace};
 use smallvec::{SmallVec, smallvec};
 
 /// One access of an instruction.
@@ -106,147 +106,41 @@ fn by_opcode(i: &Instruction) -> Treatment {
 
 fn refused(i: &Instruction) -> Treatment {
     let what = i.mnemonic.to_string();
-    Treatment::Refused(match i.opcode {
-        Opcode::Tex
-        | Opcode::Tld4
-        | Opcode::Txq
-        | Opcode::Suld
-        | Opcode::Sust
-        | Opcode::Sured
-        | Opcode::Suq => FenceReason::Texture(what),
+    Treatment::Refused(match i.opcode.family() {
+        Family::Texture | Family::Surface => FenceReason::Texture(what),
         // The kernel can overwrite the object, and nothing says that a GPU survives what it then does.
-        Opcode::CpAsyncMbarrierArrive
-        | Opcode::MbarrierInit
-        | Opcode::MbarrierInval
-        | Opcode::MbarrierArrive
-        | Opcode::MbarrierArriveDrop
-        | Opcode::MbarrierArriveExpectTx
-        | Opcode::MbarrierArriveDropExpectTx
-        | Opcode::MbarrierExpectTx
-        | Opcode::MbarrierCompleteTx
-        | Opcode::MbarrierTestWait
-        | Opcode::MbarrierTryWait => FenceReason::BarrierObject(what),
+        Family::Mbarrier => FenceReason::BarrierObject(what),
         _ => FenceReason::Unbounded(what),
     })
 }
 
-/// Instructions that touch no memory and that no operand can make fault.
-// Length: one line for each opcode.
+/// Returns whether an instruction touches no memory and no operand can make it fault.
 fn computes(opcode: Opcode) -> bool {
+    use Family as F;
     use Opcode as O;
-    matches!(
-        opcode,
-        O::Add
-            | O::Sub
-            | O::Mul
-            | O::Mad
-            | O::Mul24
-            | O::Mad24
-            | O::Fma
-            | O::Div
-            | O::Rem
-            | O::Abs
-            | O::Neg
-            | O::Min
-            | O::Max
-            | O::Sad
-            | O::Copysign
-            | O::Addc
-            | O::Subc
-            | O::Madc
-            | O::AddCc
-            | O::SubCc
-            | O::MadCc
-            | O::Dp4a
-            | O::Dp2a
-            | O::Rcp
-            | O::Sqrt
-            | O::Rsqrt
-            | O::Sin
-            | O::Cos
-            | O::Lg2
-            | O::Ex2
-            | O::Tanh
-            | O::TestP
-            | O::And
-            | O::Or
-            | O::Xor
-            | O::Not
-            | O::Cnot
-            | O::Shl
-            | O::Shr
-            | O::Shf
-            | O::Popc
-            | O::Clz
-            | O::Bfind
-            | O::Brev
-            | O::Bfe
-            | O::Bfi
-            | O::Bmsk
-            | O::Fns
-            | O::Szext
-            | O::Prmt
-            | O::Lop3
-            | O::Vadd
-            | O::Vsub
-            | O::Vabsdiff
-            | O::Vmin
-            | O::Vmax
-            | O::Vshl
-            | O::Vshr
-            | O::Vmad
-            | O::Vset
-            | O::Vadd2
-            | O::Vsub2
-            | O::Vavrg2
-            | O::Vabsdiff2
-            | O::Vmin2
-            | O::Vmax2
-            | O::Vset2
-            | O::Vadd4
-            | O::Vsub4
-            | O::Vavrg4
-            | O::Vabsdiff4
-            | O::Vmin4
-            | O::Vmax4
-            | O::Vset4
-            | O::Setp
-            | O::Set
-            | O::Selp
-            | O::Slct
-            | O::Mov
-            | O::Cvt
-            | O::CvtPack
-            | O::Isspacep
-            | O::Shfl
-            | O::Vote
-            | O::Match
-            | O::Redux
-            | O::Activemask
-            | O::Elect
-            | O::CpAsyncCommitGroup
-            | O::CpAsyncWaitGroup
-            | O::CpAsyncWaitAll
-            | O::Bra
-            | O::Ret
-            | O::Exit
-            | O::Nanosleep
-            | O::Pmevent
-            | O::BarWarpSync
-            | O::Membar
-            | O::Fence
-            | O::Griddepcontrol
-            | O::WmmaMma
-            | O::Mma
-            | O::MmaSp
-            | O::MmaBlockScale
-            | O::MovMatrix
-            | O::Createpolicy
-            | O::MbarrierPendingCount
-            | O::FenceMbarrierInit
-            | O::CpAsyncBulkCommitGroup
-            | O::CpAsyncBulkWaitGroup
-    )
+    match opcode.family() {
+        F::Arithmetic | F::Division | F::Transcendental | F::Carry | F::Dot | F::Bits => true,
+        F::Video | F::Selection | F::Lanes | F::CopyGroup | F::MbarrierState => true,
+        F::Move => opcode != O::Cvta,
+        F::Matrix => matches!(
+            opcode,
+            O::WmmaMma | O::Mma | O::MmaSp | O::MmaBlockScale | O::MovMatrix
+        ),
+        _ => matches!(
+            opcode,
+            O::Bra
+                | O::Ret
+                | O::Exit
+                | O::Nanosleep
+                | O::Pmevent
+                | O::BarWarpSync
+                | O::Membar
+                | O::Fence
+                | O::Griddepcontrol
+                | O::Createpolicy
+                | O::FenceMbarrierInit
+        ),
+    }
 }
 
 fn space(i: &Instruction) -> StateSpace {

@@ -82,15 +82,16 @@ struct Places {
     clients: PathBuf,
 }
 
-/// Builds and installs what the clients need, and returns a stage for each.
+/// Builds these targets of the workspace, programs and examples among them, installs what else the clients need, and
+/// returns a stage for each client.
 ///
 /// # Errors
 /// If something does not build or cannot be installed.
-pub(super) fn stages() -> Result<Vec<Stage>> {
+pub(super) fn stages(targets: &[&str]) -> Result<Vec<Stage>> {
     setup::ensure(&[Need::Gcc, Need::PythonVenv, Need::PythonHeaders])?;
     let clients = repo::root().join("tests/clients");
     let environment = environment()?;
-    process::aloud(&mut super::build(&["--lib", "--bins", "--examples"]))?;
+    process::aloud(&mut super::build(targets))?;
     let build = super::programs();
     compile_c(&clients, &build)?;
     let script = build.join("clients/readme.py");

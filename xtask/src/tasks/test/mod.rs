@@ -40,6 +40,9 @@ const LONG: [(&str, &str); 3] = [
     ("GRIDMUX_SWITCH_SEEDS", "2000"),
     ("GRIDMUX_CHAOS_SECONDS", "600"),
 ];
+/// What is built of the workspace for its tests and, without `--tests`, for the clients.
+const EVERYTHING: [&str; 4] = ["--lib", "--bins", "--examples", "--tests"];
+const PROGRAMS_ALONE: [&str; 3] = ["--lib", "--bins", "--examples"];
 /// The variable that tells tests where programs have been built (`tests/src/binary.rs`).
 const PROGRAMS: &str = "GRIDMUX_PROGRAMS";
 /// What makes a test binary of the stable toolchain print its tests' times, which it calls unstable. The variable is
@@ -75,7 +78,7 @@ enum Counts {
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
     let stages = match args.clients {
-        true => clients::stages()?,
+        true => clients::stages(&PROGRAMS_ALONE)?,
         false => stages(args)?,
     };
     summarise(stages, args)
@@ -83,13 +86,16 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Runs every test, then the clients, with one summary.
 ///
+/// Programs are built once, with the tests: without them, other features would be wanted of the rooms.
+///
 /// # Errors
 /// As [`run`].
 pub fn run_all() -> Result<()> {
     setup::ensure(&setup::BUILD)?;
     let args = Args::default();
+    let clients = clients::stages(&EVERYTHING)?;
     let mut all = stages(&args)?;
-    all.extend(clients::stages()?);
+    all.extend(clients);
     summarise(all, &args)
 }
 
@@ -189,10 +195,7 @@ fn stages(args: &Args) -> Result<Vec<Stage>> {
         counts: Counts::Tests,
     };
     Ok(vec![
-        stage(
-            "build",
-            build(&["--lib", "--bins", "--tests", "--examples"]),
-        ),
+        stage("build", build(&EVERYTHING)),
         stage("workspace", workspace),
         stage("documents", documents),
         stage("loom", loom),
