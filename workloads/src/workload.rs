@@ -16,6 +16,13 @@ pub struct Limits {
     pub rounds: u32,
 }
 
+impl Limits {
+    /// Returns the limits of these two parameters.
+    pub(crate) const fn of(elements: u32, rounds: u32) -> Self {
+        Self { elements, rounds }
+    }
+}
+
 /// What a kernel needs most of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
