@@ -1,7 +1,7 @@
 //! A tenant that is removed while its launches run and wait leaves nothing behind, so that one that comes back under
 //! its number begins anew.
 
-use crate::scripted::{Rig, launch, named, submit};
+use crate::scripted::{POLL_EVERY, Rig, launch, named, submit};
 use gridmux_mediator::dispatch::{Message, Slot, message::Notice};
 use gridmux_policy::ids::TenantId;
 
@@ -53,41 +53,39 @@ fn a_tenant_that_comes_back_under_its_number_finds_nothing_of_its_own_in_the_que
         rig.bench.borrow_mut().pass_time();
     }
     for (wire, cookie) in [(other, 1), (wire, 4)] {
-        let cookies: Vec<u64> = wire.borrow().completions.iter().map(|c| c.cookie).collect();
-        assert_eq!(cookies, [cookie]);
+        assert_eq!(wire.borrow().cookies(), [cookie]);
     }
 }
 
 #[test]
 fn a_kill_that_finds_the_devices_queue_full_is_repeated_until_it_is_taken() {
-    let mut rig = Rig::on_real_clock(named("fifo"), 4096);
-    let wire = rig.join(1, 1);
-    // No time passes, so neither launch ends by itself.
-    let endless = |cookie| launch(cookie, [4, 1, 1], [256, 1, 1]);
-    wire.borrow_mut()
-        .submissions
-        .extend([endless(1), endless(2)]);
-    rig.settle(100);
-    let running = rig.bench.borrow().in_flight.len();
-    assert!(running > 0, "it runs");
+    let real = Rig::on_real_clock(named("fifo"), 4096);
+    for (clock, mut rig) in [("real", real), ("virtual", Rig::new("fifo"))] {
+        let wire = rig.join(1, 1);
+        // No time passes, so neither launch ends by itself: on a virtual clock the client holds it.
+        wire.borrow_mut().runs = true;
+        let endless = |cookie| launch(cookie, [4, 1, 1], [256, 1, 1]);
+        wire.borrow_mut()
+            .submissions
+            .extend([endless(1), endless(2)]);
+        rig.settle(100);
+        let running = rig.bench.borrow().in_flight.len();
+        assert!(running > 0, "{clock}: it runs");
 
-    rig.bench.borrow_mut().refuses_kills = usize::MAX;
-    rig.tell(Message::Leave(Slot(1)));
-    rig.settle(100);
-    assert!(rig.bench.borrow().killed.is_empty(), "nothing was taken");
-    let sleep = rig.dispatcher.longest_sleep();
-    assert_eq!(
-        sleep,
-        Some(crate::scripted::POLL_EVERY),
-        "it tries again soon"
-    );
+        // Nobody holds the clock any more, but time passes for nothing that is to be killed.
+        rig.bench.borrow_mut().refuses_kills = usize::MAX;
+        rig.tell(Message::Leave(Slot(1)));
+        rig.settle(100);
+        assert!(rig.bench.borrow().killed.is_empty(), "{clock}: none taken");
+        assert_eq!(rig.bench.borrow().in_flight.len(), running, "{clock}");
+        let sleep = rig.dispatcher.longest_sleep();
+        assert_eq!(sleep, Some(POLL_EVERY), "{clock}: it tries again soon");
 
-    rig.bench.borrow_mut().refuses_kills = 0;
-    rig.settle(100);
-    assert_eq!(rig.bench.borrow().killed.len(), running, "each once");
-    let is_gone = |notice: Notice<_>| matches!(notice, Notice::Gone(Slot(1), _));
-    assert!(
-        rig.notices().any(is_gone),
-        "nothing of it is left on the device"
-    );
+        rig.bench.borrow_mut().refuses_kills = 0;
+        rig.settle(100);
+        let killed = rig.bench.borrow().killed.len();
+        assert_eq!(killed, running, "{clock}: each once");
+        let is_gone = |notice: Notice<_>| matches!(notice, Notice::Gone(Slot(1), _));
+        assert!(rig.notices().any(is_gone), "{clock}: nothing of it is left");
+    }
 }
