@@ -53,47 +53,32 @@ struct Figure {
 
 /// The document cannot become a validation file.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "each text says what it is")]
 pub enum ConvertError {
     /// It is of a run that was not a full one.
     #[error(
         "the document is of a {scale} run, whose figures mean nothing; --allow-quick takes them all the same"
     )]
-    NotFull {
-        /// The run's scale.
-        scale: String,
-    },
+    NotFull { scale: String },
     /// The part that names the card was not run.
     #[error("the document has no {fact} of the device: run the part \"device\" with the others")]
-    NoDevice {
-        /// What is missing.
-        fact: &'static str,
-    },
+    NoDevice { fact: &'static str },
     /// A fact is of another kind than the driver's.
     #[error("the document says {fact} = {value} of the device, which is no {due}")]
     WrongFact {
-        /// The fact.
         fact: &'static str,
-        /// What stands there.
         value: String,
-        /// What should.
         due: &'static str,
     },
     /// A parameter of what was run is nothing that a validation file knows.
     #[error("the figure {figure:?} has a parameter that cannot be written: {why}")]
     Parameter {
-        /// The figure.
         figure: String,
-        /// What is wrong with it.
         why: toml::ser::Error,
     },
     /// A figure has a value that nothing measured has.
     #[error("the figure {figure:?} is {value}, and what was measured is finite and above zero")]
-    Value {
-        /// The figure.
-        figure: String,
-        /// Its value.
-        value: f64,
-    },
+    Value { figure: String, value: f64 },
     /// The text cannot be made.
     #[error("the validation file cannot be written: {0}")]
     Text(#[from] toml::ser::Error),

@@ -7,13 +7,14 @@ use crate::driver::{BlockChange, Driver, DriverOptions, Engine};
 use gridmux_policy::book::Book;
 use gridmux_policy::class::Class;
 use gridmux_policy::conformance::{
-    BlockSeen, Breach, Breaking, Change, LaunchSeen, Load, LoadLaunch, Trace,
+    BlockSeen, Breach, Breaking, Change, LaunchSeen, Load, LoadLaunch, Slack, Subject, Trace,
 };
+use gridmux_policy::contract::{Element, Enforcement};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::DeviceId;
 use gridmux_policy::plan::Plan;
 use gridmux_policy::policy::{Policy, Watch};
-use gridmux_policy::shape::BlockShape;
+use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::{Cycles, Nanos};
 
 /// What the suite asks of the next run.
@@ -113,6 +114,90 @@ impl Asked {
             ..trace(&mut driver, &launches)
         };
         (trace, driver.into_engine())
+    }
+}
+
+/// Runs loads under a policy until a time, as the suite asks.
+type RunLoads = dyn FnMut(Asked, Box<dyn Policy>, &[Load], Nanos) -> Trace;
+
+/// An engine under a driver, as a subject of the suite: exact, but for the time that blocks take to leave.
+pub struct OnVirtualTime {
+    shape: DeviceShape,
+    enforces: fn(Element) -> Enforcement,
+    observation: Nanos,
+    grain: Nanos,
+    asked: Asked,
+    /// A rule that is broken in every run.
+    pub breach: Option<Breach>,
+    run: Box<RunLoads>,
+}
+
+impl OnVirtualTime {
+    /// Returns the subject. `times` are how far its events may be from the truth and a residence of blocks that is long
+    /// ([`Subject::observation`], [`Subject::grain`]).
+    #[must_use]
+    pub fn new(
+        shape: DeviceShape,
+        enforces: fn(Element) -> Enforcement,
+        times: [Nanos; 2],
+        run: Box<RunLoads>,
+    ) -> Self {
+        let [observation, grain] = times;
+        Self {
+            shape,
+            enforces,
+            observation,
+            grain,
+            asked: Asked::default(),
+            breach: None,
+            run,
+        }
+    }
+}
+
+impl Subject for OnVirtualTime {
+    fn device(&self) -> DeviceShape {
+        self.shape
+    }
+
+    fn enforces(&self, element: Element) -> Enforcement {
+        (self.enforces)(element)
+    }
+
+    fn slack(&self, element: Element) -> Slack {
+        Slack::exact(match element {
+            Element::Preemption => Nanos(20_000),
+            _ => Nanos(0),
+        })
+    }
+
+    fn observation(&self) -> Nanos {
+        self.observation
+    }
+
+    fn grain(&self) -> Nanos {
+        self.grain
+    }
+
+    fn limit_rows(&mut self, per_tenant: usize) -> bool {
+        self.asked.rows_per_tenant = per_tenant;
+        true
+    }
+
+    fn first_row(&mut self, first: u32) -> bool {
+        self.asked.first_row = first;
+        true
+    }
+
+    fn lose_events(&mut self, from: u64, n: u64) -> bool {
+        self.asked.lose = Some((from, n));
+        true
+    }
+
+    fn run(&mut self, policy: Box<dyn Policy>, loads: &[Load], until: Nanos) -> Trace {
+        let breach = self.breach;
+        let asked = std::mem::take(&mut self.asked);
+        (self.run)(Asked { breach, ..asked }, policy, loads, until)
     }
 }
 

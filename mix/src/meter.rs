@@ -172,12 +172,8 @@ mod tests {
     use gridmux_policy::units::Cycles;
 
     const DEVICE: DeviceShape = DeviceShape {
-        sms: 2,
-        threads: 1024,
-        blocks: 8,
-        registers: 65_536,
         shared_bytes: 65_536,
-        submission_ns: 0,
+        ..DeviceShape::small(2)
     };
     /// Half of an SM, which is a quarter of the device.
     const BLOCK: BlockShape = BlockShape {

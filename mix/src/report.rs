@@ -242,12 +242,8 @@ mod tests {
             program("matmul", Err("3 of 4 values are wrong".to_owned())),
         ];
         let device = DeviceShape {
-            sms: 1,
-            threads: 1024,
-            blocks: 8,
-            registers: 65_536,
             shared_bytes: 65_536,
-            submission_ns: 0,
+            ..DeviceShape::small(1)
         };
         let run = Run {
             played: Vec::new(),

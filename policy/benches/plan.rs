@@ -22,14 +22,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-const DEVICE: DeviceShape = DeviceShape {
-    sms: 132,
-    threads: 2048,
-    blocks: 32,
-    registers: 65_536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+const DEVICE: DeviceShape = DeviceShape::h200(132);
 const ROUNDS: usize = 15;
 const TENANTS: [u32; 4] = [3, 8, 64, 1000];
 

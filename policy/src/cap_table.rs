@@ -167,17 +167,10 @@ mod tests {
     #[test]
     fn blocks_go_to_sms_in_turn_and_equal_sms_form_a_group() {
         let device = DeviceShape {
-            sms: 3,
             threads: 100,
-            blocks: 8,
-            registers: 1,
-            shared_bytes: 1,
-            submission_ns: 0,
+            ..DeviceShape::small(3)
         };
-        let block = BlockShape {
-            threads: 40,
-            ..BlockShape::default()
-        };
+        let block = BlockShape::of_threads(40);
         let mut table = CapTable::default();
         table.begin(&device, 2);
         assert_eq!(table.place_in_turn(0, &block, (2, 4)), 4);

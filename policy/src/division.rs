@@ -82,8 +82,4 @@ impl<D: Division> Policy for Dividing<D> {
         Layout::checked(self.device).fill(lined.book, plans, &self.groups, lined.rows, cap);
         true
     }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
-    }
 }

@@ -1,4 +1,4 @@
-//! One kernel at a time: what policies without sharing have in common.
+//! One kernel at a time, without preemption: policies without sharing.
 //!
 //! Rule: a kernel that was given the device keeps it until the launch ends that it was given it for.
 
@@ -7,17 +7,21 @@ use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Plan, Preemption};
+use crate::policy::Policy;
 use crate::predict::{Durations, simple_slicing};
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
+use crate::units::Nanos;
 
-/// The launches of a device, how long they run, and which has it.
+/// A policy that gives the device to one launch at a time.
 #[derive(Debug)]
 pub struct Exclusive {
     device: DeviceId,
     book: Book,
     durations: Durations,
     profiles: Profiles,
+    /// Makes the key of a runtime in nanoseconds: the least comes first.
+    key: fn(f64) -> f64,
     heads: Vec<Job>,
     rows: Vec<RowId>,
     /// The launch that has the device: row and number.
@@ -25,29 +29,44 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
-    /// Returns the state for one device, with profiles of kernels.
+    /// Returns the policy for one device, with profiles of kernels. The launch goes first whose runtime alone, in
+    /// nanoseconds, has the least key.
     #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape, profiles: Profiles) -> Self {
+    pub fn new(
+        device: DeviceId,
+        shape: &DeviceShape,
+        profiles: Profiles,
+        key: fn(f64) -> f64,
+    ) -> Self {
         Self {
             device,
             book: Book::new(shape),
             durations: Durations::default(),
             profiles,
+            key,
             heads: Vec::new(),
             rows: Vec::new(),
             current: None,
         }
     }
 
-    /// Takes note of an event.
-    pub fn observe(&mut self, event: &Event) {
+    /// Returns the runtime of a launch alone in nanoseconds, if anything is known of its kernel.
+    fn runtime(&self, job: &Job) -> Option<f64> {
+        let info = self.book.row(job.row)?;
+        let profile = self.profiles.block_ns(info.profile);
+        let block_ns = profile.or_else(|| self.durations.of(job.row))?;
+        let resident = self.book.resident(job.row);
+        Some(simple_slicing(0.0, job.blocks, resident, block_ns))
+    }
+}
+
+impl Policy for Exclusive {
+    fn observe(&mut self, event: &Event) {
         self.book.observe(event);
         self.durations.observe(event);
     }
 
-    /// Gives the device to the launch whose runtime in nanoseconds has the least key, if nobody has it; fills the plan
-    /// and returns true if something changed.
-    pub fn replan(&mut self, standing: &Plan, next: &mut Plan, key: impl Fn(f64) -> f64) -> bool {
+    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         if !self.book.take_changed() {
             return false;
         }
@@ -55,7 +74,7 @@ impl Exclusive {
         let has = |job: &&Job| Some((job.row, job.launch)) == self.current;
         if !self.heads.iter().any(|job| has(&job)) {
             // What is not known comes first, so that it becomes known.
-            let known = |job: &Job| self.runtime(job).map_or(f64::NEG_INFINITY, &key);
+            let known = |job: &Job| self.runtime(job).map_or(f64::NEG_INFINITY, self.key);
             let first = self
                 .heads
                 .iter()
@@ -73,14 +92,5 @@ impl Exclusive {
         };
         layout.fill(&self.book, (standing, next), &[all], &self.rows, cap);
         true
-    }
-
-    /// Returns the runtime of a launch alone in nanoseconds, if anything is known of its kernel.
-    fn runtime(&self, job: &Job) -> Option<f64> {
-        let info = self.book.row(job.row)?;
-        let profile = self.profiles.block_ns(info.profile);
-        let block_ns = profile.or_else(|| self.durations.of(job.row))?;
-        let resident = self.book.resident(job.row);
-        Some(simple_slicing(0.0, job.blocks, resident, block_ns))
     }
 }

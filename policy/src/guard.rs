@@ -236,10 +236,6 @@ impl Policy for HandsOff {
         plan.finish(standing, |_: RowId| BlockShape::default())
             .is_ok()
     }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
-    }
 }
 
 #[cfg(test)]
@@ -252,14 +248,7 @@ mod tests {
     use crate::shape::{BlockShape, DeviceShape};
     use crate::units::Nanos;
 
-    const SHAPE: DeviceShape = DeviceShape {
-        sms: 2,
-        threads: 1024,
-        blocks: 8,
-        registers: 1,
-        shared_bytes: 1,
-        submission_ns: 0,
-    };
+    const SHAPE: DeviceShape = DeviceShape::small(2);
 
     /// Panics when it plans, with half of a plan written.
     struct HalfAPlan;
@@ -289,10 +278,7 @@ mod tests {
         Event::RowNew {
             row: RowId(1),
             tenant: TenantId(0),
-            block: BlockShape {
-                threads: 256,
-                ..BlockShape::default()
-            },
+            block: BlockShape::of_threads(256),
             profile: ProfileKey(0),
             spill: false,
         }

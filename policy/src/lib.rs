@@ -22,7 +22,6 @@ pub mod conformance;
 pub mod contract;
 pub mod division;
 pub mod event;
-pub mod excess;
 pub mod exclusive;
 pub mod guard;
 pub mod hash;

@@ -31,7 +31,9 @@ pub trait Policy: Send {
     /// Returns when the policy next wants `replan` called even if nothing happens. Is in the plan as
     /// well, but moves on when `replan` returns false. How often it is called is the executor's: it
     /// may come later.
-    fn wake_at(&self) -> Option<Nanos>;
+    fn wake_at(&self) -> Option<Nanos> {
+        None
+    }
 
     /// Returns which row the policy watches: it wants `replan` called, once, when that row has ended so many blocks.
     fn watch(&self) -> Option<Watch> {

@@ -25,6 +25,42 @@ pub struct DeviceShape {
 }
 
 impl DeviceShape {
+    const fn of(sms: u16, sm: [u32; 4]) -> Self {
+        let [threads, blocks, registers, shared_bytes] = sm;
+        Self {
+            sms,
+            threads,
+            blocks,
+            registers,
+            shared_bytes,
+            submission_ns: 0,
+        }
+    }
+
+    /// Returns `sms` SMs of an H200.
+    #[must_use]
+    pub const fn h200(sms: u16) -> Self {
+        Self::of(sms, [2048, 32, 65_536, 233_472])
+    }
+
+    /// Returns `sms` SMs of a V100.
+    #[must_use]
+    pub const fn v100(sms: u16) -> Self {
+        Self::of(sms, [2048, 32, 65_536, 98_304])
+    }
+
+    /// Returns a GTX 480, on which the papers measured.
+    #[must_use]
+    pub const fn gtx480() -> Self {
+        Self::of(15, [1536, 8, 32_768, 49_152])
+    }
+
+    /// Returns `sms` SMs on which few blocks reside, for examples that are worked out by hand.
+    #[must_use]
+    pub const fn small(sms: u16) -> Self {
+        Self::of(sms, [1024, 8, 65_536, 49_152])
+    }
+
     /// Returns how many blocks of a row reside on average if nothing else is submitted, by Little's law: `blocks` a
     /// launch on average, which last `block_ns` nanoseconds each. It is infinite where launches do not wait for each
     /// other, and more than the device holds where submission does not hold the row up.
@@ -46,6 +82,18 @@ pub struct BlockShape {
     pub registers: u32,
     /// Shared memory, static and dynamic, rounded up to the allocation unit by the caller, in bytes.
     pub shared_bytes: u32,
+}
+
+impl BlockShape {
+    /// Returns a block that takes threads alone.
+    #[must_use]
+    pub const fn of_threads(threads: u32) -> Self {
+        Self {
+            threads,
+            registers: 0,
+            shared_bytes: 0,
+        }
+    }
 }
 
 /// A quantity of SMs in units of 2^-16 of one SM.
@@ -249,14 +297,7 @@ pub fn max_residency(device: &DeviceShape, block: &BlockShape) -> u16 {
 mod tests {
     use super::{BlockShape, DeviceShape, Held, SmUnits, dominant_share, max_residency};
 
-    const GTX480: DeviceShape = DeviceShape {
-        sms: 15,
-        threads: 1536,
-        blocks: 8,
-        registers: 32_768,
-        shared_bytes: 49_152,
-        submission_ns: 0,
-    };
+    const GTX480: DeviceShape = DeviceShape::gtx480();
 
     #[test]
     fn held_sums_each_resource_and_takes_the_largest_share() {

@@ -234,14 +234,7 @@ mod tests {
     const A: TenantId = TenantId(0);
     const B: TenantId = TenantId(1);
     const C: TenantId = TenantId(2);
-    const DEVICE: DeviceShape = DeviceShape {
-        sms: 4,
-        threads: 1024,
-        blocks: 8,
-        registers: 65_536,
-        shared_bytes: 49_152,
-        submission_ns: 0,
-    };
+    const DEVICE: DeviceShape = DeviceShape::small(4);
     /// A quarter of an SM by threads.
     const QUARTER: BlockShape = BlockShape {
         threads: 256,

@@ -22,58 +22,37 @@ fn main() {
     let wanted = |name: &str| filter.as_deref().is_none_or(|f| name.contains(f));
     let text = generate(BYTES);
     let floor = floor(&text);
-    if wanted("ptx_round_trip") {
-        report(
-            "ptx_round_trip",
-            floor,
-            speed(&text, |t| {
-                let module = Module::parse(t).expect("the generated text is well-formed");
-                module.print().len()
-            }),
-        );
-    }
-    if wanted("ptx_decode") {
-        report(
-            "ptx_decode",
-            floor,
-            speed(&text, |t| {
-                let module = Module::parse(t).expect("the generated text is well-formed");
-                module
-                    .decode()
-                    .expect("the generated text decodes")
-                    .functions
-                    .len()
-            }),
-        );
-    }
-    if wanted("ptx_slice") {
-        let value = speed(&text, |t| {
-            let module = Module::parse(t).expect("the generated text is well-formed");
-            let program = module.decode().expect("the generated text decodes");
-            rewrite(&module, &program, &Options::default(), |_| Form::SLICE)
-                .bytes
-                .len()
-        });
-        report("ptx_slice", floor, value);
-    }
-    if wanted("ptx_check_and_worker") {
-        let value = speed(&text, |t| {
-            let module = Module::parse(t).expect("the generated text is well-formed");
-            let program = module.decode().expect("the generated text decodes");
-            let verdicts = FormVerdicts::new(&module, &program);
-            let kernels = check_with(&program, &verdicts);
-            let options = Options::default();
-            let made = rewrite_with(&module, &program, &verdicts, &options, |_| Form::WORKER);
-            assert!(made.kernels.iter().all(|k| k.form == Form::WORKER));
-            kernels.len() + made.bytes.len()
-        });
-        report("ptx_check_and_worker", floor, value);
-    }
+    let parse = |t| Module::parse(t).expect("the generated text is well-formed");
+    let decode = |t| {
+        let module = parse(t);
+        let program = module.decode().expect("the generated text decodes");
+        (module, program)
+    };
+    let measured = |name: &str, run: &dyn Fn(Vec<u8>) -> usize| {
+        if wanted(name) {
+            report(name, floor, speed(&text, run));
+        }
+    };
+    measured("ptx_round_trip", &|t| parse(t).print().len());
+    measured("ptx_decode", &|t| decode(t).1.functions.len());
+    measured("ptx_slice", &|t| {
+        let (module, program) = decode(t);
+        let made = rewrite(&module, &program, &Options::default(), |_| Form::SLICE);
+        made.bytes.len()
+    });
+    measured("ptx_check_and_worker", &|t| {
+        let (module, program) = decode(t);
+        let verdicts = FormVerdicts::new(&module, &program);
+        let kernels = check_with(&program, &verdicts);
+        let options = Options::default();
+        let made = rewrite_with(&module, &program, &verdicts, &options, |_| Form::WORKER);
+        assert!(made.kernels.iter().all(|k| k.form == Form::WORKER));
+        kernels.len() + made.bytes.len()
+    });
     if wanted("ptx_scaling") {
-        let slowest = shapes::SHAPES
-            .iter()
-            .map(|(name, parts)| (scaling(parts), name));
-        let (ratio, name) = slowest.fold((0.0, &""), |a, b| if b.0 > a.0 { b } else { a });
+        let shapes = shapes::read(include_str!("../tests/growth/pairs.txt"));
+        let slowest = shapes.iter().map(|shape| (scaling(shape), shape.name));
+        let (ratio, name) = slowest.fold((0.0, ""), |a, b| if b.0 > a.0 { b } else { a });
         eprintln!("ptx_scaling: {name}");
         println!(
             // Wide: a line of output.
@@ -84,9 +63,9 @@ fn main() {
 }
 
 /// Returns how many times as long a module that is four times as long takes to be judged and made a worker.
-fn scaling(parts: &[shapes::Part]) -> f64 {
+fn scaling(shape: &shapes::Shape) -> f64 {
     let seconds = |bytes: usize| {
-        let text = shapes::text(parts, bytes);
+        let text = shape.padded(bytes);
         let run = || {
             let start = Instant::now();
             if let Ok(module) = Module::parse(&*text)

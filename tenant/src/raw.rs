@@ -14,7 +14,6 @@ use crate::pinned::Pinned;
 use crate::shape::{Block, Grid};
 use crate::stream::{Stream, launch_of, narrow};
 use gridmux_channel::ring::{Copy, DeviceCopy, Memset, Operation, Width};
-use std::sync::Arc;
 
 /// The place of an operation in its stream. It has been passed when that operation and all before it have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -326,11 +325,5 @@ impl Stream {
         let failure = core.pending.stream(self.id()).failure.take();
         drop(core);
         Ok(failure.and_then(|(operation, entry)| self.link.judge(operation, &entry).err()))
-    }
-
-    /// Returns whether `other` belongs to the same connection.
-    #[must_use]
-    pub fn is_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.link, &other.link)
     }
 }

@@ -88,65 +88,45 @@ pub(crate) fn check<B: AsRef<[u8]>>(expected: &[Expected], outputs: &[B]) -> Res
     }
     for (output, (want, got)) in expected.iter().zip(outputs).enumerate() {
         let got = got.as_ref();
+        let half = |bytes| half::to_f64(u16::from_le_bytes(bytes));
+        let single = |bytes| f64::from(f32::from_le_bytes(bytes));
         match want {
-            Expected::U32(want) => compare(
-                output,
-                want,
-                got,
-                u32::from_le_bytes,
-                |a, b| a == b,
-                |_| 0.0,
-            )?,
-            Expected::U64(want) => compare(
-                output,
-                want,
-                got,
-                u64::from_le_bytes,
-                |a, b| a == b,
-                |_| 0.0,
-            )?,
-            Expected::F32(want) => {
-                let decode = |bytes| f64::from(f32::from_le_bytes(bytes));
-                compare(output, want, got, decode, Bounded::holds, |want| {
-                    want.tolerance
-                })?;
-            }
-            Expected::F64(want) => {
-                compare(
-                    output,
-                    want,
-                    got,
-                    f64::from_le_bytes,
-                    Bounded::holds,
-                    |want| want.tolerance,
-                )?;
-            }
-            Expected::F16(want) => {
-                let decode = |bytes| half::to_f64(u16::from_le_bytes(bytes));
-                compare(output, want, got, decode, Bounded::holds, |want| {
-                    want.tolerance
-                })?;
-            }
-            Expected::Bytes(want) => {
-                compare(output, want, got, u8::from_le_bytes, |a, b| a == b, |_| 0.0)?;
-            }
+            Expected::U32(want) => exact(output, want, got, u32::from_le_bytes),
+            Expected::U64(want) => exact(output, want, got, u64::from_le_bytes),
+            Expected::Bytes(want) => exact(output, want, got, u8::from_le_bytes),
+            Expected::F16(want) => bounded(output, want, got, half),
+            Expected::F32(want) => bounded(output, want, got, single),
+            Expected::F64(want) => bounded(output, want, got, f64::from_le_bytes),
             Expected::AnyOrder(want) => {
                 let (mut want, mut words) = (want.clone(), words(got));
                 want.sort_unstable();
                 words.sort_unstable();
                 let sorted: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
-                compare(
-                    output,
-                    &want,
-                    &sorted,
-                    u32::from_le_bytes,
-                    |a, b| a == b,
-                    |_| 0.0,
-                )?;
+                exact(output, &want, &sorted, u32::from_le_bytes)
             }
-        }
+        }?;
     }
     Ok(())
+}
+
+fn exact<const BYTES: usize, W: std::fmt::Display + PartialEq>(
+    output: usize,
+    want: &[W],
+    got: &[u8],
+    decode: fn([u8; BYTES]) -> W,
+) -> Result<(), Mismatch> {
+    compare(output, want, got, decode, W::eq, |_| 0.0)
+}
+
+fn bounded<const BYTES: usize>(
+    output: usize,
+    want: &[Bounded],
+    got: &[u8],
+    decode: fn([u8; BYTES]) -> f64,
+) -> Result<(), Mismatch> {
+    compare(output, want, got, decode, Bounded::holds, |want| {
+        want.tolerance
+    })
 }
 
 fn compare<const BYTES: usize, W: std::fmt::Display, G: std::fmt::Display>(
@@ -195,6 +175,16 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 impl Bounded {
+    /// Returns a value that an answer may be `tolerance` away from.
+    pub(crate) const fn within(value: f64, tolerance: f64) -> Self {
+        Self { value, tolerance }
+    }
+
+    /// Returns a value that an answer must be equal to.
+    pub(crate) const fn exact(value: f64) -> Self {
+        Self::within(value, 0.0)
+    }
+
     /// Returns whether a number is near enough. Written so that a NaN fails: every comparison with it is false.
     fn holds(&self, got: &f64) -> bool {
         (got - self.value).abs() <= self.tolerance
@@ -220,13 +210,7 @@ mod tests {
 
     #[test]
     fn tolerance_is_a_closed_bound_and_nan_fails() {
-        let want = [Expected::F32(vec![
-            Bounded {
-                value: 1.0,
-                tolerance: 0.5
-            };
-            2
-        ])];
+        let want = [Expected::F32(vec![Bounded::within(1.0, 0.5); 2])];
         assert_eq!(check(&want, &[bytes(&[1.5, 0.5])]), Ok(()));
         assert!(check(&want, &[bytes(&[1.5, f32::NAN])]).is_err());
         let error = check(&want, &[bytes(&[1.0, 2.0])]).expect_err("2.0 is out of bounds");

@@ -3,6 +3,7 @@
 use crate::case::{Arg, Case, Reference};
 use crate::kernels;
 use crate::params::{BadParams, Params, Size};
+use crate::verify::Expected;
 use serde::Serialize;
 use std::fmt;
 
@@ -13,6 +14,13 @@ pub struct Limits {
     pub elements: u32,
     /// Greatest [`Params::rounds`].
     pub rounds: u32,
+}
+
+impl Limits {
+    /// Returns the limits of these two parameters.
+    pub(crate) const fn of(elements: u32, rounds: u32) -> Self {
+        Self { elements, rounds }
+    }
 }
 
 /// What a kernel needs most of.
@@ -89,7 +97,7 @@ impl Workload {
         grid: [u32; 3],
         block: [u32; 3],
         args: Vec<Arg>,
-        reference: Reference,
+        reference: fn(&Params, &[Arg]) -> Vec<Expected>,
     ) -> Case {
         Case {
             workload: self.name,
@@ -100,7 +108,7 @@ impl Workload {
             dynamic_shared_bytes: 0,
             args,
             params,
-            reference,
+            reference: Reference::Computed(reference),
         }
     }
 

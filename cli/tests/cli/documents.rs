@@ -9,7 +9,7 @@
 //! test; a name that no page needs any more fails [`nothing_is_named_in_vain`].
 
 use crate::command::running::Running;
-use crate::command::{PROGRAM, checked, gridmux, workload_ptx};
+use crate::command::{PROGRAM, checked, gridmux, text_of, workload_ptx};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -123,16 +123,9 @@ impl Page {
         let is_name = |word: &&str| {
             !word.starts_with('-') && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
         };
-        spans
-            .filter_map(|span| span.strip_prefix("gridmux "))
-            .map(|words| {
-                words
-                    .split_whitespace()
-                    .take_while(is_name)
-                    .take(2)
-                    .collect()
-            })
-            .collect()
+        let commands = spans.filter_map(|span| span.strip_prefix("gridmux "));
+        let words = commands.map(|words| words.split_whitespace().take_while(is_name).take(2));
+        words.map(Iterator::collect).collect()
     }
 
     fn check(&self) {
@@ -171,36 +164,19 @@ impl Page {
         for mut words in self.mentioned() {
             words.push("--help");
             let help = gridmux(&words);
-            assert_eq!(
-                help.code,
-                Some(0),
-                "{}: {words:?}: {}",
-                self.file,
-                help.stderr
-            );
+            assert_eq!(help.code, Some(0), "{}: {words:?}", self.file);
         }
     }
 
     fn serve(&self, folder: &Path) -> Running {
-        let name: String = self
-            .file
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .collect();
+        let letters = self.file.chars().filter(char::is_ascii_alphanumeric);
+        let name: String = letters.collect();
         let instance = format!("{name}-{}", std::process::id());
         let run_dir = folder.join("run");
-        let mut service = Running::start(&[
-            "-j",
-            "serve",
-            "--tenant",
-            "me",
-            "--sms",
-            "2",
-            "--instance",
-            &instance,
-            "--run-dir",
-            run_dir.to_str().unwrap(),
-        ]);
+        let mut service = Running::line(&format!(
+            "-j serve --tenant me --sms 2 --instance {instance} --run-dir {}",
+            run_dir.display()
+        ));
         service.next();
         service
     }
@@ -263,11 +239,8 @@ fn check_outputs(command: &str, folder: &Path) {
         let length = fs::metadata(folder.join(file)).unwrap().len();
         assert!(length > 0, "{command}: {file} is empty");
     }
-    for output in command
-        .split(['=', ' ', ','])
-        .collect::<Vec<_>>()
-        .windows(2)
-    {
+    let parts: Vec<&str> = command.split(['=', ' ', ',']).collect();
+    for output in parts.windows(2) {
         if let (["out", to], Some((bytes, file))) = (output, output[1].split_once(':')) {
             let length = fs::metadata(folder.join(file)).unwrap().len();
             assert_eq!(length.to_string(), bytes, "{command}: {to}");
@@ -330,7 +303,7 @@ fn the_source_on_the_page_for_researchers_is_that_of_the_repository() {
 
 #[test]
 fn the_figures_that_the_page_for_researchers_names_are_in_the_legend() {
-    let legend = gridmux(["sim", "counters"]).succeeded().stdout;
+    let legend = text_of(["sim", "counters"]);
     let page = Page::read("docs/researcher.md");
     let outside: String = page.text.split("```").step_by(2).collect();
     let spans = outside.split('`').skip(1).step_by(2);

@@ -1,7 +1,7 @@
 //! What an operator does on the first day: the version, completions and manual pages, a configuration to begin with,
 //! and a check of it.
 
-use crate::command::{checked, gridmux};
+use crate::command::{checked, gridmux, json_of, text_of, words};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -11,11 +11,8 @@ use std::process::Command;
 fn configuration(folder: &Path, text: &str) -> String {
     let file = folder.join("gridmux.toml");
     let run_dir = folder.join("run");
-    fs::write(
-        &file,
-        format!("schema_version = 1\nrun_dir = {run_dir:?}\n{text}"),
-    )
-    .unwrap();
+    let text = format!("schema_version = 1\nrun_dir = {run_dir:?}\n{text}");
+    fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
@@ -48,7 +45,7 @@ fn the_version_says_which_commit_it_is() {
 #[test]
 fn every_shell_gets_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = gridmux(["completions", shell]).succeeded().stdout;
+        let script = text_of(["completions", shell]);
         for word in ["gridmux", "tenant", "run-dir"] {
             assert!(script.contains(word), "{shell}: no {word}");
         }
@@ -57,7 +54,7 @@ fn every_shell_gets_completions() {
             "{shell} offers what is hidden"
         );
     }
-    let script = gridmux(["completions", "bash"]).succeeded().stdout;
+    let script = text_of(["completions", "bash"]);
     let completed = |words: &[&str]| {
         let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
         let (all, place) = (words.join(" "), words.len() - 1);
@@ -99,25 +96,15 @@ fn manual_pages_are_not_written_through_links() {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let page = gridmux(["man"]).succeeded().stdout;
+    let page = text_of(["man"]);
     assert!(page.contains(".TH gridmux 1"), "{page}");
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path().join("man1");
-    let report = gridmux(["man", "-j", below.to_str().unwrap()])
-        .succeeded()
-        .json();
-    let pages: Vec<&str> = report["pages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|p| p.as_str().unwrap())
-        .collect();
-    for name in [
-        "gridmux.1",
-        "gridmux-serve.1",
-        "gridmux-sim-mix.1",
-        "gridmux-tenant-show.1",
-    ] {
+    let report = gridmux(["man", "-j", below.to_str().unwrap()]);
+    let report = report.succeeded().json();
+    let pages = report["pages"].as_array().unwrap().iter();
+    let pages: Vec<&str> = pages.map(|page| page.as_str().unwrap()).collect();
+    for name in words("gridmux.1 gridmux-serve.1 gridmux-sim-mix.1 gridmux-tenant-show.1") {
         assert!(pages.contains(&name), "{pages:?}");
     }
     for name in &pages {
@@ -147,10 +134,8 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn the_example_is_a_configuration_that_passes_the_check() {
-    let text = gridmux(["serve", "--example-config"]).succeeded().stdout;
-    let json = gridmux(["serve", "--example-config", "-j"])
-        .succeeded()
-        .json();
+    let text = text_of(["serve", "--example-config"]);
+    let json = json_of(["serve", "--example-config", "-j"]);
     assert_eq!(json["text"], text);
     assert_eq!(json["defaults"]["device"]["kind"], "model:h200");
     let folder = tempfile::tempdir().unwrap();
@@ -201,12 +186,7 @@ fn a_check_refuses_what_the_service_refuses() {
     let folder = tempfile::tempdir().unwrap();
     let file = configuration(folder.path(), "polcy = \"fifo\"\n");
     let ran = gridmux(["serve", "--check", "-j", "--config", &file]);
-    assert_eq!(ran.code, Some(1));
-    let error = ran.json_error();
-    assert!(
-        error.contains("polcy") && error.contains("gridmux.toml"),
-        "{error}"
-    );
+    ran.failed(1, &["polcy", "gridmux.toml"]);
     // Somebody made the folder before, and put something there.
     let run_dir = folder.path().join("run");
     fs::create_dir(&run_dir).unwrap();

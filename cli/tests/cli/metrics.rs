@@ -1,7 +1,7 @@
 //! The service's figures as Prometheus reads them: well formed, true, and served to whoever asks, however badly.
 
-use crate::command::running::{Running, Service};
-use crate::command::{gridmux, words};
+use crate::command::running::{Running, Service, until};
+use crate::command::{gridmux, text_of, typed, words};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,18 +9,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// Longest wait for something that comes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs one launch of a workload as the second tenant.
 fn run_a_workload(service: &Service) {
     let socket = service.socket();
-    let ran = gridmux(words(&format!(
+    let ran = typed(&format!(
         "workload run vecadd --size tiny --launches 3 --socket {socket} --tenant second"
-    )));
+    ));
     ran.succeeded();
 }
 
@@ -75,9 +70,7 @@ fn every_figure_is_well_formed_and_true() {
     let service = Service::start("figures");
     run_a_workload(&service);
     let folder = service.run_dir.to_str().unwrap();
-    let text = gridmux(["metrics", "--once", "--run-dir", folder])
-        .succeeded()
-        .stdout;
+    let text = text_of(["metrics", "--once", "--run-dir", folder]);
     let samples = samples(&text);
     let of = |name: &str, tenant: &str| {
         samples[&format!("gridmux_tenant_{name}{{tenant=\"{tenant}\"}}")]
@@ -159,15 +152,10 @@ fn it_answers_over_tcp_and_on_a_socket_also_while_the_service_is_gone() {
     assert!((samples(body)["gridmux_up"] - 1.0).abs() < 1e-9);
     assert_eq!(service.stop(), Some(0));
     // A reading may be a second old.
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    until("the end of the service", || {
         let answer = ask(TcpStream::connect(&address).unwrap(), request);
-        if answer.contains("\ngridmux_up 0.0\n") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{answer}");
-        sleep(Duration::from_millis(50));
-    }
+        answer.contains("\ngridmux_up 0.0\n").then_some(())
+    });
     let taken = gridmux(["metrics", "-j", "--run-dir", &folder, "--listen", &address]);
     taken.failed(1, &[&address]);
 }
@@ -189,15 +177,8 @@ fn files_of_the_unit() -> u32 {
 fn malformed_and_unfinished_requests_keep_no_scraper_waiting() {
     let service = Service::start("hostile");
     let folder = service.run_dir.to_str().unwrap();
-    let arguments = [
-        "-j",
-        "metrics",
-        "--run-dir",
-        folder,
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    let mut server = Running::start_with_files(files_of_the_unit(), &arguments);
+    let arguments = format!("-j metrics --run-dir {folder} --listen 127.0.0.1:0");
+    let mut server = Running::start_with_files(files_of_the_unit(), &words(&arguments));
     let ready = server.next();
     let address = ready["ready"]["listen"].as_str().unwrap().to_owned();
     let connect = || TcpStream::connect(&address).unwrap();
@@ -260,13 +241,13 @@ fn a_real_prometheus_scrapes_it() {
         .unwrap()
         .local_addr()
         .unwrap();
+    let (file, data) = (file.display(), folder.path().join("data"));
+    let arguments = format!(
+        "--config.file={file} --storage.tsdb.path={} --web.listen-address={free}",
+        data.display()
+    );
     let prometheus = Command::new("prometheus")
-        .arg(format!("--config.file={}", file.display()))
-        .arg(format!(
-            "--storage.tsdb.path={}",
-            folder.path().join("data").display()
-        ))
-        .arg(format!("--web.listen-address={free}"))
+        .args(words(&arguments))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -285,19 +266,10 @@ fn a_real_prometheus_scrapes_it() {
             .into_iter()
             .find(|result| result["metric"]["tenant"] == "second")
     };
-    let deadline = Instant::now() + PATIENCE;
-    let launches = loop {
-        if let Some(found) = query("gridmux_tenant_launches_total") {
-            break found;
-        }
-        assert!(Instant::now() < deadline, "nothing was scraped");
-        sleep(Duration::from_millis(200));
-    };
-    let shown = service.ask(&["tenant", "show", "second"]);
-    assert_eq!(
-        launches["value"][1],
-        shown[0]["launches"].to_string(),
-        "{launches}"
-    );
+    let launches = until("a scraped figure", || {
+        query("gridmux_tenant_launches_total")
+    });
+    let shown = service.ask(&["tenant", "show", "second"])[0]["launches"].to_string();
+    assert_eq!(launches["value"][1], shown, "{launches}");
     assert!(query("gridmux_tenant_sm_seconds_total").is_some());
 }

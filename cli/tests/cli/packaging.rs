@@ -23,10 +23,8 @@ fn units() -> Vec<PathBuf> {
 
 /// Returns whether `systemd-analyze` is here; says so where it is not.
 fn is_skipped() -> bool {
-    let is_here = Command::new("systemd-analyze")
-        .arg("--version")
-        .output()
-        .is_ok();
+    let version = Command::new("systemd-analyze").arg("--version").output();
+    let is_here = version.is_ok();
     if !is_here {
         println!("SKIPPED: systemd-analyze is not installed (Debian's package systemd has it)");
     }

@@ -1,19 +1,14 @@
 //! `gridmux ptx` on good and broken files.
 
-use crate::command::{gridmux, words, workload_ptx};
+use crate::command::{gridmux, json_of, text_of, typed, words, workload_ptx};
 
 #[test]
 fn every_workload_is_checked_and_takes_the_slice_form() {
-    let names: Vec<&str> = gridmux_workloads::workloads()
-        .iter()
-        .map(|workload| workload.name)
-        .collect();
-    let files: Vec<String> = names.iter().map(|name| workload_ptx(name)).collect();
-    let arguments = ["ptx", "check", "-j"]
-        .into_iter()
-        .map(ToOwned::to_owned)
-        .chain(files.iter().cloned());
-    let json = gridmux(arguments).succeeded().json();
+    let workloads = gridmux_workloads::workloads().iter();
+    let files: Vec<String> = workloads.map(|of| workload_ptx(of.name)).collect();
+    let files_given = files.iter().map(String::as_str);
+    let json = gridmux(["ptx", "check", "-j"].into_iter().chain(files_given));
+    let json = json.succeeded().json();
     let reports = json.as_array().unwrap();
     assert_eq!(reports.len(), files.len());
     for (report, file) in reports.iter().zip(&files) {
@@ -23,11 +18,12 @@ fn every_workload_is_checked_and_takes_the_slice_form() {
         assert!(!kernels.is_empty(), "{file}");
         for kernel in kernels {
             assert_eq!(kernel["forms"]["slice"]["ok"], true, "{kernel}");
-            assert!(
-                kernel["resources"]["params_bytes"].as_u64().unwrap() > 0,
-                "{kernel}"
-            );
-            assert!(kernel["mix"]["compute"].as_u64().unwrap() > 0, "{kernel}");
+            for figure in [
+                &kernel["resources"]["params_bytes"],
+                &kernel["mix"]["compute"],
+            ] {
+                assert!(figure.as_u64() > Some(0), "{kernel}");
+            }
         }
     }
 }
@@ -37,40 +33,29 @@ fn a_broken_file_is_an_error_with_line_column_and_caret() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("broken.ptx");
     let good = std::fs::read_to_string(workload_ptx("vecadd")).unwrap();
-    let line = 1 + good
-        .lines()
-        .position(|line| line.contains("ld.global"))
-        .unwrap();
+    let loads = good.lines().position(|line| line.contains("ld.global"));
+    let line = 1 + loads.unwrap();
     std::fs::write(&file, good.replacen("ld.global", "ld.global ]", 1)).unwrap();
     let file = file.to_str().unwrap();
 
     let ran = gridmux(["ptx", "check", "-j", file, &workload_ptx("vecadd")]);
     assert_eq!(ran.code, Some(1));
     let json = ran.json();
-    assert_eq!(json[0]["error"]["line"], line, "{json}");
-    assert!(json[0]["error"]["column"].as_u64().unwrap() > 0);
-    assert!(
-        json[0]["error"]["message"]
-            .as_str()
-            .is_some_and(|text| !text.is_empty())
-    );
-    assert!(
-        json[1]["error"].is_null(),
-        "the other file is checked all the same"
-    );
+    let error = &json[0]["error"];
+    assert_eq!(error["line"], line, "{json}");
+    assert!(error["column"].as_u64() > Some(0), "{json}");
+    assert!(error["message"].as_str() > Some(""), "{json}");
+    let other = &json[1]["error"];
+    assert!(other.is_null(), "the other file is checked all the same");
 
     let ran = gridmux(["ptx", "check", file]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    let said = ran.stderr;
     assert!(
-        ran.stderr.starts_with(&format!("error: {file}:{line}:")),
-        "{}",
-        ran.stderr
+        said.starts_with(&format!("error: {file}:{line}:")),
+        "{said}"
     );
-    assert!(
-        ran.stderr.lines().any(|line| line.trim() == "^"),
-        "{}",
-        ran.stderr
-    );
+    assert!(said.lines().any(|line| line.trim() == "^"), "{said}");
 }
 
 #[test]
@@ -81,27 +66,25 @@ fn an_opcode_that_does_not_exist_is_named_with_its_line() {
                 frobnicate.u32 %r1, 5;\nret;\n}\n";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
-    let json = gridmux(["ptx", "check", "-j", file]).succeeded().json();
+    let json = json_of(["ptx", "check", "-j", file]);
     let kernel = &json[0]["kernels"][0];
     let expected = serde_json::json!([{ "opcode": "frobnicate.u32", "line": 7 }]);
     assert_eq!(kernel["unknown"], expected, "{kernel}");
     assert_eq!(kernel["mix"]["unknown"], 1);
     let refused = kernel["model_refuses"].as_str().unwrap();
     assert!(refused.contains("frobnicate.u32"), "{refused}");
-    let shown = gridmux(["ptx", "check", file]).succeeded().stdout;
+    let shown = text_of(["ptx", "check", file]);
     let spaced = |shown: &str| shown.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in ["unknown line 7: `frobnicate.u32`", "whole yes"] {
         assert!(shown.lines().any(|shown| spaced(shown) == line), "{shown}");
     }
     assert!(shown.contains("1 unknown"), "{shown}");
-    assert!(
-        spaced(&shown).contains(&format!("model no: {refused}")),
-        "{shown}"
-    );
+    let of_the_model = format!("model no: {refused}");
+    assert!(spaced(&shown).contains(&of_the_model), "{shown}");
     // What is said of the model is so.
-    let ran = gridmux(words(&format!(
+    let ran = typed(&format!(
         "-j sim kernel {file} --entry k --grid 1 --block 1"
-    )));
+    ));
     ran.failed(1, &["frobnicate.u32"]);
 }
 
@@ -109,12 +92,9 @@ fn an_opcode_that_does_not_exist_is_named_with_its_line() {
 fn a_file_that_is_not_there_is_named() {
     let ran = gridmux(["ptx", "check", "-j", "/nonexistent/a.ptx"]);
     assert_eq!(ran.code, Some(1));
-    assert!(
-        ran.json()[0]["error"]["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("cannot be read"))
-    );
-    let ran = gridmux(words("-j ptx rewrite --form slice /nonexistent/a.ptx"));
+    let message = ran.json()[0]["error"]["message"].to_string();
+    assert!(message.contains("cannot be read"), "{message}");
+    let ran = typed("-j ptx rewrite --form slice /nonexistent/a.ptx");
     ran.failed(1, &["/nonexistent/a.ptx"]);
 }
 
@@ -123,29 +103,20 @@ fn a_rewritten_module_takes_the_control_block_and_checks() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sliced.ptx");
     let original = workload_ptx("vecadd");
-    let whole = gridmux(["ptx", "rewrite", "--form", "whole", &original])
-        .succeeded()
-        .stdout;
-    assert_eq!(
-        whole,
-        std::fs::read_to_string(&original).unwrap(),
-        "`whole` prints the file back"
-    );
-    let sliced = gridmux(["ptx", "rewrite", "--form", "slice", &original])
-        .succeeded()
-        .stdout;
-    std::fs::write(&file, sliced).unwrap();
-    let params_bytes = |file: &str| {
-        let json = gridmux(["ptx", "check", "-j", file]).succeeded().json();
-        json[0]["kernels"][0]["resources"]["params_bytes"]
-            .as_u64()
-            .unwrap()
+    let rewritten = |form: &str| {
+        let ran = typed(&format!("ptx rewrite --form {form} {original}"));
+        ran.succeeded().stdout
     };
-    let before = params_bytes(&original);
-    assert_eq!(
-        params_bytes(file.to_str().unwrap()),
-        before.next_multiple_of(8) + 64
-    );
+    let text = std::fs::read_to_string(&original).unwrap();
+    assert_eq!(rewritten("whole"), text, "`whole` prints the file back");
+    std::fs::write(&file, rewritten("slice")).unwrap();
+    let params_bytes = |file: &str| {
+        let json = json_of(["ptx", "check", "-j", file]);
+        let resources = &json[0]["kernels"][0]["resources"];
+        resources["params_bytes"].as_u64().unwrap()
+    };
+    let due = params_bytes(&original).next_multiple_of(8) + 64;
+    assert_eq!(params_bytes(file.to_str().unwrap()), due);
 }
 
 #[test]
@@ -153,14 +124,11 @@ fn a_rewritten_module_in_json_names_its_kernels_by_form() {
     let original = workload_ptx("vecadd");
     for form in ["whole", "slice", "fence+worker"] {
         let arguments = ["ptx", "rewrite", "--form", form, &original];
-        let text = gridmux(arguments).succeeded().stdout;
-        let json = gridmux(arguments.iter().chain(&["-j"])).succeeded().json();
+        let text = text_of(arguments);
+        let json = json_of(arguments.iter().chain(&["-j"]));
         let spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(
-            spaced(json["ptx"].as_str().unwrap()),
-            spaced(&text),
-            "{form}"
-        );
+        let ptx = json["ptx"].as_str().unwrap();
+        assert_eq!(spaced(ptx), spaced(&text), "{form}");
         let expected = serde_json::json!([{
             "name": "vecadd", "entries": { form: "vecadd" }, "reason": null, "line": null,
         }]);
@@ -194,14 +162,10 @@ fn barriers_are_named_by_their_numbers_and_one_kernel_is_no_plural() {
         ran.succeeded().stdout
     };
     let row = |text: &str| {
-        let found = text
-            .lines()
-            .find(|line| line.trim().starts_with("barriers"));
-        found
-            .unwrap()
-            .split_whitespace()
-            .skip(1)
-            .collect::<Vec<_>>()
+        let mut lines = text.lines().map(words);
+        lines
+            .find(|line| line.first() == Some(&"barriers"))
+            .unwrap()[1..]
             .join(" ")
     };
     assert_eq!(row(&text("matmul")), "number 0");

@@ -203,45 +203,22 @@ fn a_running_service_is_used_and_must_be_there_if_it_was_named() {
     let installed = Installed::new();
     let run_dir = installed.root.path().join("run");
     let socket = run_dir.join("gridmux.sock");
-    let ran = installed.run(&[
-        "-j",
-        "run",
-        "--run-dir",
-        run_dir.to_str().unwrap(),
-        "--",
-        "true",
-    ]);
+    let (run_dir, socket) = (run_dir.to_str().unwrap(), socket.to_str().unwrap());
+    let ran = installed.run(&words(&format!("-j run --run-dir {run_dir} -- true")));
     assert_eq!(ran.code, Some(1));
     let error = ran.json_error();
-    assert_eq!(
-        error.matches(socket.to_str().unwrap()).count(),
-        1,
-        "{error}"
-    );
-    assert!(
-        ran.json()["hint"]
-            .as_str()
-            .is_some_and(|hint| hint.contains("--device"))
-    );
+    assert_eq!(error.matches(socket).count(), 1, "{error}");
+    assert!(ran.hint().contains("--device"));
 
     let instance = format!("run-test-{}", std::process::id());
     let configuration = installed.root.path().join("gridmux.toml");
     std::fs::write(&configuration, "schema_version = 1\n").unwrap();
+    let arguments = format!(
+        "-j serve --sms 2 --tenant first --instance {instance} --config {} --run-dir {run_dir}",
+        configuration.display()
+    );
     let mut service = installed
-        .command(&[
-            "-j",
-            "serve",
-            "--sms",
-            "2",
-            "--tenant",
-            "first",
-            "--instance",
-            &instance,
-            "--config",
-            configuration.to_str().unwrap(),
-            "--run-dir",
-        ])
-        .arg(&run_dir)
+        .command(&words(&arguments))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -251,25 +228,13 @@ fn a_running_service_is_used_and_must_be_there_if_it_was_named() {
         .unwrap();
     let mut running = Running(service, Pid::from_raw(0));
     assert!(ready.contains("ready"), "{ready}");
-    let socket = socket.to_str().unwrap();
-    let ran = installed.run(&[
-        "run",
-        "--socket",
-        socket,
-        "--",
-        "sh",
-        "-c",
-        "echo $GRIDMUX_SOCKET-$GRIDMUX_TENANT",
-    ]);
+    let script = "echo $GRIDMUX_SOCKET-$GRIDMUX_TENANT";
+    let ran = installed.run(&["run", "--socket", socket, "--", "sh", "-c", script]);
     assert_eq!(ran.succeeded().stdout, format!("{socket}-\n"));
     let ran = installed.run(&words(&format!(
         "-j run --tenant second --socket {socket} -- true"
     )));
-    let error = ran.json_error();
-    assert!(
-        error.contains("second") && error.contains("you may be: first"),
-        "{error}"
-    );
+    ran.failed(1, &["second", "you may be: first"]);
     assert!(ran.json()["hint"].is_null(), "{}", ran.stdout);
     kill(running.pid(), Signal::SIGTERM).unwrap();
     running.0.wait().unwrap();

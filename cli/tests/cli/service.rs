@@ -1,10 +1,10 @@
 //! The service as a script runs it: it says when it is ready, tenants run, operators ask, and it stops when told.
 
 use crate::command::running::{Running, Service, until};
-use crate::command::{PROGRAM, gridmux, words};
+use crate::command::{PROGRAM, gridmux, json_of, typed, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
@@ -35,8 +35,8 @@ fn an_operator_sets_the_policy() {
     assert_eq!(set["changed"], true, "{set}");
     let again = service.ask(&["policy", "set", "even"]);
     assert_eq!(
-        (&again["before"], &again["changed"]),
-        (&Value::from("even"), &Value::from(false))
+        [&again["before"], &again["changed"]],
+        [&json!("even"), &json!(false)]
     );
     let text = gridmux(["policy", "set", "even", "--run-dir", run_dir]);
     let text = text.succeeded().stdout;
@@ -45,11 +45,7 @@ fn an_operator_sets_the_policy() {
         "{text}"
     );
     let wrong = gridmux(["-j", "policy", "set", "evne", "--run-dir", run_dir]);
-    assert_eq!(wrong.code, Some(2));
-    let error = wrong.json_error();
-    for word in ["evne", "even", "fifo", "smk-p"] {
-        assert!(error.contains(word), "{error}");
-    }
+    wrong.failed(2, &["evne", "even", "fifo", "smk-p"]);
     assert!(even(&service.ask(&["policy", "show"])));
     assert_eq!(service.stop(), Some(0));
 }
@@ -60,47 +56,32 @@ fn it_says_when_it_is_ready_answers_and_stops() {
     assert_eq!(service.ready["ready"]["policy"], "smk-p");
     assert_eq!(
         service.ready["ready"]["tenants"],
-        serde_json::json!(["first", "second"])
+        json!(["first", "second"])
     );
     let device = service.ask(&["device", "show"]);
-    assert_eq!(
-        (&device["sms"], &device["policy"]),
-        (&Value::from(4), &Value::from("smk-p"))
-    );
-    assert_eq!(device["memory_used_bytes"], 0);
+    for (key, value) in [
+        ("sms", json!(4)),
+        ("policy", json!("smk-p")),
+        ("memory_used_bytes", json!(0)),
+        ("tenants", json!(2)),
+        ("clients", json!(0)),
+    ] {
+        assert_eq!(device[key], value, "{key}");
+    }
     let obeyed = service.ask(&["policy", "show"]);
     assert_eq!(
-        (&obeyed["policy"], &obeyed["failure"]),
-        (&Value::from("smk-p"), &Value::Null)
+        [&obeyed["policy"], &obeyed["failure"]],
+        [&json!("smk-p"), &Value::Null]
     );
-    let expected = (Value::from("smk-p"), true);
+    let expected = (json!("smk-p"), true);
     assert_eq!(in_force(&obeyed, "in_force"), expected);
     assert_eq!(in_force(&device, "policy_in_force"), expected);
-    assert_eq!(
-        (&device["tenants"], &device["clients"]),
-        (&Value::from(2), &Value::from(0))
-    );
     for command in ["list", "show"] {
         let tenants = service.ask(&["tenant", command]);
-        let shown: Vec<_> = tenants
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|row| {
-                (
-                    row["name"].as_str(),
-                    row["class"].as_str(),
-                    row["clients"].as_u64(),
-                )
-            })
-            .collect();
-        assert_eq!(
-            shown,
-            [
-                (Some("first"), Some("latency"), Some(0)),
-                (Some("second"), Some("normal"), Some(0))
-            ]
-        );
+        let rows = tenants.as_array().unwrap().iter();
+        let shown = rows.map(|row| json!([row["name"], row["class"], row["clients"]]));
+        let expected = json!([["first", "latency", 0], ["second", "normal", 0]]);
+        assert_eq!(shown.collect::<Value>(), expected);
     }
     // A tenant that never had work asked for nothing and got nothing.
     let idle = &service.ask(&["tenant", "show", "first"])[0];
@@ -112,14 +93,11 @@ fn it_says_when_it_is_ready_answers_and_stops() {
     let listed = gridmux(["tenant", "list", "--run-dir", folder]).succeeded();
     assert!(!listed.stdout.contains('%'), "{}", listed.stdout);
     let latency = service.ask(&["latency"]);
-    assert_eq!(
-        latency["source"],
-        if device["ebpf"] == true {
-            "ebpf"
-        } else {
-            "mediator"
-        }
-    );
+    let source = match device["ebpf"] == true {
+        true => "ebpf",
+        false => "mediator",
+    };
+    assert_eq!(latency["source"], source);
     for command in [&["latency", "nobody"][..], &["tenant", "show", "nobody"]] {
         let ran = gridmux(command.iter().chain(&["-j", "--run-dir", folder]));
         assert_eq!(ran.code, Some(1), "{command:?}: {}", ran.stdout);
@@ -187,23 +165,16 @@ fn the_service_manager_is_told_of_every_state_and_that_the_service_lives() {
     let manager = UnixDatagram::bind(&path).unwrap();
     let run_dir = folder.path().join("run");
     let configuration = folder.path().join("gridmux.toml");
-    std::fs::write(
-        &configuration,
-        "schema_version = 1\n[[tenant]]\nname = \"a\"\n",
-    )
-    .unwrap();
+    let text = "schema_version = 1\n[[tenant]]\nname = \"a\"\n";
+    std::fs::write(&configuration, text).unwrap();
+    let arguments = format!(
+        "serve --instance notify-{} --sms 2 --run-dir {} --config {}",
+        std::process::id(),
+        run_dir.display(),
+        configuration.display()
+    );
     let mut child = Command::new(PROGRAM)
-        .args([
-            "serve",
-            "--instance",
-            &format!("notify-{}", std::process::id()),
-            "--sms",
-            "2",
-            "--run-dir",
-        ])
-        .arg(&run_dir)
-        .arg("--config")
-        .arg(&configuration)
+        .args(words(&arguments))
         .env("NOTIFY_SOCKET", &path)
         .env("WATCHDOG_USEC", "200000")
         .stderr(Stdio::null())
@@ -228,10 +199,8 @@ fn the_service_manager_is_told_of_every_state_and_that_the_service_lives() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(first, ["READY=1\n", "WATCHDOG=1\n", "WATCHDOG=1\n"]);
     let [begin, end] = reload;
-    assert!(
-        begin.starts_with("RELOADING=1\nMONOTONIC_USEC="),
-        "{begin:?}"
-    );
+    let reloading = "RELOADING=1\nMONOTONIC_USEC=";
+    assert!(begin.starts_with(reloading), "{begin:?}");
     assert_eq!(end, "READY=1\n");
     assert_eq!(last.unwrap(), "STOPPING=1\n");
 }
@@ -240,9 +209,9 @@ fn the_service_manager_is_told_of_every_state_and_that_the_service_lives() {
 fn a_second_service_in_the_same_folder_is_refused() {
     let service = Service::start("twice");
     let folder = service.run_dir.to_str().unwrap();
-    let second = gridmux(words(&format!(
+    let second = typed(&format!(
         "-j serve --run-dir {folder} --instance twice-second --tenant x"
-    )));
+    ));
     second.failed(1, &[folder]);
     assert_eq!(
         service.ask(&["tenant", "show", "first"])[0]["clients"],
@@ -270,39 +239,18 @@ fn check_latencies(result: &Value) {
 #[test]
 fn a_workload_waits_for_the_go_runs_and_is_verified() {
     let service = Service::start("workload");
-    let socket = service.socket();
-    let mut tenant = Running::start(&[
-        "-j",
-        "workload",
-        "run",
-        "reduction",
-        "--socket",
-        &socket,
-        "--tenant",
-        "first",
-        "--size",
-        "tiny",
-        "--streams",
-        "3",
-        "--launches",
-        "20",
-        "--wait-go",
-        "--progress",
-    ]);
-    assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
-    let connected = service.ask(&["tenant", "show", "first"]);
-    assert_eq!(
-        (&connected[0]["weight"], &connected[0]["launches"]),
-        (&Value::from(2), &Value::from(0))
+    let mut tenant = Running::workload(
+        &service,
+        "reduction --tenant first --streams 3 --launches 20 --progress",
     );
+    let connected = service.ask(&["tenant", "show", "first"]);
+    assert_eq!([&connected[0]["weight"], &connected[0]["launches"]], [2, 0]);
     assert!(connected[0]["memory_used_bytes"].as_u64().unwrap() > 0);
     let client = &connected[0]["connected"][0];
     assert_eq!(connected[0]["clients"], 1);
     assert_eq!(client["pid"], tenant.child.id());
     assert_eq!(client["name"], "gridmux workload reduction");
-    tenant.say("hold");
-    assert_eq!(tenant.next(), serde_json::json!({ "held": true }));
-    tenant.say("go");
+    tenant.hold_and_go();
     let mut last = 0;
     let result = loop {
         let line = tenant.next();
@@ -314,27 +262,19 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
     };
     assert_eq!(last, 20, "the last progress is the end");
     assert_eq!(
-        (&result["name"], &result["workload"]),
-        (&Value::from("first"), &Value::from("reduction"))
+        [&result["name"], &result["workload"]],
+        ["first", "reduction"]
     );
-    assert_eq!(
-        (&result["verified"], &result["launches"]),
-        (&Value::from(true), &Value::from(20)),
-        "{result}"
-    );
+    assert_eq!(result["verified"], true, "{result}");
+    assert_eq!(result["launches"], 20, "{result}");
     assert!(
         result["last_end_ns"].as_u64() > result["first_start_ns"].as_u64(),
         "{result}"
     );
     check_latencies(&result);
     let while_connected = service.ask(&["tenant", "show", "first"]);
-    assert_eq!(
-        (
-            &while_connected[0]["launches"],
-            &while_connected[0]["failed"]
-        ),
-        (&Value::from(20), &Value::from(0))
-    );
+    let row = &while_connected[0];
+    assert_eq!([&row["launches"], &row["failed"]], [20, 0]);
     assert_latency_is_of_20_launches(&service);
     tenant.say("leave");
     assert_eq!(tenant.exit_code(), Some(0));
@@ -344,98 +284,53 @@ fn a_workload_waits_for_the_go_runs_and_is_verified() {
 fn assert_latency_is_of_20_launches(service: &Service) {
     let latency = service.ask(&["latency", "first"]);
     let rows = latency["latencies"].as_array().unwrap();
-    let start = rows
-        .iter()
-        .find(|row| row["kind"] == "submit_to_start")
-        .unwrap();
-    assert_eq!(
-        (&start["count"], &start["clock"]),
-        (&Value::from(20), &Value::from("virtual")),
-        "{latency}"
-    );
+    let mut rows = rows.iter();
+    let start = rows.find(|row| row["kind"] == "submit_to_start").unwrap();
+    assert_eq!(start["count"], 20, "{latency}");
+    assert_eq!(start["clock"], "virtual", "{latency}");
 }
 
 #[test]
 fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
-    let ran = gridmux(words("-j workload run vecadd --socket /nonexistent/a.sock"));
+    let ran = typed("-j workload run vecadd --socket /nonexistent/a.sock");
     ran.failed(1, &["/nonexistent/a.sock"]);
-    let hint = ran.json()["hint"].as_str().map(ToOwned::to_owned);
-    assert!(hint.is_some_and(|hint| hint.contains("--run-dir")));
+    assert!(ran.hint().contains("--run-dir"));
 
     let service = Service::start("gone");
-    let socket = service.socket();
-    let mut tenant = Running::start(&[
-        "-j",
-        "workload",
-        "run",
-        "vecadd",
-        "--socket",
-        &socket,
-        "--tenant",
-        "second",
-        "--size",
-        "tiny",
-        "--wait-go",
-    ]);
-    assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
+    let mut tenant = Running::workload(&service, "vecadd --tenant second");
     assert_eq!(service.stop(), Some(0));
-    tenant.say("hold");
-    assert_eq!(tenant.next(), serde_json::json!({ "held": true }));
-    tenant.say("go");
+    tenant.hold_and_go();
     let error = tenant.next();
-    assert!(
-        error["error"].as_str().is_some_and(
-            |text| text.contains("tenant second: the connection to the service was lost")
-        ),
-        "{error}"
-    );
-    let hint = error["hint"].as_str().unwrap();
-    assert!(
-        hint.contains("was stopped") && !hint.contains("Gpu::"),
-        "{error}"
-    );
+    let [text, hint] = ["error", "hint"].map(|key| error[key].as_str().unwrap());
+    let lost = "tenant second: the connection to the service was lost";
+    assert!(text.contains(lost), "{error}");
+    assert!(hint.contains("was stopped"), "{error}");
+    assert!(!hint.contains("Gpu::"), "{error}");
     assert_eq!(tenant.exit_code(), Some(1));
+}
+
+/// Kills the device host, and returns its process number.
+fn kill_host(service: &Service) -> Value {
+    let host = service.ask(&["device", "show"])["host_pid"].clone();
+    let pid = host.as_i64().and_then(|pid| i32::try_from(pid).ok());
+    kill(Pid::from_raw(pid.unwrap()), Signal::SIGKILL).unwrap();
+    host
 }
 
 #[test]
 fn a_device_host_that_dies_ends_the_run_clearly_and_is_replaced() {
     let service = Service::start("dies");
     let socket = service.socket();
-    let mut tenant = Running::start(&[
-        "-j",
-        "workload",
-        "run",
-        "matmul",
-        "--socket",
-        &socket,
-        "--tenant",
-        "first",
-        "--size",
-        "tiny",
-        "--launches",
-        "1000000",
-        "--wait-go",
-    ]);
-    assert_eq!(tenant.next(), serde_json::json!({ "ready": true }));
-    tenant.say("hold");
-    assert_eq!(tenant.next(), serde_json::json!({ "held": true }));
-    tenant.say("go");
-    let host = service.ask(&["device", "show"])["host_pid"]
-        .as_i64()
-        .unwrap();
-    kill(Pid::from_raw(i32::try_from(host).unwrap()), Signal::SIGKILL).unwrap();
-    let error = tenant.next();
-    assert!(
-        error["error"]
-            .as_str()
-            .is_some_and(|text| text.contains("tenant first")),
-        "{error}"
-    );
+    let mut tenant = Running::workload(&service, "matmul --tenant first --launches 1000000");
+    tenant.hold_and_go();
+    let host = kill_host(&service);
+    let error = tenant.next()["error"].to_string();
+    assert!(error.contains("tenant first"), "{error}");
     assert_eq!(tenant.exit_code(), Some(1));
 
-    let again = gridmux(words(&format!(
+    let again = typed(&format!(
         "-j workload run vecadd --socket {socket} --tenant first --size tiny"
-    )));
+    ));
     assert_eq!(again.succeeded().json()["verified"], true);
     let device = service.ask(&["device", "show"]);
     assert_eq!(device["host_restarts"], 1);
@@ -448,30 +343,21 @@ fn a_client_that_may_not_be_a_tenant_is_told_which_it_may_be() {
     let service = Service::start("foreign");
     let socket = service.socket();
     let run = |tenant: &str| {
-        let arguments = [
-            "-j", "workload", "run", "vecadd", "--size", "tiny", "--socket", &socket, "--tenant",
-            tenant,
-        ];
-        gridmux(arguments)
+        typed(&format!(
+            "-j workload run vecadd --size tiny --socket {socket} --tenant {tenant}"
+        ))
     };
     let refused = run("third");
-    assert_eq!(refused.code, Some(1));
-    let error = refused.json_error();
-    assert!(
-        error.contains("may not be tenant \"third\"; you may be: first, second"),
-        "{error}"
-    );
-    let hint = refused.json()["hint"].as_str().map(ToOwned::to_owned);
-    assert!(hint.is_some_and(|hint| hint.contains("--tenant")));
+    let due = "may not be tenant \"third\"; you may be: first, second";
+    refused.failed(1, &[due]);
+    assert!(refused.hint().contains("--tenant"));
     assert_eq!(run("second").succeeded().json()["name"], "second");
     assert_eq!(service.stop(), Some(0));
 }
 
 /// Returns the keys of what a file says was learnt.
 fn learnt(file: &str) -> Vec<String> {
-    let shown = gridmux(["-j", "policy", "profiles", file])
-        .succeeded()
-        .json();
+    let shown = json_of(["-j", "policy", "profiles", file]);
     assert_eq!(shown["device"]["sms"], 4, "{shown}");
     let key = |profile: &Value| {
         assert!(profile["block_ns"].as_f64() > Some(0.0), "{profile}");
@@ -493,9 +379,10 @@ fn what_was_learnt_outlives_device_hosts_and_the_service() {
     let serve = |name: &str| Service::start_with(name, &["--config", &config]);
     let run = |service: &Service, workload: &str| {
         let socket = service.socket();
-        let arguments = ["-j", "workload", "run", workload, "--socket", &socket];
-        let rest = ["--size", "tiny", "--launches", "3"];
-        gridmux(arguments.iter().chain(&rest)).succeeded();
+        let ran = typed(&format!(
+            "-j workload run {workload} --socket {socket} --size tiny --launches 3"
+        ));
+        ran.succeeded();
     };
     let service = serve("learns");
     run(&service, "reduction");
@@ -506,9 +393,7 @@ fn what_was_learnt_outlives_device_hosts_and_the_service() {
     assert!(!first.is_empty());
 
     let service = serve("knows");
-    let killed = service.ask(&["device", "show"])["host_pid"].clone();
-    let pid = killed.as_i64().and_then(|pid| i32::try_from(pid).ok());
-    kill(Pid::from_raw(pid.unwrap()), Signal::SIGKILL).unwrap();
+    let killed = kill_host(&service);
     let run_dir = service.run_dir.to_str().unwrap();
     // There is no answer while there is no host.
     until("another device host", || {

@@ -30,25 +30,15 @@ fn write(folder: &Path) -> String {
 #[test]
 fn several_values_of_a_key_are_rows() {
     let file = workload_ptx("vecadd");
-    let sweep = [
-        "-j",
-        "--gpu",
-        "h200",
-        "--set",
-        "launch.block_cycles=0,375",
-        "--set",
-        "l1.carve_outs=[0, 233472]",
-    ];
+    let carve_outs = "l1.carve_outs=[0, 233472]";
+    let mut sweep = words("-j --gpu h200 --set launch.block_cycles=0,375");
+    sweep.extend(["--set", carve_outs]);
     let rows = sim_vecadd(&file, "vecadd", &sweep).succeeded().json();
     let cycles = |row: usize| rows[row]["kernel_cycles"].as_u64().unwrap();
     assert_eq!(rows.as_array().unwrap().len(), 2);
     assert!(cycles(0) + 300 < cycles(1), "{rows}");
-    assert!(
-        rows[1]["gpu"]
-            .as_str()
-            .unwrap()
-            .contains("launch.block_cycles=375")
-    );
+    let second = rows[1]["gpu"].as_str().unwrap();
+    assert!(second.contains("launch.block_cycles=375"), "{second}");
 }
 
 #[test]
@@ -59,22 +49,12 @@ fn a_sweep_that_nobody_can_want_is_refused_before_it_takes_memory() {
         format!("{key}={}", values.join(","))
     };
     let keys = ["sm.count", "launch.submit_ns", "launch.kernel_cycles"].map(many);
-    let sets: Vec<&str> = keys.iter().flat_map(|key| ["--set", key]).collect();
-    let refused = sim_vecadd(&file, "vecadd", &sets);
-    assert_eq!(refused.code, Some(2));
-    assert!(
-        refused.stderr.contains("27000000 runs"),
-        "{}",
-        refused.stderr
-    );
-    let twice = ["--set", "sm.count=8,16", "--set", "sm.count=4"];
-    let refused = sim_vecadd(&file, "vecadd", &twice);
-    assert_eq!(refused.code, Some(2));
-    assert!(
-        refused.stderr.contains("sm.count twice"),
-        "{}",
-        refused.stderr
-    );
+    let sets = keys.iter().flat_map(|key| ["--set", key]);
+    let arguments: Vec<&str> = sets.chain(["-j"]).collect();
+    let refused = sim_vecadd(&file, "vecadd", &arguments);
+    refused.failed(2, &["27000000 runs"]);
+    let twice = ["-j", "--set", "sm.count=8,16", "--set", "sm.count=4"];
+    sim_vecadd(&file, "vecadd", &twice).failed(2, &["sm.count twice"]);
 }
 
 #[test]
@@ -82,17 +62,14 @@ fn comma_separated_values_of_a_run_come_when_it_has_ended() {
     let values: Vec<String> = (1..=2000).map(|value| value.to_string()).collect();
     let set = format!("launch.submit_ns={}", values.join(","));
     let file = workload_ptx("vecadd");
-    let fixed = [
-        "sim", "kernel", &file, "--entry", "vecadd", "--grid", "1", "--block", "32", "--csv",
-        "--set", &set,
-    ];
-    let input = "in=random:f32:32";
     let folder = tempfile::tempdir().unwrap();
-    let output = format!("out=128:{}", folder.path().join("sum").display());
-    let args = [input, input, &output, "u32=32"];
-    let args = args.iter().flat_map(|arg| ["--arg", arg]);
+    let arguments = format!(
+        "sim kernel {file} --entry vecadd --grid 1 --block 32 --csv --set {set} --arg in=random:f32:32 \
+         --arg in=random:f32:32 --arg out=128:{} --arg u32=32",
+        folder.path().join("sum").display()
+    );
     let mut running = Command::new(PROGRAM)
-        .args(fixed.into_iter().chain(args))
+        .args(words(&arguments))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

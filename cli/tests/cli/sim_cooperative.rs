@@ -1,6 +1,6 @@
 //! `gridmux sim kernel --cooperative`: a kernel that calls `grid.sync()`, as nvcc compiled it, and what it refuses.
 
-use crate::command::{Ran, gridmux};
+use crate::command::{Ran, gridmux, words};
 use std::path::Path;
 
 /// Floats of each of the two halves between which rounds go back and forth.
@@ -36,29 +36,12 @@ fn run(folder: &Path, grid: u32, more: &[&str]) -> Ran {
         env!("CARGO_MANIFEST_DIR"),
         "/../workloads/corpus/out/nvcc/grid_sync.sm80.ptx"
     );
-    let (grid, data) = (grid.to_string(), file.display());
-    let data = format!("inout={data}:{data}");
-    let (count, rounds) = (format!("u32={COUNT}"), format!("u32={ROUNDS}"));
-    let arguments = [
-        "sim",
-        "kernel",
-        ptx,
-        "--entry",
-        "grid_sync",
-        "--block",
-        "64",
-        "--grid",
-        &grid,
-        "--arg",
-        &data,
-        "--arg",
-        &count,
-        "--arg",
-        &rounds,
-        "--set",
-        "sm.count=2",
-    ];
-    gridmux(arguments.iter().chain(more))
+    let data = file.display();
+    let arguments = format!(
+        "sim kernel {ptx} --entry grid_sync --block 64 --grid {grid} --arg inout={data}:{data} --arg \
+         u32={COUNT} --arg u32={ROUNDS} --set sm.count=2"
+    );
+    gridmux(words(&arguments).iter().chain(more))
 }
 
 #[test]

@@ -1,19 +1,17 @@
 //! What `gridmux sim kernel` tells of a run, the legend of it, and inputs of random numbers.
 
-use crate::command::{Ran, gridmux, workload_ptx};
+use crate::command::{Ran, gridmux, json_of, text_of, words, workload_ptx};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Adds two arrays of 10240 numbers; the result goes to a file.
 fn add(a: &str, b: &str, sum: &str, more: &[&str]) -> Ran {
     let file = workload_ptx("vecadd");
-    let fixed = [
-        "sim", "kernel", &file, "--entry", "vecadd", "--grid", "40", "--block", "256",
-    ];
-    let sum = format!("out=40960:{sum}");
-    let args = [a, b, &sum, "u32=10240"];
-    let args = args.iter().flat_map(|arg| ["--arg", arg]);
-    gridmux(fixed.into_iter().chain(args).chain(more.iter().copied()))
+    let fixed = format!(
+        "sim kernel {file} --entry vecadd --grid 40 --block 256 --arg {a} --arg {b} --arg \
+         out=40960:{sum} --arg u32=10240"
+    );
+    gridmux(words(&fixed).iter().chain(more))
 }
 
 fn names<'a>(entries: impl IntoIterator<Item = &'a String>) -> BTreeSet<String> {
@@ -22,34 +20,27 @@ fn names<'a>(entries: impl IntoIterator<Item = &'a String>) -> BTreeSet<String> 
 
 #[test]
 fn the_legend_has_each_figure_and_no_other() {
-    let legend = gridmux(["sim", "counters", "-j"]).succeeded().json();
+    let legend = json_of(["sim", "counters", "-j"]);
     let random = "in=random:f32:10240";
     let report = add(random, random, "/dev/null", &["-j"]).succeeded().json();
     for what in ["counters", "rates"] {
         let entries = legend[what].as_array().unwrap();
-        let told = entries
-            .iter()
-            .map(|entry| entry["name"].as_str().unwrap().to_owned());
-        let told: Vec<String> = told.collect();
+        let told = entries.iter().map(|entry| entry["name"].as_str().unwrap());
+        let told: Vec<String> = told.map(ToOwned::to_owned).collect();
         let counted = names(report[what].as_object().unwrap().keys());
         assert_eq!(names(&told), counted, "{what}");
-        assert_eq!(
-            told.len(),
-            counted.len(),
-            "a name of {what} is printed twice"
-        );
+        assert_eq!(told.len(), counted.len(), "one of {what} is printed twice");
     }
     let entries = ["figures", "counters", "rates"].map(|what| legend[what].as_array().unwrap());
     for entry in entries.into_iter().flatten() {
         let text = |key: &str| entry[key].as_str().unwrap();
         assert!(!text("unit").is_empty(), "{entry}");
         let meaning = text("meaning");
-        assert!(
-            meaning.ends_with('.')
-                && !meaning.starts_with("The same")
-                && !meaning.starts_with("Both"),
-            "each is read alone: {entry}"
-        );
+        assert!(meaning.ends_with('.'), "{entry}");
+        let leans = ["The same", "Both"]
+            .iter()
+            .any(|begin| meaning.starts_with(begin));
+        assert!(!leans, "each is read alone: {entry}");
     }
     let told = legend["figures"].as_array().unwrap().iter();
     let told: BTreeSet<&str> = told.map(|entry| entry["name"].as_str().unwrap()).collect();
@@ -63,7 +54,7 @@ fn the_legend_has_each_figure_and_no_other() {
         names(report["sms"][0].as_object().unwrap().keys()),
         names(report["counters"].as_object().unwrap().keys())
     );
-    let text = gridmux(["sim", "counters"]).succeeded().stdout;
+    let text = text_of(["sim", "counters"]);
     assert!(
         text.contains("l2_hit_sectors") && text.contains("l2_hit_rate"),
         "{text}"
@@ -80,36 +71,26 @@ fn rates_stand_in_the_text_and_follow_from_the_counters() {
     let seconds = number(&report["kernel_cycles"]) / 1980e6;
     let l2 = sectors * 32.0 / seconds / 1e9;
     assert!(sectors > 0.0);
-    assert!(
-        (number(&rates["l2_gigabytes_per_second"]) / l2 - 1.0).abs() < 1e-9,
-        "{rates}"
-    );
     let per_sm = number(&rates["ipc"]) / 132.0;
-    assert!(
-        (number(&rates["ipc_per_sm"]) / per_sm - 1.0).abs() < 1e-9,
-        "{rates}"
-    );
+    for (name, due) in [("l2_gigabytes_per_second", l2), ("ipc_per_sm", per_sm)] {
+        let error = number(&rates[name]) / due - 1.0;
+        assert!(error.abs() < 1e-9, "{name}: {rates}");
+    }
 
     let text = add(random, random, "/dev/null", &[]).succeeded().stdout;
+    let rate = |name: &str| number(&rates[name]);
+    let percent = |name: &str| 100.0 * rate(name);
+    let (kernel, launch) = (&report["kernel_cycles"], &report["launch_latency_cycles"]);
     for due in [
-        format!("h200: {} cycles", report["kernel_cycles"]),
-        format!(
-            "launch latency before it: {} cycles",
-            report["launch_latency_cycles"]
-        ),
-        format!("IPC {:.3} per SM", number(&rates["ipc_per_sm"])),
-        format!(
-            "achieved occupancy {:.1} %",
-            100.0 * number(&rates["occupancy"])
-        ),
-        format!("L1: {:.1} % hits", 100.0 * number(&rates["l1_hit_rate"])),
-        format!(
-            "L2: {:.1} % hits, {l2:.1} GB/s",
-            100.0 * number(&rates["l2_hit_rate"])
-        ),
+        format!("h200: {kernel} cycles"),
+        format!("launch latency before it: {launch} cycles"),
+        format!("IPC {:.3} per SM", rate("ipc_per_sm")),
+        format!("achieved occupancy {:.1} %", percent("occupancy")),
+        format!("L1: {:.1} % hits", percent("l1_hit_rate")),
+        format!("L2: {:.1} % hits, {l2:.1} GB/s", percent("l2_hit_rate")),
         format!(
             "DRAM: {:.1} GB/s of 4800.0 GB/s",
-            number(&rates["dram_gigabytes_per_second"])
+            rate("dram_gigabytes_per_second")
         ),
     ] {
         assert!(text.contains(&due), "{due}: {text}");
@@ -146,16 +127,6 @@ fn random_inputs_are_the_same_in_every_run() {
     assert!(default.iter().all(|sum| (0.0..2.0).contains(sum)));
     let mean = default.iter().sum::<f32>() / 10240.0;
     assert!((mean - 1.0).abs() < 0.02, "{mean}");
-    let wrong = add(
-        "in=random:bf16:10240",
-        "in=random:f32:10240",
-        "/dev/null",
-        &["-j"],
-    );
-    assert_eq!(wrong.code, Some(2));
-    assert!(
-        wrong.json_error().contains("no type \"bf16\""),
-        "{}",
-        wrong.stdout
-    );
+    let [wrong, right] = ["bf16", "f32"].map(|kind| format!("in=random:{kind}:10240"));
+    add(&wrong, &right, "/dev/null", &["-j"]).failed(2, &["no type \"bf16\""]);
 }

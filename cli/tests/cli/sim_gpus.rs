@@ -1,6 +1,6 @@
 //! `gridmux sim gpus`, `sim gpu show`, `--gpu FILE.toml` with a base, and `--set`.
 
-use crate::command::{Ran, gridmux, sim_vecadd, words, workload_ptx};
+use crate::command::{Ran, gridmux, json_of, sim_vecadd, text_of, typed, words, workload_ptx};
 use serde_json::Value;
 
 /// Runs a small kernel on a GPU.
@@ -15,14 +15,12 @@ fn of_key<'a>(lines: &'a Value, key: &str) -> &'a Value {
 
 #[test]
 fn every_built_in_gpu_is_listed_and_shown() {
-    let gpus = gridmux(["sim", "gpus", "-j"]).succeeded().json();
-    let text = gridmux(["sim", "gpus"]).succeeded().stdout;
+    let gpus = json_of(["sim", "gpus", "-j"]);
+    let text = text_of(["sim", "gpus"]);
     for gpu in gpus.as_array().unwrap() {
         let name = gpu["name"].as_str().unwrap();
         assert!(text.contains(&format!("\n{name} ")), "{text}");
-        let shown = gridmux(["sim", "gpu", "show", name, "-j"])
-            .succeeded()
-            .json();
+        let shown = json_of(["sim", "gpu", "show", name, "-j"]);
         assert_eq!(*of_key(&shown, "name"), name);
         assert_eq!(*of_key(&shown, "sm.count"), gpu["sms"]);
         assert_eq!(*of_key(&shown, "clock.core_mhz"), gpu["core_mhz"]);
@@ -31,12 +29,8 @@ fn every_built_in_gpu_is_listed_and_shown() {
             assert!(has_unit || line["key"] == "name", "{line}");
         }
     }
-    let h200 = gpus
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|gpu| gpu["name"] == "h200")
-        .unwrap();
+    let mut rows = gpus.as_array().unwrap().iter();
+    let h200 = rows.find(|gpu| gpu["name"] == "h200").unwrap();
     assert_eq!(h200["dram_gigabytes_per_second"], 4800.0);
     assert!(h200["stands_for"].as_str().unwrap().contains("NVIDIA H200"));
     let unknown = gridmux(["sim", "gpu", "show", "abacus", "-j"]);
@@ -47,9 +41,7 @@ fn every_built_in_gpu_is_listed_and_shown() {
 fn a_description_that_was_printed_gives_the_same_cycles() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("copy.toml");
-    let text = gridmux(["sim", "gpu", "show", "gtx480", "--toml"])
-        .succeeded()
-        .stdout;
+    let text = text_of(["sim", "gpu", "show", "gtx480", "--toml"]);
     assert!(
         text.contains("\ncore_mhz = ") && text.contains("  # MHz\n"),
         "{text}"
@@ -66,11 +58,8 @@ fn a_base_and_changes_give_the_gpu_that_a_whole_file_does() {
     let folder = tempfile::tempdir().unwrap();
     let based = folder.path().join("based.toml");
     let based = based.to_str().unwrap();
-    std::fs::write(
-        based,
-        "base = \"gtx480\"\nname = \"mine\"\n[sm]\nscheduler = \"lrr\"\n",
-    )
-    .unwrap();
+    let text = "base = \"gtx480\"\nname = \"mine\"\n[sm]\nscheduler = \"lrr\"\n";
+    std::fs::write(based, text).unwrap();
     let of_base = kernel(&["--gpu", based]).succeeded().json();
     let changed = kernel(&["--gpu", "gtx480", "--set", "sm.scheduler=lrr"])
         .succeeded()
@@ -106,19 +95,12 @@ fn no_two_gpus_have_one_name() {
     let half = write("half.toml", "base = \"gtx480\"\n[sm]\ncount = 8\n");
     let less = write("less.toml", "base = \"gtx480\"\n[sm]\ncount = 4\n");
     let rows = kernel(&["--gpu", &half, "--gpu", &less]).succeeded().json();
-    assert_eq!(
-        (&rows[0]["gpu"], &rows[1]["gpu"]),
-        (&"half".into(), &"less".into())
-    );
+    assert_eq!([&rows[0]["gpu"], &rows[1]["gpu"]], ["half", "less"]);
     // A copy of a built-in one has its name as long as it is the same.
-    let text = gridmux(["sim", "gpu", "show", "gtx480", "--toml"])
-        .succeeded()
-        .stdout;
+    let text = text_of(["sim", "gpu", "show", "gtx480", "--toml"]);
     let copy = write("copy.toml", &text);
-    assert_eq!(
-        kernel(&["--gpu", &copy]).succeeded().json()["gpu"],
-        "gtx480"
-    );
+    let copied = kernel(&["--gpu", &copy]).succeeded().json();
+    assert_eq!(copied["gpu"], "gtx480");
     let changed = write("changed.toml", &text.replacen("count = 15", "count = 8", 1));
     let twice = "two GPUs are called gtx480; leave one out, or give its file another `name`";
     let differs =
@@ -134,29 +116,14 @@ fn no_two_gpus_have_one_name() {
         let ran = kernel(arguments);
         ran.failed(code, &[due]);
     }
-    let mix = [
-        "sim",
-        "mix",
-        "vecadd,size=tiny",
-        "--policy",
-        "fifo",
-        "-j",
-        "--gpu",
-        &changed,
-    ];
-    assert!(gridmux(mix).json_error().contains(differs));
+    let mix = format!("sim mix vecadd,size=tiny --policy fifo -j --gpu {changed}");
+    assert!(typed(&mix).json_error().contains(differs));
     let named = ["--set", "name=mine"];
-    let mine = write(
-        "mine.toml",
-        &text
-            .replacen("\"gtx480\"", "\"mine\"", 1)
-            .replacen("count = 15", "count = 8", 1),
-    );
-    let rows = kernel(&[&["--gpu", "gtx480", "--gpu", &mine][..]].concat())
-        .succeeded()
-        .json();
-    assert_eq!(rows[1]["gpu"], "mine");
-    let both = kernel(&[&["--gpu", "gtx480", "--gpu", &mine][..], &named].concat());
+    let text = text.replacen("\"gtx480\"", "\"mine\"", 1);
+    let mine = write("mine.toml", &text.replacen("count = 15", "count = 8", 1));
+    let gpus = ["--gpu", "gtx480", "--gpu", &mine];
+    assert_eq!(kernel(&gpus).succeeded().json()[1]["gpu"], "mine");
+    let both = kernel(&[&gpus[..], &named].concat());
     assert!(both.json_error().contains("two GPUs are called mine"));
 }
 
@@ -166,17 +133,14 @@ fn what_no_description_has_is_named() {
     let file = folder.path().join("wrong.toml");
     let path = file.to_str().unwrap();
     std::fs::write(&file, "base = \"h200\"\n[dram]\nchanels = 3\n").unwrap();
-    let ran = kernel(&["--gpu", path]);
-    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    let error = ran.json_error();
-    for due in [
+    let nearest = "'channels' is the nearest";
+    let due = [
         "wrong.toml",
         "'dram.chanels'",
-        "'channels' is the nearest",
+        nearest,
         "[dram] has: channels,",
-    ] {
-        assert!(error.contains(due), "{error}");
-    }
+    ];
+    kernel(&["--gpu", path]).failed(1, &due);
     for (change, due) in [
         ("sm.schedular=lrr", "'scheduler' is the nearest"),
         ("sm.scheduler", "KEY=VALUE"),
@@ -189,6 +153,6 @@ fn what_no_description_has_is_named() {
         let ran = kernel(&["--set", change]);
         ran.failed(2, &[due]);
     }
-    let mix = gridmux(words("sim mix vecadd,size=tiny --policy fifo --set x=1 -j"));
+    let mix = typed("sim mix vecadd,size=tiny --policy fifo --set x=1 -j");
     mix.failed(2, &["no key 'x'"]);
 }

@@ -1,6 +1,6 @@
 //! `gridmux sim kernel`: results from files to files, the same cycles every time, and errors that say where.
 
-use crate::command::{Ran, gridmux, words, workload_ptx};
+use crate::command::{Ran, gridmux, typed, words, workload_ptx};
 use gridmux_workloads::{Arg, Case, Role, Size, by_name};
 use std::path::{Path, PathBuf};
 
@@ -15,26 +15,15 @@ fn lay_out(case: &Case) -> Files {
     let folder = tempfile::tempdir().unwrap();
     let mut outputs = Vec::new();
     let extent = |[x, y, z]: [u32; 3]| format!("{x},{y},{z}");
-    let shared = case.dynamic_shared_bytes.to_string();
-    let mut arguments: Vec<String> = [
-        "-j",
-        "sim",
-        "kernel",
-        &workload_ptx(case.workload),
-        "--entry",
+    let line = format!(
+        "-j sim kernel {} --entry {} --grid {} --block {} --shared {}",
+        workload_ptx(case.workload),
         case.entry,
-    ]
-    .into_iter()
-    .chain([
-        "--grid",
-        &extent(case.grid),
-        "--block",
-        &extent(case.block),
-        "--shared",
-        &shared,
-    ])
-    .map(ToOwned::to_owned)
-    .collect();
+        extent(case.grid),
+        extent(case.block),
+        case.dynamic_shared_bytes
+    );
+    let mut arguments: Vec<String> = words(&line).into_iter().map(Into::into).collect();
     for (index, arg) in case.args.iter().enumerate() {
         let argument = match arg {
             Arg::U32(value) => format!("u32={value}"),
@@ -78,22 +67,18 @@ impl Files {
         for output in &self.outputs {
             let _ = std::fs::remove_file(output);
         }
-        gridmux(
-            self.arguments
-                .iter()
-                .map(String::as_str)
-                .chain(extra.iter().copied()),
-        )
+        let arguments = self.arguments.iter().map(String::as_str);
+        gridmux(arguments.chain(extra.iter().copied()))
+    }
+
+    fn outputs(&self) -> Vec<Vec<u8>> {
+        let read = |file: &PathBuf| std::fs::read(file).unwrap();
+        self.outputs.iter().map(read).collect()
     }
 
     fn verify(&self, case: &Case, what: &str) {
         assert!(self.folder.path().exists());
-        let outputs: Vec<Vec<u8>> = self
-            .outputs
-            .iter()
-            .map(|file| std::fs::read(file).unwrap())
-            .collect();
-        if let Err(mismatch) = case.verify(&outputs) {
+        if let Err(mismatch) = case.verify(&self.outputs()) {
             panic!("{} {what}: {mismatch}", case.workload);
         }
     }
@@ -126,39 +111,6 @@ fn vector_add_is_right_and_takes_the_same_cycles_every_time() {
     }
 }
 
-#[test]
-fn every_workload_is_right_whole_in_slices_and_without_timing() {
-    for workload in gridmux_workloads::workloads() {
-        let case = workload.case(Size::Tiny, 3);
-        let files = lay_out(&case);
-        let whole = files.run(&[]).succeeded().json();
-        files.verify(&case, "whole");
-        let sliced = files
-            .run(&["--form", "slice", "--slice-blocks", "2"])
-            .succeeded()
-            .json();
-        files.verify(&case, "in slices of two blocks");
-        assert!(
-            sliced["slices"].as_u64().unwrap() >= case.blocks().div_ceil(2),
-            "{}",
-            workload.name
-        );
-        assert_eq!(
-            whole["counters"]["blocks"], sliced["counters"]["blocks"],
-            "{}",
-            workload.name
-        );
-        let functional = files.run(&["--functional"]).succeeded().json();
-        files.verify(&case, "without timing");
-        assert!(functional["cycles"].is_null());
-        assert_eq!(
-            whole["thread_instructions"], functional["thread_instructions"],
-            "{}",
-            workload.name
-        );
-    }
-}
-
 /// Every form.
 const FORMS: [&str; 6] = [
     "whole",
@@ -169,20 +121,13 @@ const FORMS: [&str; 6] = [
     "fence+worker",
 ];
 
-impl Files {
-    fn outputs(&self) -> Vec<Vec<u8>> {
-        let read = |file: &PathBuf| std::fs::read(file).unwrap();
-        self.outputs.iter().map(read).collect()
-    }
-}
-
 #[test]
 fn every_form_leaves_the_same_bytes_as_the_whole_kernel() {
     let mut ran = [0; FORMS.len()];
     for workload in gridmux_workloads::workloads() {
         let (name, case) = (workload.name, workload.case(Size::Tiny, 5));
         let files = lay_out(&case);
-        files.run(&[]).succeeded();
+        let whole = files.run(&[]).succeeded().json();
         files.verify(&case, "whole");
         let expected = files.outputs();
         for (form, ran) in FORMS.into_iter().zip(&mut ran) {
@@ -196,21 +141,34 @@ fn every_form_leaves_the_same_bytes_as_the_whole_kernel() {
                 let done = files.run(&arguments);
                 if done.code != Some(0) {
                     let error = done.json_error();
-                    assert!(
-                        error.contains(&format!("cannot take the form {form}: ")),
-                        "{name} as {form}: {error}"
-                    );
+                    let refused = format!("cannot take the form {form}: ");
+                    assert!(error.contains(&refused), "{name}: {error}");
+                    assert!(!["whole", "slice"].contains(&form), "{name}: {error}");
                     continue;
                 }
                 assert_eq!(files.outputs(), expected, "{name} as {form}, {how:?}");
+                let report = done.json();
+                let is_functional = how == ["--functional"];
+                assert_eq!(
+                    report["cycles"].is_null(),
+                    is_functional,
+                    "{name}: {report}"
+                );
+                if form == "whole" {
+                    let executed = "thread_instructions";
+                    assert_eq!(report[executed], whole[executed], "{name}, {how:?}");
+                } else if form == "slice" && !is_functional {
+                    let slices = report["slices"].as_u64().unwrap();
+                    assert!(slices >= case.blocks().div_ceil(2), "{name}: {report}");
+                    let [sliced, one] = [&report, &whole].map(|of| &of["counters"]["blocks"]);
+                    assert_eq!(sliced, one, "{name}");
+                }
                 *ran += 1;
             }
         }
     }
-    assert!(
-        ran.iter().all(|ran| *ran >= 36),
-        "{FORMS:?} ran {ran:?} times"
-    );
+    let is_used = ran.iter().all(|ran| *ran >= 36);
+    assert!(is_used, "{FORMS:?} ran {ran:?} times");
 }
 
 #[test]
@@ -252,15 +210,8 @@ fn a_recorded_fault_and_a_refused_form_say_why() {
             let ran = run("traps", &[&["--form", form], timing].concat());
             ran.failed(1, &["recorded a fault: trap, PTX line 11, block 3"]);
         }
-        let refused = run("waits", &["--form", form]);
-        assert_eq!(refused.code, Some(1), "{form}: {}", refused.stdout);
-        let error = refused.json_error();
-        assert!(
-            error.contains(&format!(
-                "cannot take the form {form}: line 20: `mbarrier.init"
-            )),
-            "{form}: {error}"
-        );
+        let due = format!("cannot take the form {form}: line 20: `mbarrier.init");
+        run("waits", &["--form", form]).failed(1, &[&due]);
     }
 }
 
@@ -297,20 +248,12 @@ fn wrong_arguments_are_named() {
     unknown.failed(2, &["h200"]);
 
     let mut arguments = files.arguments.clone();
-    let entry = arguments
-        .iter()
-        .position(|argument| argument == "--entry")
-        .unwrap();
+    let mut each = arguments.iter();
+    let entry = each.position(|argument| argument == "--entry").unwrap();
     arguments[entry + 1] = "nothing".into();
     let missing = gridmux(&arguments);
     assert_eq!(missing.code, Some(1));
-    assert!(
-        missing.json()["hint"]
-            .as_str()
-            .is_some_and(|hint| hint.contains("vecadd")),
-        "{}",
-        missing.stdout
-    );
+    assert!(missing.hint().contains("vecadd"), "{}", missing.stdout);
 }
 
 #[test]
@@ -343,17 +286,11 @@ fn no_output_overwrites_what_the_command_reads() {
     ] {
         let before = std::fs::read(file).unwrap();
         let out = format!("out=4096:{file}");
-        let refused = gridmux(words(&format!(
-            "sim kernel {kernel} --gpu {gpu} --entry vecadd --grid 4 --block 256 --arg \
+        let refused = typed(&format!(
+            "-j sim kernel {kernel} --gpu {gpu} --entry vecadd --grid 4 --block 256 --arg \
              in=random:f32:1024 --arg in=random:f32:1024 --arg {out} --arg u32=1024"
-        )));
-        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-        assert!(refused.stderr.contains(purpose), "{}", refused.stderr);
-        assert!(
-            refused.stderr.contains("the output of argument 3"),
-            "{}",
-            refused.stderr
-        );
+        ));
+        refused.failed(2, &[purpose, "the output of argument 3"]);
         assert_eq!(std::fs::read(file).unwrap(), before);
     }
 }
@@ -367,28 +304,12 @@ fn a_kernel_sees_as_many_sms_with_and_without_timing() {
                 .reg .b32 %r<2>;\n.reg .b64 %rd<3>;\nld.param.u64 %rd1, [to];\ncvta.to.global.u64 %rd2, %rd1;\n\
                 mov.u32 %r1, %nsmid;\nst.global.u32 [%rd2], %r1;\nret;\n}\n";
     std::fs::write(&file, text).unwrap();
-    let to = format!("out=4:{sms}");
-    let fixed = [
-        "sim",
-        "kernel",
-        &file,
-        "--entry",
-        "sms",
-        "--grid",
-        "1",
-        "--block",
-        "1",
-        "--set",
-        "sm.count=7",
-        "--arg",
-        &to,
-    ];
+    let fixed = format!(
+        "sim kernel {file} --entry sms --grid 1 --block 1 --set sm.count=7 --arg out=4:{sms}"
+    );
     for more in [&[][..], &["--functional"]] {
-        gridmux(fixed.iter().chain(more)).succeeded();
-        assert_eq!(
-            std::fs::read(&sms).unwrap(),
-            7_u32.to_le_bytes(),
-            "{more:?}"
-        );
+        gridmux(words(&fixed).iter().chain(more)).succeeded();
+        let seen = std::fs::read(&sms).unwrap();
+        assert_eq!(seen, 7_u32.to_le_bytes(), "{more:?}");
     }
 }

@@ -2,7 +2,7 @@
 //! say what to do.
 
 use crate::command::traces::{Launch, SMS, Traces, line, process};
-use crate::command::{Ran, gridmux, words, workload_ptx};
+use crate::command::{Ran, gridmux, json_of, typed, words, workload_ptx};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -318,11 +318,7 @@ fn what_cannot_run_is_told_with_its_name() {
         let ran = on_gpu("gtx480");
         let error = ran.json_error();
         assert!(error.contains("65536 bytes of shared memory"), "{error}");
-        assert!(
-            ran.json()["hint"]
-                .as_str()
-                .is_some_and(|hint| hint.contains("--gpu"))
-        );
+        assert!(ran.hint().contains("--gpu"), "{}", ran.stdout);
     }
 }
 
@@ -330,21 +326,12 @@ fn what_cannot_run_is_told_with_its_name() {
 fn profiles_are_kept_and_used_by_the_next_mix_and_bad_ones_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("profiles").to_str().unwrap().to_owned();
-    let arguments = [
-        "ercbench:nlm2",
-        "ercbench:jpeg-d",
-        "--policy",
-        "sjf",
-        "--gpu",
-        "gtx480",
-        "--profiles",
-        &file,
-    ];
+    let arguments =
+        format!("ercbench:nlm2 ercbench:jpeg-d --policy sjf --gpu gtx480 --profiles {file}");
+    let arguments = words(&arguments);
     let turnaround = |report: &Value| number(&report["programs"][1]["slowdown"]);
     let first = figures(&arguments);
-    let kept = gridmux(["-j", "policy", "profiles", &file])
-        .succeeded()
-        .json();
+    let kept = json_of(["-j", "policy", "profiles", &file]);
     assert_eq!(kept["profiles"].as_array().map(Vec::len), Some(2), "{kept}");
     assert_eq!(kept["device"]["name"], "event executor gtx480");
     // Who is not known goes in order of arrival; who is known to be short goes first.
@@ -358,10 +345,7 @@ fn profiles_are_kept_and_used_by_the_next_mix_and_bad_ones_are_refused() {
 
     let text = std::fs::read_to_string(&file).unwrap();
     let refused = |arguments: &[&str], part: &str| {
-        let ran = run(arguments);
-        let error = ran.json_error();
-        assert_eq!(ran.code, Some(1), "{error}");
-        assert!(error.contains(&file) && error.contains(part), "{error}");
+        run(arguments).failed(1, &[&file, part]);
     };
     let more: Vec<&str> = arguments.iter().copied().chain(["--sms", "3"]).collect();
     refused(&more, "15 SMs");
@@ -410,12 +394,13 @@ fn a_kernel_that_does_not_end_is_given_up_at_its_budget() {
         let ran = gridmux(words(&format!(
             "-j sim mix {endless} vecadd,size=tiny --policy fifo --on {on} --sms 1 --budget 200000"
         )));
-        assert_eq!(ran.code, Some(1), "{on}: {}", ran.stdout);
-        let error = ran.json_error();
-        assert!(error.starts_with("kernels"), "{on}: {error}");
-        assert!(error.contains("200000 cycles"), "{on}: {error}");
-        let hint = ran.json()["hint"].as_str().map(ToOwned::to_owned);
-        assert!(hint.is_some_and(|hint| hint.contains("--budget")), "{on}");
+        ran.failed(1, &["200000 cycles"]);
+        assert!(
+            ran.json_error().starts_with("kernels"),
+            "{on}: {}",
+            ran.stdout
+        );
+        assert!(ran.hint().contains("--budget"), "{on}: {}", ran.stdout);
     }
 }
 
@@ -425,9 +410,7 @@ fn a_kernel_that_does_nothing_is_not_slowed_down() {
     let file = kernels(folder.path());
     for on in ["model", "event"] {
         let empty = format!("{file},entry=empty,grid=1,block=32");
-        let report = gridmux(["-j", "sim", "mix", &empty, "--policy", "fifo", "--on", on])
-            .succeeded()
-            .json();
+        let report = json_of(["-j", "sim", "mix", &empty, "--policy", "fifo", "--on", on]);
         let slowdown = report["programs"][0]["slowdown"].as_f64().unwrap();
         assert!((slowdown - 1.0).abs() < 1e-9, "{on}: {report}");
         let stp = report["metrics"]["stp"].as_f64().unwrap();
@@ -439,19 +422,11 @@ fn a_kernel_that_does_nothing_is_not_slowed_down() {
 fn a_kernel_that_cannot_run_leaves_the_others_of_its_file_usable() {
     let folder = tempfile::tempdir().unwrap();
     let file = kernels(folder.path());
-    let shape = ["--grid", "1", "--block", "32", "-j"];
+    let kernel = format!("-j sim kernel {file} --grid 1 --block 32 --entry");
     for form in ["whole", "slice"] {
-        let ran = gridmux(
-            [
-                &["sim", "kernel", &file, "--form", form, "--entry", "empty"][..],
-                &shape,
-            ]
-            .concat(),
-        );
-        ran.succeeded();
+        typed(&format!("{kernel} empty --form {form}")).succeeded();
     }
-    let ran = gridmux([&["sim", "kernel", &file, "--entry", "bad"][..], &shape].concat());
-    ran.failed(1, &["frobnicate"]);
+    typed(&format!("{kernel} bad")).failed(1, &["frobnicate"]);
 }
 
 #[test]
@@ -511,15 +486,8 @@ fn an_output_takes_the_place_of_nothing_that_the_command_needs() {
 #[test]
 fn policies_that_know_every_runtime_know_those_of_the_programs_alone() {
     let slowdowns = |policy: &str| {
-        let mix = [
-            "ercbench:nlm2",
-            "ercbench:jpeg-d",
-            "--gpu",
-            "gtx480",
-            "--policy",
-            policy,
-        ];
-        let report = figures(&mix);
+        let mix = format!("ercbench:nlm2 ercbench:jpeg-d --gpu gtx480 --policy {policy}");
+        let report = figures(&words(&mix));
         [0, 1].map(|program| number(&report["programs"][program]["slowdown"]))
     };
     let [_, short] = slowdowns("sjf");

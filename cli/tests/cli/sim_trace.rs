@@ -1,7 +1,7 @@
 //! `gridmux sim trace`: figures that follow from hand-made traces, and errors that say where.
 
 use crate::command::traces::{Launch, SMS, Traces, line, process};
-use crate::command::{Ran, gridmux};
+use crate::command::{Ran, gridmux, words};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -20,13 +20,8 @@ fn figures(arguments: &[&str]) -> Value {
 
 #[track_caller]
 fn close(value: &Value, due: f64) {
-    let value = value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is no number"));
-    assert!(
-        (value / due - 1.0).abs() <= TOLERANCE,
-        "{value} instead of {due}"
-    );
+    let ratio = value.as_f64().expect("a number") / due;
+    assert!((ratio - 1.0).abs() <= TOLERANCE, "{value} instead of {due}");
 }
 
 #[test]
@@ -45,15 +40,15 @@ fn alone_a_trace_takes_as_long_as_it_did() {
     let report = figures(&[&traces.write("one.trace", &launches)]);
     let tenant = &report["tenants"][0];
     assert_eq!(
-        (&tenant["name"], &tenant["launches"]),
-        (&json!("one"), &json!(2))
+        [&tenant["name"], &tenant["launches"]],
+        [&json!("one"), &json!(2)]
     );
     close(&tenant["turnaround_ns"]["max"], 700_000.0);
     close(&tenant["turnaround_ns"]["mean"], 450_000.0);
     close(&tenant["span_ns"], 800_000.0);
     assert_eq!(
-        (&tenant["slowdown"], &report["antt"], &report["stp"]),
-        (&json!(1.0), &json!(1.0), &json!(1.0))
+        [&tenant["slowdown"], &report["antt"], &report["stp"]],
+        [1.0; 3]
     );
 }
 
@@ -119,21 +114,13 @@ fn launches_without_times_are_left_out_and_counted() {
     let path = traces.text("killed", &text);
     let report = figures(&[&path]);
     let tenant = &report["tenants"][0];
-    assert_eq!(
-        (
-            &tenant["launches"],
-            &tenant["left_out"],
-            &tenant["is_cut_off"]
-        ),
-        (&json!(1), &json!(2), &json!(true))
-    );
-    let text = gridmux(["sim", "trace", "--gpu", "v100", &path])
-        .succeeded()
-        .stdout;
-    assert!(
-        text.contains("left out 2 launches") && text.contains("cut off"),
-        "{text}"
-    );
+    assert_eq!([&tenant["launches"], &tenant["left_out"]], [1, 2]);
+    assert_eq!(tenant["is_cut_off"], true);
+    let text = gridmux(["sim", "trace", "--gpu", "v100", &path]);
+    let text = text.succeeded().stdout;
+    for part in ["left out 2 launches", "cut off"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]
@@ -150,31 +137,26 @@ fn malformed_files_are_errors_with_file_and_line() {
         line[name] = value;
         line
     };
+    let changed = |name: &str, value: Value| format!("{process}\n{}\n", change(name, value));
+    let headless = "line 1: no line before it says which device process 7 has";
+    let backwards = "line 2: the launch was submitted at 0 ns, began at 1000000 ns and ended at 100000 ns: \
+                     times that run";
     let cases = [
         (format!("{process}\nnonsense\n{good}\n"), "line 2"),
         (format!("{newer}\n{good}\n"), "version 2"),
-        (
-            format!("{good}\n{process}\n"),
-            "line 1: no line before it says which device process 7 has",
-        ),
+        (format!("{good}\n{process}\n"), headless),
         (
             format!("{process}\n{good}\n{}\n", change("grid", json!([0, 1, 1]))),
             "line 3: a launch without blocks",
         ),
+        (changed("end_ns", json!(-1)), "line 2"),
+        (changed("start_ns", json!(1_000_000)), backwards),
         (
-            format!("{process}\n{}\n", change("end_ns", json!(-1))),
-            "line 2",
-        ),
-        (
-            format!("{process}\n{}\n", change("start_ns", json!(1_000_000))),
-            "line 2: the launch was submitted at 0 ns, began at 1000000 ns and ended at 100000 ns: times that run",
-        ),
-        (
-            format!("{process}\n{}\n", change("submit_ns", json!(50_000))),
+            changed("submit_ns", json!(50_000)),
             "line 2: the launch was submitted at 50000 ns, began at 0 ns",
         ),
         (
-            format!("{process}\n{}\n", change("end_ns", json!(1_u64 << 60))),
+            changed("end_ns", json!(1_u64 << 60)),
             "line 2: the launch took 1152921504606846976 ns",
         ),
         (
@@ -182,7 +164,7 @@ fn malformed_files_are_errors_with_file_and_line() {
             "line 2: process 7 has had another device before",
         ),
         (
-            format!("{process}\n{}\n", change("registers", json!(70_000))),
+            changed("registers", json!(70_000)),
             "line 2: a block of the launch does not fit",
         ),
         (format!("{process}\n[1, 2]\n"), "line 2"),
@@ -190,8 +172,7 @@ fn malformed_files_are_errors_with_file_and_line() {
     ];
     for (text, due) in cases {
         let path = traces.text("bad", &text);
-        let ran = replay(&[&path]);
-        ran.failed(1, &[due, &path]);
+        replay(&[&path]).failed(1, &[due, &path]);
     }
     let missing = replay(&["/nonexistent/trace"]);
     assert!(missing.json_error().contains("/nonexistent/trace"));
@@ -203,20 +184,13 @@ fn what_does_not_belong_together_is_wrong_usage() {
     let traces = Traces::new();
     let path = traces.write("one", &[Launch::new(0, 16, 0, 100)]);
     for (arguments, due) in [
-        (
-            vec![path.as_str(), path.as_str()],
-            "two traces are of \"one\"",
-        ),
-        (
-            vec!["--tenant", "other:2", &path],
-            "\"other\", of whom there is no trace",
-        ),
-        (vec!["--tenant", "one:0", &path], "1 to 1000"),
-        (vec!["--tenant", "one:1001", &path], "1 to 1000"),
-        (vec!["--tenant", "one", "--tenant", "one:2", &path], "twice"),
+        (&*path, "two traces are of \"one\""),
+        ("--tenant other:2", "\"other\", of whom there is no trace"),
+        ("--tenant one:0", "1 to 1000"),
+        ("--tenant one:1001", "1 to 1000"),
+        ("--tenant one --tenant one:2", "twice"),
     ] {
-        let ran = replay(&arguments);
-        ran.failed(2, &[due]);
+        replay(&[words(arguments), vec![&path]].concat()).failed(2, &[due]);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Skipped where this machine has no systemd or does not let one boot; the reason is printed.
 
-use crate::command::PROGRAM;
+use crate::command::{PROGRAM, words};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,17 +59,9 @@ impl Machine {
         fs::write(folder.path().join("machine.toml"), CONFIG).unwrap();
         let log = folder.path().join("log");
         let mut unshare = Command::new("unshare")
-            .args([
-                "--pid",
-                "--fork",
-                "--kill-child",
-                "--mount",
-                "--cgroup",
-                "--uts",
-                "--ipc",
-                "--net",
-                "sh",
-            ])
+            .args(words(
+                "--pid --fork --kill-child --mount --cgroup --uts --ipc --net sh",
+            ))
             .arg(here.join("tests/cli/machine/machine.sh"))
             .args([&inner, Path::new(PROGRAM), &here.join("../packaging")])
             .stdin(Stdio::null())
@@ -102,9 +94,8 @@ impl Machine {
     fn run(&self, command: &str) -> (bool, String) {
         let output = Command::new("nsenter")
             .args(["--target", &self.systemd.to_string()])
-            .args([
-                "--pid", "--mount", "--root", "--cgroup", "--net", "sh", "-c", command,
-            ])
+            .args(words("--pid --mount --root --cgroup --net sh -c"))
+            .arg(command)
             .output()
             .unwrap();
         let text = [output.stdout, output.stderr].concat();
@@ -139,10 +130,9 @@ impl Machine {
     }
 
     fn journal(&self) -> String {
-        self.run(
-            "systemctl --no-pager status gridmux gridmux-metrics; journalctl --no-pager --lines 40",
-        )
-        .1
+        let status = "systemctl --no-pager status gridmux gridmux-metrics";
+        let journal = "journalctl --no-pager --lines 40";
+        self.run(&format!("{status}; {journal}")).1
     }
 
     /// Returns the main process of the service, as systemd sees it, once it is ready.

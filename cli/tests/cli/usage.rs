@@ -1,7 +1,6 @@
 //! What scripts rely on in every command: exit codes, JSON errors, and quiet ends.
 
-use crate::command::{PROGRAM, gridmux, words, workload_ptx};
-use std::io::Read;
+use crate::command::{PROGRAM, Ran, gridmux, json_of, text_of, typed, words, workload_ptx};
 use std::process::{Command, Stdio};
 
 /// Command lines that are wrong, whatever files hold and services say.
@@ -74,15 +73,7 @@ fn what_files_and_services_say_is_a_failure_and_no_wrong_usage() {
     let file = file.to_str().unwrap();
     let launch = ["--entry", "k", "--grid", "1", "--block", "32"];
     for arguments in [
-        &[
-            "tenant",
-            "set",
-            "a",
-            "--weight",
-            "2",
-            "--run-dir",
-            "/nowhere",
-        ][..],
+        &words("tenant set a --weight 2 --run-dir /nowhere")[..],
         &["policy", "set", "fifo", "--run-dir", "/nowhere"],
         &["policy", "profiles", file],
         &["ptx", "check", file],
@@ -96,7 +87,7 @@ fn what_files_and_services_say_is_a_failure_and_no_wrong_usage() {
         assert_eq!(ran.code, Some(1), "{arguments:?}: {}", ran.stderr);
     }
     for page in [&["--help"][..], &["man"]] {
-        let text = gridmux(page).succeeded().stdout;
+        let text = text_of(page);
         assert!(text.contains("2 the command line is wrong"), "{text}");
     }
 }
@@ -157,11 +148,7 @@ fn a_form_that_does_not_exist_is_refused_with_those_that_do() {
 #[test]
 fn a_policy_that_does_not_exist_is_refused_before_anything_runs() {
     let ran = gridmux(["-j", "demo", "--policy", "nope"]);
-    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-    let error = ran.json_error();
-    for word in ["nope", "--policy", "fifo", "smk-p"] {
-        assert!(error.contains(word), "{error}");
-    }
+    ran.failed(2, &["nope", "--policy", "fifo", "smk-p"]);
 }
 
 #[test]
@@ -175,29 +162,17 @@ fn more_sms_than_there_are_is_refused_with_their_number() {
 #[test]
 fn a_service_that_does_not_run_is_a_failure_with_a_hint() {
     for arguments in [&["tenant", "show"][..], &["device", "show"], &["latency"]] {
-        let ran = gridmux(
-            arguments
-                .iter()
-                .copied()
-                .chain(["--run-dir", "/nonexistent", "-j"]),
-        );
+        let ran = gridmux([arguments, &["--run-dir", "/nonexistent", "-j"]].concat());
         ran.failed(1, &["/nonexistent"]);
-        assert!(
-            ran.json()["hint"]
-                .as_str()
-                .is_some_and(|hint| hint.contains("gridmux serve"))
-        );
+        assert!(ran.hint().contains("gridmux serve"));
     }
 }
 
 #[test]
 fn a_name_that_nobody_can_look_up_is_not_passed_over() {
-    let ran = gridmux(words(
-        "-j latency nobody --instance x --run-dir /nonexistent",
-    ));
+    let ran = typed("-j latency nobody --instance x --run-dir /nonexistent");
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    let hint = ran.json()["hint"].as_str().unwrap().to_owned();
-    assert!(hint.contains("leave the name out"), "{hint}");
+    assert!(ran.hint().contains("leave the name out"), "{}", ran.stdout);
 }
 
 #[test]
@@ -208,27 +183,17 @@ fn each_cause_is_told_once() {
     let file = file.to_str().unwrap();
     let below = format!("{file}/run");
     let kernel = workload_ptx("vecadd");
-    let sim = [
-        "sim", "kernel", &kernel, "--entry", "vecadd", "--grid", "1", "--block", "1",
-    ];
-    for (arguments, cause) in [
-        (
-            &["tenant", "list", "--run-dir", "/nonexistent"][..],
-            "os error 2",
-        ),
-        (&["serve", "--config", "/nonexistent"], "os error 2"),
-        (
-            &["serve", "--tenant", "a", "--run-dir", &below],
-            "no directory",
-        ),
-        (
-            &["workload", "run", "vecadd", "--socket", "/nonexistent"],
-            "os error 2",
-        ),
-        (&[&sim[..], &["--gpu", file]].concat(), "key 'nonsense'"),
+    let serve = format!("serve --tenant a --run-dir {below}");
+    let sim = format!("sim kernel {kernel} --entry vecadd --grid 1 --block 1 --gpu {file}");
+    for (command, cause) in [
+        ("tenant list --run-dir /nonexistent", "os error 2"),
+        ("serve --config /nonexistent", "os error 2"),
+        (&serve, "no directory"),
+        ("workload run vecadd --socket /nonexistent", "os error 2"),
+        (&sim, "key 'nonsense'"),
     ] {
-        let ran = gridmux(arguments.iter().chain(&["-j"]));
-        assert_eq!(ran.code, Some(1), "{arguments:?}");
+        let ran = typed(&format!("{command} -j"));
+        assert_eq!(ran.code, Some(1), "{command}");
         let error = ran.json_error();
         assert_eq!(error.matches(cause).count(), 1, "{error}");
     }
@@ -252,42 +217,25 @@ fn a_reader_that_goes_away_is_no_error() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let mut stderr = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut stderr)
-        .unwrap();
-    assert_eq!(
-        (child.wait().unwrap().code(), stderr.as_str()),
-        (Some(0), "")
-    );
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
 fn policies_are_listed_with_what_they_promise() {
-    let json = gridmux(["policy", "list", "-j"]).succeeded().json();
+    let json = json_of(["policy", "list", "-j"]);
     let promises = |name: &str| {
-        let policies = json.as_array().unwrap();
-        let policy = policies
-            .iter()
-            .find(|policy| policy["name"] == name)
-            .unwrap_or_else(|| panic!("no {name}"));
-        assert!(
-            policy["summary"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty())
-        );
-        assert!(
-            policy["source"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty())
-        );
+        let mut policies = json.as_array().unwrap().iter();
+        let policy = policies.find(|policy| policy["name"] == name);
+        let policy = policy.unwrap_or_else(|| panic!("no {name}"));
+        for key in ["summary", "source"] {
+            let text = policy[key].as_str();
+            assert!(text.is_some_and(|text| !text.is_empty()), "{policy}");
+        }
         policy["promises_weights"].as_bool().unwrap()
     };
     assert_eq!((promises("fifo"), promises("smk-p")), (false, true));
-    let text = gridmux(["policy", "list"]).succeeded().stdout;
+    let text = text_of(["policy", "list"]);
     assert!(text.lines().any(|line| line.starts_with("smk-p")), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
 }
@@ -295,8 +243,8 @@ fn policies_are_listed_with_what_they_promise() {
 #[test]
 fn a_policy_is_shown_with_its_weights_and_with_every_executor() {
     let show = |name: &str| {
-        let text = gridmux(["policy", "show", name]).succeeded().stdout;
-        let json = gridmux(["policy", "show", name, "-j"]).succeeded().json();
+        let text = text_of(["policy", "show", name]);
+        let json = json_of(["policy", "show", name, "-j"]);
         (text, json)
     };
     let (text, json) = show("fifo");
@@ -318,15 +266,13 @@ fn profiles_are_listed_and_a_bad_file_is_named_with_its_line() {
     let header = "{\"format\":\"gridmux profiles\",\"version\":1,\"device\":\"a GPU\",\"sms\":8,\"profiles\":1}\n";
     let line = "{\"key\":\"00000000000000ff\",\"block_ns\":1500.5,\"blocks\":7,\"alone\":true}\n";
     std::fs::write(&path, format!("{header}{line}")).unwrap();
-    let json = gridmux(["policy", "profiles", &path, "-j"])
-        .succeeded()
-        .json();
+    let json = json_of(["policy", "profiles", &path, "-j"]);
     let expected = serde_json::json!({
         "device": { "name": "a GPU", "sms": 8 },
         "profiles": [{ "key": "00000000000000ff", "block_ns": 1500.5, "blocks": 7, "alone": true }],
     });
     assert_eq!(json, expected);
-    let text = gridmux(["policy", "profiles", &path]).succeeded().stdout;
+    let text = text_of(["policy", "profiles", &path]);
     for part in ["\"a GPU\" with 8 SMs", "00000000000000ff", "1.5us", "yes"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -343,13 +289,7 @@ fn profiles_are_listed_and_a_bad_file_is_named_with_its_line() {
         (String::new(), "line 1: the file is empty"),
     ] {
         std::fs::write(&path, bad).unwrap();
-        let ran = gridmux(["-j", "policy", "profiles", &path]);
-        let error = ran.json_error();
-        assert_eq!(ran.code, Some(1), "{error}");
-        assert!(
-            error.contains(&path) && error.contains(place),
-            "{place}: {error}"
-        );
+        gridmux(["-j", "policy", "profiles", &path]).failed(1, &[&path, place]);
     }
     let ran = gridmux(["-j", "policy", "profiles", "/nonexistent/profiles"]);
     assert!(ran.json_error().contains("/nonexistent/profiles"));
@@ -357,51 +297,42 @@ fn profiles_are_listed_and_a_bad_file_is_named_with_its_line() {
 
 #[test]
 fn what_help_refers_to_is_there() {
-    let json = gridmux(["workload", "list", "-j"]).succeeded().json();
+    let json = json_of(["workload", "list", "-j"]);
     for workload in json.as_array().unwrap() {
-        assert!(
-            workload["elements"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty()),
-            "{workload}"
-        );
+        let elements = workload["elements"].as_str();
+        assert!(elements.is_some_and(|text| !text.is_empty()), "{workload}");
     }
-    let help = |command: &[&str]| {
-        gridmux(command.iter().chain(&["--help"]))
-            .succeeded()
-            .stdout
-    };
-    for command in [&["ptx", "rewrite"][..], &["sim", "kernel"]] {
-        assert!(help(command).contains("fence+worker"), "{command:?}");
-    }
-    let serve = help(&["serve"]);
-    for word in ["/run/gridmux", "SIGTERM", "root"] {
-        assert!(serve.contains(word), "{word}: {serve}");
-    }
-    let list = help(&["tenant", "list"]);
-    for column in ["CLASS", "ASKED", "GOT", "PENDING", "behind"] {
-        assert!(list.contains(column), "{column}: {list}");
-    }
-    assert!(help(&["tenant", "show"]).contains("UID"));
-    let trace = help(&["sim", "trace"]);
-    for column in ["SLOWDOWN", "ASKED", "GOT", "ANTT"] {
-        assert!(trace.contains(column), "{column}: {trace}");
-    }
-    let mix = help(&["sim", "mix"]);
-    for word in [
-        "ercbench:sha1",
-        "launches=N",
-        "think=TIME",
-        "at=TIME|PERCENT%",
-        "Examples:",
+    for (command, words) in [
+        ("ptx rewrite", &["fence+worker"][..]),
+        ("sim kernel", &["fence+worker"]),
+        ("serve", &["/run/gridmux", "SIGTERM", "root"]),
+        (
+            "tenant list",
+            &["CLASS", "ASKED", "GOT", "PENDING", "behind"],
+        ),
+        ("tenant show", &["UID"]),
+        ("sim trace", &["SLOWDOWN", "ASKED", "GOT", "ANTT"]),
+        (
+            "sim mix",
+            &[
+                "ercbench:sha1",
+                "launches=N",
+                "think=TIME",
+                "at=TIME|PERCENT%",
+                "Examples:",
+            ],
+        ),
+        (
+            "run",
+            &["SIGTERM", "SIGINT", "--kernel-seconds", "[default: 300]"],
+        ),
+        ("latency", &["hand-over"]),
     ] {
-        assert!(mix.contains(word), "{word}: {mix}");
+        let help = typed(&format!("{command} --help")).succeeded().stdout;
+        for word in words {
+            assert!(help.contains(word), "{word}: {help}");
+        }
     }
-    let run = help(&["run"]);
-    for word in ["SIGTERM", "SIGINT", "--kernel-seconds", "[default: 300]"] {
-        assert!(run.contains(word), "{word}: {run}");
-    }
-    assert!(help(&["latency"]).contains("hand-over"));
 }
 
 #[test]
@@ -413,34 +344,24 @@ fn a_named_pipe_is_no_file_and_the_pipe_of_a_shell_is_one() {
     let toml = folder.path().join("gpu.toml");
     nix::unistd::mkfifo(&toml, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let toml = toml.to_str().unwrap();
-    let kernel = ["--entry", "vecadd", "--grid", "1", "--block", "32"];
+    let kernel = "--entry vecadd --grid 1 --block 32";
     let ptx = workload_ptx("vecadd");
-    let buffer = format!("in={pipe}");
-    for arguments in [
-        vec!["ptx", "rewrite", "--form", "slice", pipe],
-        vec!["policy", "profiles", pipe],
-        vec!["serve", "--config", pipe],
-        [&["sim", "kernel", pipe][..], &kernel].concat(),
-        [&["sim", "kernel", "--gpu", toml, &ptx][..], &kernel].concat(),
-        [&["sim", "kernel", "--arg", &buffer, &ptx][..], &kernel].concat(),
-        vec!["sim", "trace", pipe],
-        vec![
-            "sim",
-            "mix",
-            "vecadd",
-            "--policy",
-            "fifo",
-            "--profiles",
-            pipe,
-        ],
+    for command in [
+        format!("ptx rewrite --form slice {pipe}"),
+        format!("policy profiles {pipe}"),
+        format!("serve --config {pipe}"),
+        format!("sim kernel {pipe} {kernel}"),
+        format!("sim kernel --gpu {toml} {ptx} {kernel}"),
+        format!("sim kernel --arg in={pipe} {ptx} {kernel}"),
+        format!("sim trace {pipe}"),
+        format!("sim mix vecadd --policy fifo --profiles {pipe}"),
     ] {
-        let ran = gridmux(arguments.iter().chain(&["-j"]));
-        assert_eq!(ran.code, Some(1), "{arguments:?}: {}", ran.stderr);
+        let ran = typed(&format!("{command} -j"));
+        assert_eq!(ran.code, Some(1), "{command}: {}", ran.stderr);
         let error = ran.json_error();
-        let says_so = ["named pipe", "no regular file"]
-            .iter()
-            .any(|words| error.contains(words));
-        assert!(says_so, "{arguments:?}: {error}");
+        let mut reasons = ["named pipe", "no regular file"].iter();
+        let says_so = reasons.any(|words| error.contains(words));
+        assert!(says_so, "{command}: {error}");
     }
     let ran = gridmux(["ptx", "check", "-j", pipe]);
     assert!(ran.stdout.contains("named pipe"), "{}", ran.stdout);

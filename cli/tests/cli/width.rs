@@ -2,7 +2,7 @@
 
 use crate::command::running::Service;
 use crate::command::traces::{Launch, Traces};
-use crate::command::{gridmux, words, workload_ptx};
+use crate::command::{gridmux, json_of, text_of, words, workload_ptx};
 
 /// Columns of a terminal.
 const COLUMNS: usize = 80;
@@ -84,7 +84,7 @@ fn the_tables_of_commands_without_a_service_fit() {
     check(&["sim", "gpus"]);
     check(&["sim", "gpu", "show", "gtx480"]);
     check(&["sim", "counters"]);
-    let policies = gridmux(["policy", "list", "-j"]).succeeded().json();
+    let policies = json_of(["policy", "list", "-j"]);
     for policy in policies.as_array().unwrap() {
         check(&["policy", "show", policy["name"].as_str().unwrap()]);
     }
@@ -104,17 +104,10 @@ fn the_tables_of_commands_without_a_service_fit() {
     let traces = Traces::new();
     let one = traces.write("one", &[Launch::new(0, 64, 0, 5000)]);
     let other = traces.write("other", &[Launch::new(0, 64, 0, 5000)]);
-    check(&[
-        "sim",
-        "trace",
-        &format!("a-tenant-with-a-long-name={one}"),
-        &other,
-        "--gpu",
-        "v100",
-        "--sms",
-        "2",
-    ]);
-    let example = gridmux(["serve", "--example-config"]).succeeded().stdout;
+    check(&words(&format!(
+        "sim trace a-tenant-with-a-long-name={one} {other} --gpu v100 --sms 2"
+    )));
+    let example = text_of(["serve", "--example-config"]);
     let file = folder.path().join("gridmux.toml");
     std::fs::write(&file, example).unwrap();
     let run_dir = folder.path().join("run");

@@ -10,7 +10,7 @@
 //!    real one has depends on how much of it the kernel's blocks get.
 //! 3. `memory`: otherwise.
 
-use crate::support::{Bench, kernel_of};
+use crate::support::{Bench, kernel_of, part_of};
 use gridmux_hw_model::config::SECTOR_BYTES;
 use gridmux_hw_model::{Advance, Counters, GpuConfig, OccupancyLimit, Report, occupancy};
 use gridmux_policy::units::Cycles;
@@ -23,19 +23,14 @@ const LARGER_L1: u64 = 16;
 const REUSE: f64 = 0.5;
 
 fn gtx980() -> GpuConfig {
-    GpuConfig::builtin("gtx980")
-        .expect("built in")
-        .scaled_to_sms(SMS)
+    part_of("gtx980", SMS)
 }
 
 /// Returns the counters of a launch that gives the right results.
 fn counted(workload: &Workload, config: GpuConfig) -> Counters {
-    let mut bench = Bench::new(config);
-    let kernel = kernel_of(&mut bench, workload);
     let case = workload.case(Size::Small, 1);
-    let prepared = bench.prepare(&case);
-    let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
-    case.verify(&bench.outputs(&prepared))
+    let (timed, outputs) = Bench::new(config).run(&case);
+    case.verify(&outputs)
         .unwrap_or_else(|error| panic!("{}: {error}", workload.name));
     timed.counters
 }

@@ -1,9 +1,9 @@
 //! Kernels that nobody wrote: 100 seeds leave the same memory functionally, as written, and timed, as an assembler
 //! leaves them.
 
-use crate::support::{Bench, functional};
+use crate::support::{Bench, functional, part_of};
 use gridmux_hw_model::config::Assembler;
-use gridmux_hw_model::{GpuConfig, Launch, QueueId};
+use gridmux_hw_model::{Launch, QueueId};
 use gridmux_testkit::generate::generate;
 
 /// `tests/tests` runs more of them, in every form.
@@ -14,7 +14,7 @@ fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
     let kernel = generate(seed);
     // Each chip has another order of blocks and warps.
     let name = ["v100", "gtx480", "h200"][usize::try_from(seed % 3).expect("small")];
-    let mut config = GpuConfig::builtin(name).expect("built in").scaled_to_sms(4);
+    let mut config = part_of(name, 4);
     config.assembler = Assembler {
         wide_loads: timed,
         early_loads: if timed { 8 } else { 0 },

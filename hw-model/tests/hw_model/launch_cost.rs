@@ -3,7 +3,7 @@
 use crate::support::Bench;
 use crate::support::flow::module;
 use crate::support::plan::{plan, row, standing};
-use gridmux_hw_model::{Advance, Gpu, GpuConfig, QueueId, Report};
+use gridmux_hw_model::{Advance, Gpu, QueueId, Report};
 use gridmux_policy::RowId;
 use gridmux_policy::plan::Preemption;
 use gridmux_policy::units::Cycles;
@@ -21,11 +21,6 @@ fn spinning(rounds: u32) -> String {
 
 const ENDLESS: &str = "LOOP:\nbar.sync 0;\nbra LOOP;";
 
-fn bench() -> Bench {
-    let config = GpuConfig::builtin("h200").expect("built in");
-    Bench::new(config.scaled_to_sms(4))
-}
-
 /// Lets time pass and gives the reports.
 fn pass(gpu: &mut Gpu, cycles: u64) -> Vec<Report> {
     let mut reports = Vec::new();
@@ -36,7 +31,7 @@ fn pass(gpu: &mut Gpu, cycles: u64) -> Vec<Report> {
 
 #[test]
 fn costs_of_running_launches_rise_and_end_at_their_counters() {
-    let mut bench = bench();
+    let mut bench = Bench::small();
     let kernel = bench.kernel(&spinning(3000), "k");
     let out = bench.buffer(&[0; 4]);
     let params = out.to_le_bytes();
@@ -79,7 +74,7 @@ fn costs_of_running_launches_rise_and_end_at_their_counters() {
 
 #[test]
 fn a_launch_that_faults_says_its_last_cost() {
-    let mut bench = bench();
+    let mut bench = Bench::small();
     let kernel = bench.kernel(&module("", ENDLESS), "k");
     let out = bench.buffer(&[0; 4]);
     let params = out.to_le_bytes();
@@ -105,7 +100,7 @@ fn a_launch_that_faults_says_its_last_cost() {
 
 #[test]
 fn a_new_launch_does_not_inherit_the_cost_of_one_that_was_killed() {
-    let mut bench = bench();
+    let mut bench = Bench::small();
     let kernel = bench.kernel(&module("", ENDLESS), "k");
     let out = bench.buffer(&[0; 4]);
     let params = out.to_le_bytes();
@@ -122,7 +117,7 @@ fn a_new_launch_does_not_inherit_the_cost_of_one_that_was_killed() {
 
 #[test]
 fn blocks_that_are_switched_out_stay_counted() {
-    let mut bench = bench();
+    let mut bench = Bench::small();
     let kernel = bench.kernel(&spinning(3000), "k");
     let out = bench.buffer(&[0; 4]);
     let params = out.to_le_bytes();

@@ -50,10 +50,7 @@ fn spans(reports: &[Report]) -> Vec<(u64, u64, u64)> {
 
 #[test]
 fn the_left_over_scheduler_gives_the_second_kernel_what_is_left() {
-    let config = GpuConfig::builtin("h200")
-        .expect("built in")
-        .scaled_to_sms(4);
-    let mut bench = Bench::new(config);
+    let mut bench = Bench::small();
     let kernel = bench.kernel(&spinning(400), "k");
     let per_sm = occupancy(bench.gpu.config(), &kernel, 1024, 0).blocks_per_sm;
     assert_eq!(per_sm, 2, "two blocks of 1024 threads fill an SM");
@@ -164,7 +161,7 @@ fn an_sm_forgets_its_caches_for_dependent_launches_and_when_it_runs_dry() {
 
 #[test]
 fn reports_come_in_order_of_time() {
-    let mut bench = Bench::new(GpuConfig::builtin("gtx480").expect("built in"));
+    let mut bench = Bench::named("gtx480");
     let kernel = bench.kernel(&spinning(30), "k");
     let out = bench.buffer(&[0; 4]);
     let params = out.to_le_bytes();
@@ -206,11 +203,7 @@ fn how_time_is_cut_does_not_change_the_cycles() {
 
 #[test]
 fn a_killed_launch_leaves_nothing_behind() {
-    let mut bench = Bench::new(
-        GpuConfig::builtin("h200")
-            .expect("built in")
-            .scaled_to_sms(4),
-    );
+    let mut bench = Bench::small();
     let used = bench.gpu.memory().used_bytes(bench.domain).expect("exists");
     let kernel = bench.kernel(&spinning(1_000_000), "k");
     let short = bench.kernel(&spinning(10), "k");
@@ -254,7 +247,7 @@ fn a_killed_launch_leaves_nothing_behind() {
 #[test]
 fn kills_at_random_moments_leave_room_and_results_alone() {
     let mut prng = gridmux_workloads::Prng::new(11);
-    let mut bench = Bench::new(GpuConfig::builtin("gtx480").expect("built in"));
+    let mut bench = Bench::named("gtx480");
     let victim = bench.kernel(&spinning(300), "k");
     let other = bench.kernel(&module("", "st.global.u32 [%rd2], %r1;"), "k");
     let out = bench.buffer(&vec![0; 4 * 128 * 64]);
@@ -344,25 +337,20 @@ fn bad_launches_are_refused_with_their_reason() {
         change(&mut launch);
         bench.gpu.launch(launch).expect_err("refused")
     };
-    assert!(matches!(
-        refused(&|l| l.grid = [0, 1, 1]),
-        LaunchError::Grid(_)
-    ));
-    assert!(matches!(
-        refused(&|l| l.grid = [1, 65536, 1]),
-        LaunchError::Grid(_)
-    ));
+    use LaunchError as E;
+    assert!(matches!(refused(&|l| l.grid = [0, 1, 1]), E::Grid(_)));
+    assert!(matches!(refused(&|l| l.grid = [1, 65536, 1]), E::Grid(_)));
     assert!(matches!(
         refused(&|l| l.block = [1025, 1, 1]),
-        LaunchError::Block { .. }
+        E::Block { .. }
     ));
     assert!(matches!(
         refused(&|l| l.block = [1, 1, 65]),
-        LaunchError::Block { .. }
+        E::Block { .. }
     ));
     assert!(matches!(
         refused(&|l| l.params = &[0; 4]),
-        LaunchError::Params {
+        E::Params {
             expected: 8,
             given: 4,
             ..
@@ -370,26 +358,22 @@ fn bad_launches_are_refused_with_their_reason() {
     ));
     assert!(matches!(
         refused(&|l| l.dynamic_shared_bytes = 300_000),
-        LaunchError::SharedMemory { .. }
+        E::SharedMemory { .. }
     ));
     assert!(matches!(
         refused(&|l| l.queue = QueueId(32)),
-        LaunchError::NoQueue(32)
+        E::NoQueue(32)
     ));
     assert!(matches!(
         refused(&|l| l.domain = gridmux_hw_model::DomainId(7)),
-        LaunchError::WrongDomain { .. }
+        E::WrongDomain { .. }
     ));
     assert!(bench.gpu.idle(), "nothing was queued");
 }
 
 #[test]
 fn an_endless_loop_overruns_its_budget_and_nothing_else() {
-    let mut bench = Bench::new(
-        GpuConfig::builtin("h200")
-            .expect("built in")
-            .scaled_to_sms(4),
-    );
+    let mut bench = Bench::small();
     let endless = bench.kernel(&module("", "LOOP:\nadd.u32 %r5, %r5, 1;\nbra LOOP;"), "k");
     let fine = bench.kernel(&module("", "st.global.u32 [%rd2], %r1;"), "k");
     let out = bench.buffer(&[0; 4096]);

@@ -2,9 +2,8 @@
 //!
 //! Waiting warps spin without a pause, so that a policy which ranks warps finds one before the writer in every cycle.
 
-use crate::support::Bench;
 use crate::support::flow::module;
-use gridmux_hw_model::GpuConfig;
+use crate::support::{Bench, part_of};
 use gridmux_hw_model::config::SchedulerPolicy;
 use gridmux_policy::units::Cycles;
 
@@ -16,7 +15,7 @@ const POLICIES: [SchedulerPolicy; 3] = [
 
 /// Runs one block on one SM with warps under a policy; gives the cycles that it takes.
 fn cycles(gpu: &str, policy: SchedulerPolicy, text: &str, threads: u32) -> u64 {
-    let mut config = GpuConfig::builtin(gpu).expect("built in").scaled_to_sms(1);
+    let mut config = part_of(gpu, 1);
     config.sm.scheduler = policy;
     let mut bench = Bench::new(config);
     let kernel = bench.kernel(text, "k");

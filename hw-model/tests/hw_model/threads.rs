@@ -1,22 +1,18 @@
 //! Any number of threads gives the same cycles, counters and memory (DESIGN, invariant 5).
 
 use crate::support::flow::module;
-use crate::support::{Bench, kernel_of};
-use gridmux_hw_model::{Counters, GpuConfig};
+use crate::support::{Bench, case_of};
+use gridmux_hw_model::Counters;
 use gridmux_workloads::{Size, workloads};
 
 /// Cycles, counters per launch and SM, and the bytes of all outputs.
 type Outcome = (u64, Counters, Vec<Counters>, Vec<Vec<u8>>);
 
 fn run(gpu: &str, threads: usize, name: &str, size: Size) -> Outcome {
-    let mut bench = Bench::new(GpuConfig::builtin(gpu).expect("built in"));
+    let mut bench = Bench::named(gpu);
     bench.gpu.set_threads(threads);
-    let workload = gridmux_workloads::by_name(name).expect("in the table");
-    let kernel = kernel_of(&mut bench, workload);
-    let case = workload.case(size, 5);
-    let prepared = bench.prepare(&case);
-    let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
-    let outputs = bench.outputs(&prepared);
+    let case = case_of(name, size, 5);
+    let (timed, outputs) = bench.run(&case);
     case.verify(&outputs)
         .unwrap_or_else(|error| panic!("{gpu} {name} {size}: {error}"));
     (
@@ -85,7 +81,7 @@ LOOP:
 #[test]
 fn contended_words_end_alike_and_threads_see_their_own_writes() {
     let outcome = |threads: usize| {
-        let mut bench = Bench::new(GpuConfig::builtin("v100").expect("built in"));
+        let mut bench = Bench::named("v100");
         bench.gpu.set_threads(threads);
         let kernel = bench.kernel(CONTENDED, "contended");
         let words = bench.buffer(&[0; 64]);
@@ -121,7 +117,7 @@ const DROWSY: &str = "mov.u32 %r5, 0;\nmov.u32 %r6, 0;\nmov.u32 %r11, box;\nshl.
 #[test]
 fn sleeps_and_copies_take_the_same_cycles_on_one_two_and_four_threads() {
     let outcome = |threads: usize| {
-        let mut bench = Bench::new(GpuConfig::builtin("v100").expect("built in"));
+        let mut bench = Bench::named("v100");
         bench.gpu.set_threads(threads);
         let text = module(".shared .align 16 .b8 box[4096];\n", DROWSY);
         let kernel = bench.kernel(&text, "k");

@@ -1,9 +1,9 @@
 //! Cycles respond as they should: microbenchmarks recover what the description says.
 
 use crate::support::flow::module;
-use crate::support::{Bench, kernel_of};
+use crate::support::{Bench, case_of, part_of};
 use gridmux_hw_model::{GpuConfig, Kernel};
-use gridmux_workloads::{Size, by_name};
+use gridmux_workloads::Size;
 use std::sync::Arc;
 
 /// Follows `hops` pointers from `start` and stores where it ends.
@@ -110,7 +110,7 @@ fn a_pointer_chase_recovers_the_latencies() {
 #[test]
 fn a_divided_l2_holds_half_for_one_reader() {
     let hop = |far_cycles: u32, part: f64| {
-        let mut config = GpuConfig::builtin("h200").expect("exists").scaled_to_sms(4);
+        let mut config = part_of("h200", 4);
         config.l2.far_cycles = far_cycles;
         #[allow(clippy::cast_possible_truncation, reason = "thousands of lines")]
         let lines = (config.l2.bytes as f64 * part / 128.0) as u64;
@@ -163,7 +163,7 @@ fn fma_ptx(chains: usize, rounds: usize) -> String {
 #[test]
 fn an_fma_loop_reaches_the_peak() {
     for gpu in ["h200", "gtx480"] {
-        let config = GpuConfig::builtin(gpu).expect("built in").scaled_to_sms(4);
+        let config = part_of(gpu, 4);
         let mut bench = Bench::new(config.clone());
         let kernel = bench.kernel(&fma_ptx(8, 16), "fma");
         let out = bench.buffer(&[0; 4]);
@@ -184,17 +184,10 @@ fn an_fma_loop_reaches_the_peak() {
 #[test]
 fn twice_the_dram_bandwidth_speeds_up_vector_add() {
     let cycles = |factor: f64| {
-        let mut config = GpuConfig::builtin("h200")
-            .expect("built in")
-            .scaled_to_sms(16);
+        let mut config = part_of("h200", 16);
         config.dram.gigabytes_per_second *= factor;
         let launch = u64::from(config.launch.kernel_cycles);
-        let mut bench = Bench::new(config);
-        let workload = by_name("vecadd").expect("in the table");
-        let kernel = kernel_of(&mut bench, workload);
-        let case = workload.case(Size::Small, 3);
-        let prepared = bench.prepare(&case);
-        let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
+        let (timed, _) = Bench::new(config).run(&case_of("vecadd", Size::Small, 3));
         timed.cycles - launch
     };
     let (half, normal, twice) = (cycles(0.25), cycles(0.5), cycles(1.0));
@@ -205,17 +198,10 @@ fn twice_the_dram_bandwidth_speeds_up_vector_add() {
 
 #[test]
 fn bandwidth_is_never_exceeded() {
-    let config = GpuConfig::builtin("h200")
-        .expect("built in")
-        .scaled_to_sms(16);
+    let config = part_of("h200", 16);
     let (rate, mhz) = (config.dram.gigabytes_per_second, config.clock.core_mhz);
     let launch = u64::from(config.launch.kernel_cycles);
-    let mut bench = Bench::new(config);
-    let workload = by_name("vecadd").expect("in the table");
-    let kernel = kernel_of(&mut bench, workload);
-    let case = workload.case(Size::Large, 3);
-    let prepared = bench.prepare(&case);
-    let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
+    let (timed, _) = Bench::new(config).run(&case_of("vecadd", Size::Large, 3));
     let reached = timed.counters.dram_read_bytes as f64 * f64::from(mhz)
         / ((timed.cycles - launch) as f64 * 1000.0);
     println!(
@@ -230,12 +216,7 @@ fn bandwidth_is_never_exceeded() {
 fn two_runs_give_the_same_cycles() {
     for name in ["matmul", "spmv", "reduction"] {
         let run = || {
-            let mut bench = Bench::named("h200");
-            let workload = by_name(name).expect("in the table");
-            let kernel = kernel_of(&mut bench, workload);
-            let case = workload.case(Size::Small, 4);
-            let prepared = bench.prepare(&case);
-            let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
+            let (timed, _) = Bench::named("h200").run(&case_of(name, Size::Small, 4));
             (timed.cycles, timed.counters)
         };
         assert_eq!(run(), run(), "{name}");

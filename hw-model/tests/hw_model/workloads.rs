@@ -1,13 +1,7 @@
 //! Every workload gives its reference's results, functionally and timed, and its reference refuses others.
 
-use crate::support::{Bench, functional, kernel_of};
-use gridmux_hw_model::GpuConfig;
+use crate::support::{Bench, functional, kernel_of, part_of};
 use gridmux_workloads::{Case, Size, Workload, workloads};
-
-/// Returns a part of a chip with 4 SMs, which has every unit of the whole.
-fn part(gpu: &str) -> GpuConfig {
-    GpuConfig::builtin(gpu).expect("built in").scaled_to_sms(4)
-}
 
 /// Returns what a case leaves in its outputs when it is run functionally.
 fn outputs(workload: &Workload, case: &Case) -> Vec<Vec<u8>> {
@@ -54,12 +48,9 @@ fn every_workload_matches_its_reference_timed() {
     for gpu in ["h200", "gtx480"] {
         for workload in workloads() {
             for size in [Size::Tiny, Size::Small] {
-                let mut bench = Bench::new(part(gpu));
-                let kernel = kernel_of(&mut bench, workload);
                 let case = workload.case(size, 2);
-                let prepared = bench.prepare(&case);
-                let timed = bench.timed(bench.launch(&kernel, &case, &prepared.params));
-                case.verify(&bench.outputs(&prepared))
+                let (timed, outputs) = Bench::new(part_of(gpu, 4)).run(&case);
+                case.verify(&outputs)
                     .unwrap_or_else(|error| panic!("{gpu} {} {size}: {error}", workload.name));
                 println!(
                     "{gpu} {} {size}: {} cycles, {} thread instructions",

@@ -30,14 +30,7 @@ const BURST: u64 = 512;
 /// Launches that each active client submits at once: at least and at most.
 const AHEAD: RangeInclusive<u64> = 8..=64;
 /// An H200.
-const SHAPE: DeviceShape = DeviceShape {
-    sms: 132,
-    threads: 2048,
-    blocks: 32,
-    registers: 65_536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+const SHAPE: DeviceShape = DeviceShape::h200(132);
 
 /// A dispatcher, its clients, and the policy's thread.
 pub(crate) struct Rig {

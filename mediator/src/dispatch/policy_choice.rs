@@ -112,14 +112,7 @@ mod tests {
     use gridmux_policy::{DeviceId, DeviceShape, Profiles, by_name};
 
     fn choice(name: &str) -> Choice {
-        let shape = DeviceShape {
-            sms: 1,
-            threads: 64,
-            blocks: 1,
-            registers: 64,
-            shared_bytes: 64,
-            submission_ns: 0,
-        };
+        let shape = DeviceShape::small(1);
         Choice {
             name: name.to_owned(),
             policy: by_name(name, DeviceId(0), &shape, &Profiles::default()).unwrap(),

@@ -141,47 +141,25 @@ fn say_up(config: &Config, control: &Arc<dyn DeviceControl>) {
 #[cfg(test)]
 mod tests {
     use super::end_on_panic;
+    use gridmux_policy::conformance::{Fails, Silent};
     use gridmux_policy::event::Event;
     use gridmux_policy::guard::Guarded;
     use gridmux_policy::ids::DeviceId;
-    use gridmux_policy::units::Nanos;
-    use gridmux_policy::{DeviceShape, Plan, Policy};
+    use gridmux_policy::{DeviceShape, Policy};
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::Command;
 
     /// Tells the test below what to do, in a process of its own, because a panic hook is the whole process's.
     const PART: &str = "GRIDMUX_TEST_PANIC";
 
-    struct Panics;
-
-    impl Policy for Panics {
-        fn observe(&mut self, _: &Event) {
-            panic!("a policy's panic");
-        }
-
-        fn replan(&mut self, _: Nanos, _: &Plan, _: &mut Plan) -> bool {
-            false
-        }
-
-        fn wake_at(&self) -> Option<Nanos> {
-            None
-        }
-    }
-
     #[test]
     fn a_panic_ends_the_host_but_for_a_policys() {
         match std::env::var(PART).as_deref() {
             Ok("policy") => {
                 end_on_panic();
-                let shape = DeviceShape {
-                    sms: 1,
-                    threads: 64,
-                    blocks: 1,
-                    registers: 64,
-                    shared_bytes: 64,
-                    submission_ns: 0,
-                };
-                let mut policy = Guarded::new(Box::new(Panics), DeviceId(0), &shape);
+                let shape = DeviceShape::small(1);
+                let fails = Fails::new(Box::new(Silent::default()), 1, u64::MAX);
+                let mut policy = Guarded::new(fails, DeviceId(0), &shape);
                 policy.observe(&Event::Lost { n: 1 });
                 assert_eq!(policy.replacements(), 1);
                 return;

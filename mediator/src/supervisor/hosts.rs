@@ -614,14 +614,7 @@ mod tests {
             memory_bytes: 1,
             max_threads_per_block: 1,
             max_shared_bytes_per_block: 1,
-            shape: gridmux_policy::DeviceShape {
-                sms: 1,
-                threads: 1,
-                blocks: 1,
-                registers: 1,
-                shared_bytes: 1,
-                submission_ns: 0,
-            },
+            shape: gridmux_policy::DeviceShape::small(1),
             hardware: HardwareFacts::default(),
         }
     }

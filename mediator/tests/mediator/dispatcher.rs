@@ -1,16 +1,15 @@
 //! The dispatcher against a scripted device: slices, order, refusals, failures, departures.
 
-use crate::scripted::{Rig, launch, submit};
+use crate::scripted::{Rig, SharedWire, launch, launch_on, on_stream, submit};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::device::Outcome;
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::{Message, Notice, Slot};
+use gridmux_policy::conformance::{Silent, Tapped};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Plan, Policy};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 fn field(params: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(params[at..at + 4].try_into().unwrap())
@@ -47,7 +46,7 @@ fn slices_cover_a_grid_once_and_in_order() {
 }
 
 /// Runs one launch of each tenant, so that the dispatcher knows how long their blocks take.
-fn learn(rig: &mut Rig, wires: &[&std::rc::Rc<std::cell::RefCell<crate::scripted::Wire>>]) {
+fn learn(rig: &mut Rig, wires: &[&SharedWire]) {
     for wire in wires {
         submit(wire, launch(0, [1, 1, 1], [256, 1, 1]));
     }
@@ -65,16 +64,10 @@ fn a_kernel_that_never_ran_begins_with_a_small_window() {
     submit(&wire, launch(1, [1000, 1, 1], [256, 1, 1]));
     let _ = rig.dispatcher.turn();
     rig.turn();
-    let first: Vec<u32> = rig
-        .bench
-        .borrow()
-        .launched
-        .iter()
-        .map(|l| l.grid[0])
-        .collect();
+    let first = rig.bench.borrow().grids();
     assert_eq!(first, [1], "a quarter of a block per SM");
     rig.settle(1000);
-    let all: u32 = rig.bench.borrow().launched.iter().map(|l| l.grid[0]).sum();
+    let all: u32 = rig.bench.borrow().grids().iter().sum();
     assert_eq!(all, 1000);
     assert!(
         rig.bench.borrow().launched.len() < 6,
@@ -91,13 +84,7 @@ fn fifo_launches_whole_and_in_order_of_arrival() {
     submit(&first, launch(1, [1000, 1, 1], [256, 1, 1]));
     submit(&second, launch(2, [8, 1, 1], [256, 1, 1]));
     rig.settle(1000);
-    let grids: Vec<u32> = rig
-        .bench
-        .borrow()
-        .launched
-        .iter()
-        .map(|l| l.grid[0])
-        .collect();
+    let grids = rig.bench.borrow().grids();
     assert_eq!(grids, [1000, 8]);
 }
 
@@ -110,8 +97,7 @@ fn a_stream_runs_one_operation_after_another() {
     }
     rig.settle(1000);
     let wire = wire.borrow();
-    let cookies: Vec<u64> = wire.completions.iter().map(|c| c.cookie).collect();
-    assert_eq!(cookies, [0, 1, 2, 3, 4]);
+    assert_eq!(wire.cookies(), [0, 1, 2, 3, 4]);
     for pair in wire.completions.windows(2) {
         assert!(
             pair[0].end_ns <= pair[1].start_ns,
@@ -128,13 +114,13 @@ fn refusals_name_their_reason_and_keep_their_place() {
     bad(launch(1, [0, 1, 1], [32, 1, 1]));
     bad(launch(2, [1, 70_000, 1], [32, 1, 1]));
     bad(launch(3, [1, 1, 1], [1025, 1, 1]));
-    bad(SubmissionEntry::new(Operation::Barrier, 9, 4, 0));
+    bad(on_stream(9, 4, Operation::Barrier));
     let copy = gridmux_channel::ring::Copy {
         iova: 0x1000,
         address: 0,
         len: 1,
     };
-    bad(SubmissionEntry::new(Operation::CopyToDevice(copy), 0, 5, 0));
+    bad(on_stream(0, 5, Operation::CopyToDevice(copy)));
     bad(launch(6, [1, 1, 1], [32, 1, 1]));
     rig.settle(1000);
     let statuses: Vec<u32> = wire.borrow().completions.iter().map(|c| c.status).collect();
@@ -226,55 +212,27 @@ fn a_full_completion_ring_holds_up_its_own_tenant_only() {
     assert_eq!(lazy.borrow().completions.len(), 1);
     lazy.borrow_mut().room = 10;
     rig.settle(1000);
-    let cookies: Vec<u64> = lazy.borrow().completions.iter().map(|c| c.cookie).collect();
-    assert_eq!(cookies, [0, 1, 2, 3]);
-}
-
-/// A policy that wants to be woken once, and counts how often it is.
-struct Sleeper(Arc<AtomicU32>);
-
-impl Policy for Sleeper {
-    fn observe(&mut self, event: &Event) {
-        if matches!(event, Event::Timer { .. }) {
-            // Relaxed: one thread runs everything here.
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn replan(&mut self, _now: Nanos, _standing: &Plan, _next: &mut Plan) -> bool {
-        false
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        Some(Nanos(5000))
-    }
+    assert_eq!(lazy.borrow().cookies(), [0, 1, 2, 3]);
 }
 
 #[test]
 fn on_a_real_clock_the_policy_is_woken_once_when_its_time_has_come() {
-    let woken = Arc::new(AtomicU32::new(0));
-    let mut rig = Rig::with_policy(Box::new(Sleeper(Arc::clone(&woken))));
+    let wake_at = Some(Nanos(5000));
+    let sleeper = Silent {
+        wake_at,
+        ..Silent::default()
+    };
+    let (policy, log) = Tapped::new(Box::new(sleeper));
+    let mut rig = Rig::with_policy(policy);
     rig.bench.borrow_mut().has_real_clock = true;
-    for (now, times) in [(0, 0), (4999, 0), (5000, 1), (9000, 1)] {
+    for (now, times) in [(0, 0), (4999, 0), (5000, 1), (9000, 0)] {
         rig.bench.borrow_mut().now = now;
         let _ = rig.dispatcher.turn();
         rig.policy.run();
-        // Relaxed: as above.
-        assert_eq!(woken.load(Ordering::Relaxed), times, "at {now} ns");
+        let events = log.take_events().into_iter();
+        let woken = events.filter(|event| matches!(event, Event::Timer { .. }));
+        assert_eq!(woken.count(), times, "at {now} ns");
     }
-}
-
-/// Kernel 0 with one thread a block, on a stream of its own.
-fn on_stream(stream: u16, operation: Operation, cookie: u64) -> SubmissionEntry {
-    SubmissionEntry::new(operation, stream, cookie, 0)
-}
-
-fn times(wire: &crate::scripted::Wire, cookie: u64) -> (u64, u64) {
-    let mut found = wire.completions.iter().filter(|c| c.cookie == cookie);
-    let entry = found.next().expect("it has completed");
-    assert_eq!(entry.status, CompletionStatus::Ok as u32);
-    assert!(found.next().is_none(), "it completes once");
-    (entry.start_ns, entry.end_ns)
 }
 
 #[test]
@@ -283,38 +241,29 @@ fn a_stream_that_waits_goes_on_when_the_other_operation_has_completed() {
         let mut rig = Rig::new(policy);
         let wire = rig.join(0, 1);
         rig.tell(Message::AddStream(Slot(0), 1));
-        let request = gridmux_channel::ring::Launch {
-            kernel: 0,
-            grid: [4, 1, 1],
-            block: [32, 1, 1],
-            shared_bytes: 0,
-            args_offset: 0,
-            args_len: 16,
-        };
-        let kernel = Operation::Launch(request);
         for entry in [
             // What is waited for is a barrier behind two launches, which has begun nothing itself.
-            on_stream(0, kernel, 1),
-            on_stream(0, kernel, 2),
-            on_stream(0, Operation::Barrier, 3),
-            on_stream(1, Operation::Wait { cookie: 3 }, 4),
-            on_stream(1, kernel, 5),
-            on_stream(1, Operation::Wait { cookie: 77 }, 6),
-            on_stream(1, Operation::Wait { cookie: 5 }, 7),
+            launch_on(0, 1, 4),
+            launch_on(0, 2, 4),
+            on_stream(0, 3, Operation::Barrier),
+            on_stream(1, 4, Operation::Wait { cookie: 3 }),
+            launch_on(1, 5, 4),
+            on_stream(1, 6, Operation::Wait { cookie: 77 }),
+            on_stream(1, 7, Operation::Wait { cookie: 5 }),
         ] {
             submit(&wire, entry);
         }
         assert!(rig.settle(10_000) < 10_000, "{policy}: it comes to rest");
         let wire = wire.borrow();
         assert_eq!(wire.completions.len(), 7, "{policy}");
-        let (start, end) = times(&wire, 5);
-        assert!(times(&wire, 2).1 <= start, "{policy}: it overtook the wait");
+        let (start, end) = wire.times(5);
+        assert!(wire.times(2).1 <= start, "{policy}: it overtook the wait");
         assert!(
-            times(&wire, 3).1 >= times(&wire, 2).1,
+            wire.times(3).1 >= wire.times(2).1,
             "{policy}: a barrier ends with what stands before it"
         );
-        assert!(times(&wire, 4).1 >= times(&wire, 2).1, "{policy}");
-        assert!(times(&wire, 7).1 >= end, "{policy}");
+        assert!(wire.times(4).1 >= wire.times(2).1, "{policy}");
+        assert!(wire.times(7).1 >= end, "{policy}");
     }
 }
 
@@ -324,29 +273,18 @@ fn a_wait_whose_operation_completed_before_its_turn_is_over_at_once() {
         let mut rig = Rig::new(policy);
         let wire = rig.join(0, 1);
         rig.tell(Message::AddStream(Slot(0), 1));
-        let kernel = |blocks| {
-            Operation::Launch(gridmux_channel::ring::Launch {
-                kernel: 0,
-                grid: [blocks, 1, 1],
-                block: [32, 1, 1],
-                shared_bytes: 0,
-                args_offset: 0,
-                args_len: 16,
-            })
-        };
         wire.borrow_mut().submissions.extend([
-            on_stream(0, kernel(1), 1),
-            on_stream(1, kernel(1000), 2),
-            on_stream(1, Operation::Wait { cookie: 1 }, 3),
-            on_stream(1, Operation::Wait { cookie: 3 }, 4),
-            on_stream(1, kernel(1), 5),
+            launch_on(0, 1, 1),
+            launch_on(1, 2, 1000),
+            on_stream(1, 3, Operation::Wait { cookie: 1 }),
+            on_stream(1, 4, Operation::Wait { cookie: 3 }),
+            launch_on(1, 5, 1),
         ]);
         assert!(rig.settle(10_000) < 10_000, "{policy}: it comes to rest");
         let wire = wire.borrow();
-        let order: Vec<_> = wire.completions.iter().map(|entry| entry.cookie).collect();
-        assert_eq!(order, [1, 2, 3, 4, 5], "{policy}");
-        let (turn, over) = (times(&wire, 2).1, times(&wire, 3).1);
-        assert!(times(&wire, 1).1 < turn && turn <= over, "{policy}");
+        assert_eq!(wire.cookies(), [1, 2, 3, 4, 5], "{policy}");
+        let (turn, over) = (wire.times(2).1, wire.times(3).1);
+        assert!(wire.times(1).1 < turn && turn <= over, "{policy}");
     }
 }
 
@@ -355,15 +293,15 @@ fn a_wait_that_is_not_over_keeps_nobody_else_back() {
     let mut rig = Rig::new("fifo");
     let (first, second) = (rig.join(0, 1), rig.join(1, 1));
     rig.tell(Message::AddStream(Slot(0), 1));
-    let wait = on_stream(1, Operation::Wait { cookie: 1 }, 2);
+    let wait = on_stream(1, 2, Operation::Wait { cookie: 1 });
     first
         .borrow_mut()
         .submissions
         .extend([launch(1, [4, 1, 1], [32, 1, 1]), wait]);
     submit(&second, launch(3, [4, 1, 1], [32, 1, 1]));
     rig.settle(10_000);
-    let (started, _) = times(&second.borrow(), 3);
-    let (_, over) = times(&first.borrow(), 2);
+    let (started, _) = second.borrow().times(3);
+    let (_, over) = first.borrow().times(2);
     assert!(
         started < over,
         "{started} is behind the wait's end at {over}"
@@ -387,14 +325,14 @@ fn memory_operations_on_the_device_are_carried_out_in_order() {
         width: Width::Two,
     };
     for entry in [
-        on_stream(0, Operation::Memset(memset), 1),
-        on_stream(0, Operation::CopyOnDevice(copy), 2),
+        on_stream(0, 1, Operation::Memset(memset)),
+        on_stream(0, 2, Operation::CopyOnDevice(copy)),
     ] {
         submit(&wire, entry);
     }
     rig.settle(1000);
     let wire = wire.borrow();
-    assert!(times(&wire, 1).1 <= times(&wire, 2).0);
+    assert!(wire.times(1).1 <= wire.times(2).0);
 }
 
 fn notices(rig: &Rig) -> Vec<String> {
@@ -449,8 +387,7 @@ fn a_stream_that_is_to_end_keeps_its_number_until_it_is_empty_and_takes_nothing_
     rig.tell(Message::AddStream(Slot(0), 3));
     rig.tell(Message::AddStream(Slot(0), 4));
     let on = |stream, cookie| {
-        let entry = SubmissionEntry::new(Operation::Barrier, stream, cookie, 0);
-        submit(&wire, entry);
+        submit(&wire, on_stream(stream, cookie, Operation::Barrier));
     };
     wire.borrow_mut().room = 0;
     on(3, 1);

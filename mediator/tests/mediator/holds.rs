@@ -1,38 +1,21 @@
 //! Contract: a hold keeps what stands behind it in its stream until its client releases it, and nothing else.
 
-use crate::scripted::{Rig, Wire, launch, submit};
-use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
+use crate::scripted::{Rig, Wire, launch_on, on_stream, submit};
+use gridmux_channel::ring::{Operation, SubmissionEntry};
 use gridmux_mediator::dispatch::ids::OPERATIONS_PER_CLIENT;
 use gridmux_mediator::dispatch::{Message, Notice, Slot};
 use std::cell::RefCell;
 
-const KERNEL: ([u32; 3], [u16; 3]) = ([4, 1, 1], [32, 1, 1]);
-
-fn on_stream(stream: u16, operation: Operation, cookie: u64) -> SubmissionEntry {
-    SubmissionEntry::new(operation, stream, cookie, 0)
-}
-
 fn kernel_on(stream: u16, cookie: u64) -> SubmissionEntry {
-    let entry = launch(cookie, KERNEL.0, KERNEL.1);
-    let operation = entry.decode().expect("a launch");
-    on_stream(stream, operation, cookie)
+    launch_on(stream, cookie, 4)
 }
 
 fn hold(stream: u16, count: u64, cookie: u64) -> SubmissionEntry {
-    on_stream(stream, Operation::Hold { count }, cookie)
+    on_stream(stream, cookie, Operation::Hold { count })
 }
 
 fn order(wire: &RefCell<Wire>) -> Vec<u64> {
-    let wire = wire.borrow();
-    wire.completions.iter().map(|entry| entry.cookie).collect()
-}
-
-fn times(wire: &RefCell<Wire>, cookie: u64) -> (u64, u64) {
-    let wire = wire.borrow();
-    let found = wire.completions.iter().find(|entry| entry.cookie == cookie);
-    let entry = found.expect("it has completed");
-    assert_eq!(entry.status, CompletionStatus::Ok as u32);
-    (entry.start_ns, entry.end_ns)
+    wire.borrow().cookies()
 }
 
 fn rigs() -> [(&'static str, Rig); 4] {
@@ -54,7 +37,7 @@ fn what_stands_behind_a_hold_waits_for_its_release_in_every_stream() {
             kernel_on(0, 1),
             hold(0, 1, 2),
             kernel_on(0, 3),
-            on_stream(1, Operation::Wait { cookie: 3 }, 4),
+            on_stream(1, 4, Operation::Wait { cookie: 3 }),
             kernel_on(1, 5),
             kernel_on(2, 6),
         ]);
@@ -65,9 +48,18 @@ fn what_stands_behind_a_hold_waits_for_its_release_in_every_stream() {
         wire.borrow_mut().released[0] = 1;
         assert!(rig.settle(10_000) < 10_000, "{name}");
         assert_eq!(order(&wire).len(), 6, "{name}");
-        assert!(times(&wire, 1).1 <= times(&wire, 2).1, "{name}");
-        assert!(times(&wire, 2).1 <= times(&wire, 3).0, "{name}");
-        assert!(times(&wire, 3).1 <= times(&wire, 5).0, "{name}");
+        assert!(
+            wire.borrow().times(1).1 <= wire.borrow().times(2).1,
+            "{name}"
+        );
+        assert!(
+            wire.borrow().times(2).1 <= wire.borrow().times(3).0,
+            "{name}"
+        );
+        assert!(
+            wire.borrow().times(3).1 <= wire.borrow().times(5).0,
+            "{name}"
+        );
     }
 }
 

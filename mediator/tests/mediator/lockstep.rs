@@ -3,49 +3,19 @@
 use crate::scripted::{Rig, launch, submit};
 use gridmux_mediator::dispatch::{Doorbells, Message, Notice, Slot, Turn};
 use gridmux_mediator::lock::CountedMutex as Mutex;
+use gridmux_policy::conformance::{LogEntry, PolicyLog, Silent, Tapped};
 use gridmux_policy::event::Event;
-use gridmux_policy::plan::Plan;
-use gridmux_policy::policy::Policy;
 use gridmux_policy::units::Nanos;
 use std::sync::Arc;
 
-/// Keeps what it hears and how often it is asked for a plan; it makes none.
-struct Listener {
-    heard: Arc<Mutex<Vec<Event>>>,
-    plans: Arc<Mutex<Vec<Nanos>>>,
-    wake_at: Option<Nanos>,
-}
-
-impl Policy for Listener {
-    fn observe(&mut self, event: &Event) {
-        self.heard.lock().push(*event);
-    }
-
-    fn replan(&mut self, now: Nanos, _standing: &Plan, _next: &mut Plan) -> bool {
-        self.plans.lock().push(now);
-        self.wake_at = self.wake_at.filter(|wake| *wake > now);
-        false
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.wake_at
-    }
-}
-
-type Heard = Arc<Mutex<Vec<Event>>>;
-type Plans = Arc<Mutex<Vec<Nanos>>>;
-
-fn rig(wake_at: Option<Nanos>) -> (Rig, Heard, Plans) {
-    let (heard, plans) = (
-        Heard::new(Mutex::new(Vec::new())),
-        Plans::new(Mutex::new(Vec::new())),
-    );
-    let listener = Listener {
-        heard: Arc::clone(&heard),
-        plans: Arc::clone(&plans),
+/// Returns a dispatcher under a policy that makes no plan and wants to be asked at a time.
+fn rig(wake_at: Option<Nanos>) -> (Rig, PolicyLog) {
+    let silent = Silent {
         wake_at,
+        ..Silent::default()
     };
-    (Rig::with_policy(Box::new(listener)), heard, plans)
+    let (policy, log) = Tapped::new(Box::new(silent));
+    (Rig::with_policy(policy), log)
 }
 
 #[test]
@@ -66,7 +36,7 @@ fn a_client_that_says_that_it_runs_again_holds_the_clock_for_all() {
 #[test]
 fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
     let order_of = |first: usize| {
-        let (mut rig, heard, _) = rig(None);
+        let (mut rig, log) = rig(None);
         let wires = [rig.join(0, 1), rig.join(1, 1), rig.join(2, 1)];
         rig.settle(100);
         // One after another each runs, submits a kernel of another shape, and waits; the last holds the clock till
@@ -88,8 +58,7 @@ fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
         );
         let launched = rig.bench.borrow().launched.clone();
         let blocks = launched.iter().map(|launch| (launch.domain, launch.grid));
-        let heard = heard.lock().clone();
-        (heard, blocks.collect::<Vec<_>>())
+        (log.take_events(), blocks.collect::<Vec<_>>())
     };
     let expected = order_of(0);
     assert_eq!(order_of(1), expected);
@@ -99,7 +68,7 @@ fn submissions_of_an_instant_are_taken_by_slot_whoever_was_first() {
 #[test]
 fn the_policy_is_asked_once_in_an_instant_in_which_its_time_has_come() {
     let wake = Nanos(crate::scripted::BLOCK_NS);
-    let (mut rig, heard, plans) = rig(Some(wake));
+    let (mut rig, log) = rig(Some(wake));
     let wire = rig.join(0, 1);
     // It ends at the very instant at which the policy is to be woken.
     submit(&wire, launch(1, [4, 1, 1], [256, 1, 1]));
@@ -109,14 +78,13 @@ fn the_policy_is_asked_once_in_an_instant_in_which_its_time_has_come() {
         rig.policy.run();
     }
     assert_eq!(wire.borrow().completions.len(), 1);
-    let timers = |at| {
-        let heard = heard.lock();
-        let is_timer = |event: &&Event| matches!(event, Event::Timer { at: time } if *time == at);
-        heard.iter().filter(is_timer).count()
-    };
-    assert_eq!(timers(wake), 1);
-    let asked = plans.lock().iter().filter(|at| **at == wake).count();
-    assert_eq!(asked, 1, "{:?}", plans.lock());
+    let entries = log.take();
+    let is_timer = |event: &&Event| matches!(event, Event::Timer { at } if *at == wake);
+    let timers = entries.iter().filter_map(LogEntry::event).filter(is_timer);
+    assert_eq!(timers.count(), 1);
+    let asked: Vec<Nanos> = entries.iter().filter_map(LogEntry::asked_at).collect();
+    let asked_then = asked.iter().filter(|at| **at == wake);
+    assert_eq!(asked_then.count(), 1, "{asked:?}");
 }
 
 #[test]

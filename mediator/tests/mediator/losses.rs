@@ -1,49 +1,23 @@
 //! A policy that is slower than the events come: what it missed is made good, and its plans are right again.
 
-use crate::scripted::{Rig, SHAPE, Wire, launch, named, submit};
+use crate::scripted::{Rig, SHAPE, SharedWire, launch, named, submit};
 use gridmux_mediator::dispatch::policy_link;
 use gridmux_policy::book::Book;
+use gridmux_policy::conformance::{PolicyLog, Silent, Tapped};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, ProfileKey, RowId, TenantId};
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{BlockShape, Plan, Policy, Watch};
-use std::cell::RefCell;
+use gridmux_policy::{BlockShape, Policy, Watch};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-
-/// Tells the test what a policy hears; without one inside, it makes no plan and asks for nothing.
-struct Heard {
-    inner: Option<Box<dyn Policy>>,
-    events: Sender<Event>,
-}
-
-impl Policy for Heard {
-    fn observe(&mut self, event: &Event) {
-        self.events.send(*event).expect("the test listens");
-        if let Some(inner) = &mut self.inner {
-            inner.observe(event);
-        }
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        let inner = self.inner.as_mut();
-        inner.is_some_and(|inner| inner.replan(now, standing, next))
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.inner.as_ref()?.wake_at()
-    }
-}
 
 /// On a real clock, where nobody waits for the policy, with room for 16 events.
-fn rig(policy: Option<&str>) -> (Rig, Receiver<Event>) {
-    let (sender, heard) = channel();
-    let policy = Heard {
-        inner: policy.map(named),
-        events: sender,
-    };
-    (Rig::on_real_clock(Box::new(policy), 16), heard)
+fn rig(policy: Box<dyn Policy>) -> (Rig, PolicyLog) {
+    let (policy, log) = Tapped::new(policy);
+    (Rig::on_real_clock(policy, 16), log)
+}
+
+fn silent() -> Box<dyn Policy> {
+    Box::new(Silent::default())
 }
 
 /// Turns policy and dispatcher, with no time passing, until neither has anything to do.
@@ -59,7 +33,7 @@ fn quiet(rig: &mut Rig) {
 }
 
 /// Small launches of every client come and go while the policy hears nothing.
-fn run_unheard(rig: &mut Rig, wires: &[Rc<RefCell<Wire>>]) {
+fn run_unheard(rig: &mut Rig, wires: &[SharedWire]) {
     let mut cookie = 0;
     for _ in 0..50 {
         for wire in wires {
@@ -80,7 +54,7 @@ fn run_unheard(rig: &mut Rig, wires: &[Rc<RefCell<Wire>>]) {
 
 #[test]
 fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
-    let (mut rig, heard) = rig(Some("smk-p"));
+    let (mut rig, log) = rig(named("smk-p"));
     let wires = [rig.join(0, 1), rig.join(1, 1)];
     run_unheard(&mut rig, &wires);
     // Each has one large launch open when the policy wakes up.
@@ -93,7 +67,7 @@ fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
     let caps: Vec<u32> = plan.rows().iter().map(|r| plan.cap_total(r.row)).collect();
     assert_eq!(caps, [16, 16]);
 
-    let events: Vec<Event> = heard.try_iter().collect();
+    let events = log.take_events();
     let lost = events.iter().position(|e| matches!(e, Event::Lost { .. }));
     let after = &events[lost.expect("events were lost")..];
     let mut tenants = BTreeSet::new();
@@ -129,7 +103,7 @@ fn after_a_loss_the_policy_hears_of_everything_and_its_plan_is_right() {
 
 #[test]
 fn what_was_not_told_yet_is_not_counted_twice() {
-    let (mut rig, heard) = rig(None);
+    let (mut rig, log) = rig(silent());
     let wires = [rig.join(0, 1), rig.join(1, 1)];
     run_unheard(&mut rig, &wires);
     for wire in &wires {
@@ -145,7 +119,7 @@ fn what_was_not_told_yet_is_not_counted_twice() {
     }
     let mut book = Book::new(&SHAPE);
     let (mut losses, mut ended) = (0, 0);
-    for event in heard.try_iter() {
+    for event in log.take_events() {
         if let (Event::Ended { row, .. }, 1..) = (event, losses) {
             let record = book.row(row).expect("it lives");
             let left = (record.open_launches, record.live, record.waiting);
@@ -169,7 +143,7 @@ fn counted(event: &Event) -> Option<RowId> {
 #[test]
 fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
     // Two hundred rows are four hundred events, and there is room for sixteen.
-    let (mut rig, heard) = rig(Some("smk-p"));
+    let (mut rig, log) = rig(named("smk-p"));
     let wires: Vec<_> = (0..200).map(|slot| rig.join(slot, 1)).collect();
     for wire in &wires {
         let mut wire = wire.borrow_mut();
@@ -179,7 +153,7 @@ fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
         let _ = rig.dispatcher.turn();
     }
     quiet(&mut rig);
-    let events: Vec<Event> = heard.try_iter().collect();
+    let events = log.take_events();
     let last = events.iter().rposition(|e| matches!(e, Event::Lost { .. }));
     let after = &events[last.expect("events were lost")..];
     let counted: BTreeSet<RowId> = after.iter().filter_map(counted).collect();
@@ -191,7 +165,7 @@ fn a_loss_that_takes_many_turns_to_make_good_is_made_good_once() {
 #[test]
 fn a_loss_of_many_rows_is_made_good_while_launches_keep_coming() {
     // Sixty-four rows are more than a hundred events, and there is room for sixteen.
-    let (mut rig, heard) = rig(Some("smk-p"));
+    let (mut rig, log) = rig(named("smk-p"));
     let wires = [rig.join(0, 1), rig.join(1, 1)];
     for warps in 1..=32 {
         for wire in &wires {
@@ -208,7 +182,7 @@ fn a_loss_of_many_rows_is_made_good_while_launches_keep_coming() {
         submit(wire, launch(cookie, [2, 1, 1], [64, 1, 1]));
         let _ = rig.dispatcher.turn();
         rig.policy.run();
-        events.extend(heard.try_iter());
+        events.extend(log.take_events());
         if let Some(Event::Resynced) = events.iter().rev().find(is_of_loss) {
             break;
         }
@@ -223,13 +197,8 @@ fn a_loss_of_many_rows_is_made_good_while_launches_keep_coming() {
 
 #[test]
 fn a_policy_that_lost_more_meanwhile_is_not_told_that_this_was_all() {
-    let (sender, heard) = channel();
-    let policy = Heard {
-        inner: None,
-        events: sender,
-    };
-    let linked =
-        policy_link::link_with_room(Box::new(policy), DeviceId(0), &SHAPE, false, Nanos(0), 16);
+    let (policy, log) = Tapped::new(silent());
+    let linked = policy_link::link_with_room(policy, DeviceId(0), &SHAPE, false, Nanos(0), 16);
     let (mut end, mut runner) = linked.expect("a shape for which there are plans");
     let overrun = |end: &mut policy_link::PolicyLink| {
         for at in 0..20 {
@@ -247,37 +216,22 @@ fn a_policy_that_lost_more_meanwhile_is_not_told_that_this_was_all() {
         end.catch_up();
     }
     let is_all = |event: &Event| matches!(event, Event::Resynced);
-    assert!(!heard.try_iter().any(|event| is_all(&event)));
+    assert!(!log.take_events().iter().any(is_all));
     assert!(end.take_resync(), "and all is told anew");
     end.end_resync();
     runner.run();
-    let events: Vec<Event> = heard.try_iter().collect();
+    let events = log.take_events();
     assert!(events.last().is_some_and(is_all), "{events:?}");
-}
-
-/// Watches row 5 until its first block has ended.
-struct Watches;
-
-impl Policy for Watches {
-    fn observe(&mut self, _event: &Event) {}
-
-    fn replan(&mut self, _now: Nanos, _standing: &Plan, _next: &mut Plan) -> bool {
-        false
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
-    }
-
-    fn watch(&self) -> Option<Watch> {
-        let row = RowId(5);
-        Some(Watch { row, ended: 1 })
-    }
 }
 
 #[test]
 fn a_watch_is_reached_once_and_again_when_its_row_is_named_anew() {
-    let linked = policy_link::link(Box::new(Watches), DeviceId(0), &SHAPE, true, Nanos(0));
+    let row = RowId(5);
+    let watches = Silent {
+        watch: Some(Watch { row, ended: 1 }),
+        ..Silent::default()
+    };
+    let linked = policy_link::link(Box::new(watches), DeviceId(0), &SHAPE, true, Nanos(0));
     let (mut end, mut runner) = linked.expect("a shape for which there are plans");
     let named = |row| Event::RowNew {
         row: RowId(row),

@@ -13,7 +13,7 @@ use gridmux_channel::ring::{
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::config::Limits;
 use gridmux_mediator::device::model::{self, ModelDevice};
-use gridmux_mediator::device::{DeviceControl, DomainId, Timing};
+use gridmux_mediator::device::{CompiledModule, DeviceControl, DomainId, Timing};
 use gridmux_mediator::dispatch::accounting::{TenantCounters, TenantUsage};
 use gridmux_mediator::dispatch::accounts::Account;
 use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
@@ -140,6 +140,21 @@ impl TenantPort for Port {
     fn close(&mut self) {}
 
     fn stop(&mut self) {}
+}
+
+/// Loads a module for a client; returns its first kernel.
+pub(crate) fn client_kernel(
+    device: &dyn DeviceControl,
+    domain: DomainId,
+    module: &CompiledModule,
+) -> ClientKernel {
+    let loaded = device.load(domain, module).expect("the module loads");
+    ClientKernel {
+        unusable: false,
+        limits: loaded.kernels[0].limits,
+        control_offset: module.kernels[0].control.as_ref().ok().copied(),
+        key: module.kernels[0].key,
+    }
 }
 
 /// The slot of the client whose barriers tell the time.
@@ -313,13 +328,7 @@ impl ModelRig {
         let (domain, wire) = self.join(slot, tenant, 1 << 24);
         let out = self.device.alloc(domain, 4096).expect("memory");
         let module = compile(ptx.as_bytes().to_vec()).expect("the module compiles");
-        let loaded = self.device.load(domain, &module).expect("the module loads");
-        let kernel = ClientKernel {
-            unusable: false,
-            limits: loaded.kernels[0].limits,
-            control_offset: module.kernels[0].control.as_ref().ok().copied(),
-            key: module.kernels[0].key,
-        };
+        let kernel = client_kernel(&*self.device, domain, &module);
         self.tell(Message::AddKernel(slot, 0, kernel));
         for stream in 1..streams.len() {
             let stream = u16::try_from(stream).expect("few streams");

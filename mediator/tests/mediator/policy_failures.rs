@@ -1,53 +1,8 @@
 //! A policy that panics under the dispatcher: FIFO takes its place, that is reported, and every launch ends.
 
-use crate::scripted::{BLOCK_NS, Rig, launch, named, submit};
-use gridmux_policy::event::Event;
-use gridmux_policy::policy::Watch;
-use gridmux_policy::units::Nanos;
-use gridmux_policy::{DispatchOrder, Plan, Policy, all_policies};
-
-/// Panics at one of its calls.
-struct Fails {
-    inner: Box<dyn Policy>,
-    /// Calls of `observe` and `replan` until it panics.
-    observes: u64,
-    replans: u64,
-}
-
-fn count(left: &mut u64, what: &str) {
-    *left -= 1;
-    assert!(*left > 0, "{what} is one too many");
-}
-
-impl Policy for Fails {
-    fn observe(&mut self, event: &Event) {
-        count(&mut self.observes, "an event");
-        self.inner.observe(event);
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        // The plan is written and then thrown away.
-        let made = self.inner.replan(now, standing, next);
-        count(&mut self.replans, "a plan");
-        made
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.inner.wake_at()
-    }
-
-    fn watch(&self) -> Option<Watch> {
-        self.inner.watch()
-    }
-}
-
-fn fails(policy: &str, observes: u64, replans: u64) -> Box<dyn Policy> {
-    Box::new(Fails {
-        inner: named(policy),
-        observes,
-        replans,
-    })
-}
+use crate::scripted::{BLOCK_NS, Rig, SharedWire, launch, named, submit};
+use gridmux_policy::conformance::Fails;
+use gridmux_policy::{DispatchOrder, all_policies};
 
 /// Runs launches of three clients to their end.
 fn runs(rig: &mut Rig, name: &str) {
@@ -59,9 +14,7 @@ fn runs(rig: &mut Rig, name: &str) {
         rig.settle(20_000);
     }
     for turn in 0..200_000 {
-        let done = |wire: &std::rc::Rc<std::cell::RefCell<crate::scripted::Wire>>| {
-            wire.borrow().completions.len() == 4
-        };
+        let done = |wire: &SharedWire| wire.borrow().completions.len() == 4;
         if wires.iter().all(done) {
             break;
         }
@@ -81,7 +34,7 @@ fn a_policy_that_panics_is_replaced_and_every_launch_ends() {
     let never = u64::MAX;
     for info in all_policies() {
         for (observes, replans) in [(1, never), (8, never), (15, never), (never, 1), (never, 4)] {
-            let policy = || fails(info.name, observes, replans);
+            let policy = || Fails::new(named(info.name), observes, replans);
             for mut rig in [
                 Rig::with_policy(policy()),
                 Rig::on_real_clock(policy(), 4096),
@@ -101,7 +54,7 @@ fn a_policy_that_panics_is_replaced_and_every_launch_ends() {
 
 #[test]
 fn the_plan_in_force_stays_until_the_replacement_knows_what_lives() {
-    let mut rig = Rig::with_policy(fails("sjf", u64::MAX, 2));
+    let mut rig = Rig::with_policy(Fails::new(named("sjf"), u64::MAX, 2));
     let wire = rig.join(0, 1);
     let first = rig.policy.plan().epoch;
     submit(&wire, launch(0, [40, 1, 1], [256, 1, 1]));

@@ -1,16 +1,15 @@
 //! Another policy takes over while launches run and wait: it is told their true state first, and no launch is lost,
 //! repeated or stopped.
 
-use crate::scripted::{BLOCK_NS, Rig, SHAPE, Wire, launch, named, submit};
+use crate::scripted::{BLOCK_NS, Rig, SHAPE, SharedWire, launch, named, submit};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_mediator::dispatch::policy_link;
+use gridmux_policy::conformance::{LogEntry, PolicyLog, Tapped};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{DeviceId, ProfileKey, RowId, TenantId};
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{BlockShape, DispatchOrder, Plan, Policy, all_policies};
-use std::cell::RefCell;
+use gridmux_policy::{BlockShape, DispatchOrder, Plan, all_policies};
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use std::time::Duration;
 const LAUNCHES: u64 = 4;
 const BLOCKS: u32 = 40;
 
-type Wires = [Rc<RefCell<Wire>>; 3];
+type Wires = [SharedWire; 3];
 
 /// Joins three clients, each with all of its launches submitted.
 fn join(rig: &mut Rig) -> Wires {
@@ -48,7 +47,7 @@ fn ended(wires: &Wires) -> u64 {
 /// Turns until every launch has ended.
 fn finish(rig: &mut Rig, wires: &Wires, name: &str) {
     for _ in 0..200_000 {
-        let done = |wire: &Rc<RefCell<Wire>>| wire.borrow().completions.len() as u64 >= LAUNCHES;
+        let done = |wire: &SharedWire| wire.borrow().completions.len() as u64 >= LAUNCHES;
         if wires.iter().all(done) {
             break;
         }
@@ -57,8 +56,7 @@ fn finish(rig: &mut Rig, wires: &Wires, name: &str) {
     rig.settle(20_000);
     for wire in wires {
         let wire = wire.borrow();
-        let cookies: Vec<u64> = wire.completions.iter().map(|entry| entry.cookie).collect();
-        assert_eq!(cookies, Vec::from_iter(0..LAUNCHES), "{name}");
+        assert_eq!(wire.cookies(), Vec::from_iter(0..LAUNCHES), "{name}");
         let are_well = |entry: &gridmux_channel::ring::CompletionEntry| {
             entry.status == CompletionStatus::Ok as u32
         };
@@ -66,16 +64,8 @@ fn finish(rig: &mut Rig, wires: &Wires, name: &str) {
     }
     let bench = rig.bench.borrow();
     assert!(bench.killed.is_empty(), "{name}");
-    let blocks: u32 = bench
-        .launched
-        .iter()
-        .map(|launch| launch.grid.iter().product::<u32>())
-        .sum();
-    assert_eq!(
-        u64::from(blocks),
-        3 * LAUNCHES * u64::from(BLOCKS),
-        "{name}"
-    );
+    let blocks = bench.grids().into_iter().map(u64::from).sum::<u64>();
+    assert_eq!(blocks, 3 * LAUNCHES * u64::from(BLOCKS), "{name}");
 }
 
 /// Returns what tells the plans of policies apart, however the device went.
@@ -129,48 +119,19 @@ fn every_policy_takes_over_from_every_other_and_each_launch_ends_once() {
     }
 }
 
-/// A call of a policy.
-#[derive(Debug)]
-enum Call {
-    Observe(Event),
-    Replan,
-}
-
-/// FIFO that says what it is called for.
-struct Listens {
-    says: mpsc::Sender<Call>,
-    inner: Box<dyn Policy>,
-}
-
-impl Policy for Listens {
-    fn observe(&mut self, event: &Event) {
-        let _ = self.says.send(Call::Observe(*event));
-        self.inner.observe(event);
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        let _ = self.says.send(Call::Replan);
-        self.inner.replan(now, standing, next)
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.inner.wake_at()
-    }
-}
-
 /// Turns until the policy is asked for a plan for the first time; returns what it was told since the last loss before
 /// that. The plan of this epoch is in force until then.
-fn told_before_it_plans(rig: &mut Rig, hears: &mpsc::Receiver<Call>, epoch: u64) -> Vec<Event> {
+fn told_before_it_plans(rig: &mut Rig, log: &PolicyLog, epoch: u64) -> Vec<Event> {
     let mut told = Vec::new();
     // No time passes before it plans; what the device has reported by now is told as well.
     for _ in 0..10_000 {
         let _ = rig.dispatcher.turn();
         assert_eq!(rig.policy.plan().epoch, epoch, "the plan in force stays");
         rig.policy.run();
-        for call in hears.try_iter() {
-            match call {
-                Call::Observe(event) => told.push(event),
-                Call::Replan => {
+        for entry in log.take() {
+            match entry {
+                LogEntry::Observed(event) => told.push(event),
+                LogEntry::NoNewPlan(_) | LogEntry::NewPlan(..) => {
                     assert!(matches!(told[0], Event::Lost { .. }), "{told:?}");
                     let is_lost = |event: &Event| matches!(event, Event::Lost { .. });
                     return told.split_off(told.iter().rposition(is_lost).expect("found"));
@@ -195,15 +156,14 @@ fn the_new_policy_is_told_what_runs_and_waits_before_it_plans() {
         while ended(&wires) < 2 {
             turn(&mut rig);
         }
-        let (says, hears) = mpsc::channel();
-        let inner = named("fifo");
+        let (listens, log) = Tapped::new(named("fifo"));
         let handle = rig.policy.handle();
-        handle.choose("one that listens", Box::new(Listens { says, inner }));
+        handle.choose("one that listens", listens);
         assert!(rig.policy.take_choice());
         let epoch = rig.policy.plan().epoch;
         let ended = ended(&wires);
         let has_real_clock = rig.bench.borrow().has_real_clock;
-        let told = told_before_it_plans(&mut rig, &hears, epoch);
+        let told = told_before_it_plans(&mut rig, &log, epoch);
         let all = told
             .iter()
             .position(|event| matches!(event, Event::Resynced));
@@ -278,10 +238,7 @@ fn a_choice_wakes_the_policy_thread_and_the_new_policy_plans_when_it_was_told_al
     end.tell(Event::RowNew {
         row,
         tenant: TenantId(1),
-        block: BlockShape {
-            threads: 256,
-            ..BlockShape::default()
-        },
+        block: BlockShape::of_threads(256),
         profile: ProfileKey(0),
         spill: false,
     });

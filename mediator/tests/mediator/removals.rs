@@ -1,7 +1,7 @@
 //! A tenant that is removed while its launches run and wait leaves nothing behind, so that one that comes back under
 //! its number begins anew.
 
-use crate::scripted::{Rig, launch, named, submit};
+use crate::scripted::{POLL_EVERY, Rig, launch, named, submit};
 use gridmux_mediator::dispatch::{Message, Slot, message::Notice};
 use gridmux_policy::ids::TenantId;
 
@@ -53,8 +53,7 @@ fn a_tenant_that_comes_back_under_its_number_finds_nothing_of_its_own_in_the_que
         rig.bench.borrow_mut().pass_time();
     }
     for (wire, cookie) in [(other, 1), (wire, 4)] {
-        let cookies: Vec<u64> = wire.borrow().completions.iter().map(|c| c.cookie).collect();
-        assert_eq!(cookies, [cookie]);
+        assert_eq!(wire.borrow().cookies(), [cookie]);
     }
 }
 
@@ -76,18 +75,11 @@ fn a_kill_that_finds_the_devices_queue_full_is_repeated_until_it_is_taken() {
     rig.settle(100);
     assert!(rig.bench.borrow().killed.is_empty(), "nothing was taken");
     let sleep = rig.dispatcher.longest_sleep();
-    assert_eq!(
-        sleep,
-        Some(crate::scripted::POLL_EVERY),
-        "it tries again soon"
-    );
+    assert_eq!(sleep, Some(POLL_EVERY), "it tries again soon");
 
     rig.bench.borrow_mut().refuses_kills = 0;
     rig.settle(100);
     assert_eq!(rig.bench.borrow().killed.len(), running, "each once");
     let is_gone = |notice: Notice<_>| matches!(notice, Notice::Gone(Slot(1), _));
-    assert!(
-        rig.notices().any(is_gone),
-        "nothing of it is left on the device"
-    );
+    assert!(rig.notices().any(is_gone), "nothing of it is left");
 }

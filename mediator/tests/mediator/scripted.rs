@@ -6,7 +6,8 @@
 
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
-    CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
+    CompletionEntry, CompletionStatus, Launch, Operation, PushError, RingError, SubmissionEntry,
+    TenantState,
 };
 use gridmux_mediator::device::{
     AllocationUnits, Busy, Command, Device, DeviceKernelId, DeviceReport, DomainId, KernelLimits,
@@ -35,14 +36,7 @@ pub(crate) const BLOCK_NS: u64 = 1000;
 pub(crate) const POLL_EVERY: Duration = Duration::from_micros(70);
 
 /// A device of 4 SMs.
-pub(crate) const SHAPE: DeviceShape = DeviceShape {
-    sms: 4,
-    threads: 2048,
-    blocks: 32,
-    registers: 65536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+pub(crate) const SHAPE: DeviceShape = DeviceShape::h200(4);
 
 /// State that a test and its port share.
 #[derive(Default)]
@@ -63,8 +57,27 @@ pub(crate) struct Wire {
     pub(crate) released: [u64; 4],
 }
 
+impl Wire {
+    /// Returns the cookies of what has completed, in order.
+    pub(crate) fn cookies(&self) -> Vec<u64> {
+        self.completions.iter().map(|entry| entry.cookie).collect()
+    }
+
+    /// Returns when an operation started and ended that has completed once and well.
+    pub(crate) fn times(&self, cookie: u64) -> (u64, u64) {
+        let mut found = self.completions.iter().filter(|c| c.cookie == cookie);
+        let entry = found.next().expect("it has completed");
+        assert_eq!(entry.status, CompletionStatus::Ok as u32);
+        assert!(found.next().is_none(), "it completes once");
+        (entry.start_ns, entry.end_ns)
+    }
+}
+
+/// A wire that a test and its port have.
+pub(crate) type SharedWire = Rc<RefCell<Wire>>;
+
 /// The scripted tenant's end; it waits unless the test lets it run.
-pub(crate) struct Port(pub(crate) Rc<RefCell<Wire>>);
+pub(crate) struct Port(pub(crate) SharedWire);
 
 impl TenantPort for Port {
     fn pop(&mut self) -> Result<Option<SubmissionEntry>, Corrupt> {
@@ -257,6 +270,12 @@ impl Device for MockDevice {
 }
 
 impl Bench {
+    /// Returns the number of blocks of each piece that was launched, in order.
+    pub(crate) fn grids(&self) -> Vec<u32> {
+        let grids = self.launched.iter().map(|launch| launch.grid);
+        grids.map(|grid| grid.iter().product()).collect()
+    }
+
     /// Ends the oldest operation, a block's residence from now.
     pub(crate) fn pass_time(&mut self) {
         if self.in_flight.is_empty() && self.until != u64::MAX {
@@ -364,7 +383,7 @@ impl Rig {
     }
 
     /// Returns a tenant with kernel 0: 256 threads, 32 registers a thread, sliceable, 16 bytes of parameters.
-    pub(crate) fn join(&mut self, slot: u16, weight: u32) -> Rc<RefCell<Wire>> {
+    pub(crate) fn join(&mut self, slot: u16, weight: u32) -> SharedWire {
         let counters = Arc::new(TenantCounters::default());
         self.join_as(slot, TenantId(slot.into()), weight, counters)
     }
@@ -376,7 +395,7 @@ impl Rig {
         tenant: TenantId,
         weight: u32,
         counters: Arc<TenantCounters>,
-    ) -> Rc<RefCell<Wire>> {
+    ) -> SharedWire {
         let wire = Rc::new(RefCell::new(Wire {
             submissions: VecDeque::with_capacity(4096),
             completions: Vec::with_capacity(4096),
@@ -466,5 +485,16 @@ pub(crate) fn launch(cookie: u64, grid: [u32; 3], block: [u16; 3]) -> Submission
         args_offset: 0,
         args_len: 16,
     };
-    SubmissionEntry::new(Operation::Launch(request), 0, cookie, 0)
+    on_stream(0, cookie, Operation::Launch(request))
+}
+
+/// Returns a submission of an operation in a stream.
+pub(crate) fn on_stream(stream: u16, cookie: u64, operation: Operation) -> SubmissionEntry {
+    SubmissionEntry::new(operation, stream, cookie, 0)
+}
+
+/// Returns a launch of kernel 0 with blocks of 32 threads in a stream.
+pub(crate) fn launch_on(stream: u16, cookie: u64, blocks: u32) -> SubmissionEntry {
+    let entry = launch(cookie, [blocks, 1, 1], [32, 1, 1]);
+    on_stream(stream, cookie, entry.decode().expect("a launch"))
 }

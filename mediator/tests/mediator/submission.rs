@@ -1,14 +1,12 @@
 //! Launches on a device that takes its time for each: in which order they are handed over.
 
-use crate::scripted::{BLOCK_NS, Rig, Wire, launch, submit};
+use crate::scripted::{BLOCK_NS, Rig, SharedWire, launch, submit};
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
-type Wires = Vec<Rc<RefCell<Wire>>>;
+type Wires = Vec<SharedWire>;
 
 /// Lets a client of each of these tenants join, with weight 1.
 fn join(rig: &mut Rig, tenants: impl IntoIterator<Item = u32>) -> Wires {
@@ -27,7 +25,7 @@ fn launch_all(rig: &mut Rig, wires: &Wires, blocks: u32, threads: u16) {
     }
     rig.settle(100_000);
     let has_ended =
-        |(wire, before): (&Rc<RefCell<Wire>>, usize)| wire.borrow().completions.len() == before + 1;
+        |(wire, before): (&SharedWire, usize)| wire.borrow().completions.len() == before + 1;
     assert!(wires.iter().zip(before).all(has_ended));
 }
 
@@ -63,14 +61,9 @@ fn largest_slice(each: Nanos) -> u32 {
     let wires = join(&mut rig, [0, 1]);
     rig.bench.borrow_mut().submission.each = each;
     launch_all(&mut rig, &wires, 8_000, 1024);
-    let bench = rig.bench.borrow();
+    let grids = rig.bench.borrow().grids();
     // While both are there.
-    let together = bench.launched.len() / 2;
-    let slices = bench.launched[..together].iter();
-    slices
-        .map(|launch| launch.grid.iter().product())
-        .max()
-        .unwrap_or(0)
+    grids[..grids.len() / 2].iter().max().copied().unwrap_or(0)
 }
 
 #[test]

@@ -1,21 +1,18 @@
 //! Contract: copies and fills move in short pieces, tenants by weight, and a short one waits for no long one.
 
-use crate::scripted::{Rig, Wire, submit};
-use gridmux_channel::ring::{Memset, Operation, SubmissionEntry, Width};
+use crate::scripted::{Rig, SharedWire, on_stream, submit};
+use gridmux_channel::ring::{Memset, Operation, Width};
 use gridmux_mediator::dispatch::transfers::PIECE_BYTES;
 use gridmux_mediator::dispatch::{Message, Slot};
-use std::cell::RefCell;
-use std::rc::Rc;
 
-fn fill(wire: &Rc<RefCell<Wire>>, stream: u16, cookie: u64, bytes: u64) {
+fn fill(wire: &SharedWire, stream: u16, cookie: u64, bytes: u64) {
     let memset = Memset {
         address: 0x1000,
         len: bytes,
         value: 7,
         width: Width::Four,
     };
-    let entry = SubmissionEntry::new(Operation::Memset(memset), stream, cookie, 0);
-    submit(wire, entry);
+    submit(wire, on_stream(stream, cookie, Operation::Memset(memset)));
 }
 
 #[test]
@@ -39,8 +36,7 @@ fn a_fill_goes_in_pieces_that_follow_each_other_and_say_what_is_left() {
     ];
     assert_eq!(pieces, expected);
     let wire = wire.borrow();
-    let cookies: Vec<u64> = wire.completions.iter().map(|entry| entry.cookie).collect();
-    assert_eq!(cookies, [1, 2], "one of no bytes completes, too");
+    assert_eq!(wire.cookies(), [1, 2], "one of no bytes completes, too");
     assert!(wire.completions.iter().all(|entry| entry.status == 0));
 }
 

@@ -1,7 +1,7 @@
 //! What one turn of the dispatcher does and does not: it works on one plan, keeps no lane that it could not use, takes
 //! no ring for work that it cannot admit, and nobody stops the virtual clock by doing things that take no time.
 
-use crate::scripted::{POLL_EVERY, Rig, SHAPE, Wire, launch, submit};
+use crate::scripted::{POLL_EVERY, Rig, SHAPE, Wire, launch, on_stream, submit};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::dispatch::policy_link;
 use gridmux_mediator::dispatch::rows::RowTable;
@@ -37,10 +37,6 @@ impl Policy for Growing {
         let done = plan.finish(standing, |_| BlockShape::default());
         done.expect("a plan without groups is one");
         true
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
     }
 }
 
@@ -141,7 +137,7 @@ fn beside_a_loop(
 
 #[test]
 fn operations_that_take_no_time_of_the_device_stop_no_clock() {
-    let barrier = |cookie| SubmissionEntry::new(Operation::Barrier, 0, cookie, 0);
+    let barrier = |cookie| on_stream(0, cookie, Operation::Barrier);
     let refused = |cookie| launch(cookie, [0, 1, 1], [32, 1, 1]);
     for (name, entry) in [
         ("barriers", &barrier as &dyn Fn(u64) -> SubmissionEntry),
@@ -158,7 +154,7 @@ fn operations_that_take_no_time_of_the_device_stop_no_clock() {
 
 #[test]
 fn live_a_client_that_says_that_it_runs_holds_nobody_up() {
-    let barrier = |cookie| SubmissionEntry::new(Operation::Barrier, 0, cookie, 0);
+    let barrier = |cookie| on_stream(0, cookie, Operation::Barrier);
     let mut rig = Rig::live("smk-p");
     let busy = rig.join(0, 1);
     busy.borrow_mut().runs = true;
@@ -194,8 +190,7 @@ fn a_kernel_with_a_profile_begins_as_small_and_goes_on_as_the_profile_says() {
         let wire = rig.join(0, 1);
         submit(&wire, launch(1, [1000, 1, 1], [256, 1, 1]));
         rig.settle(1000);
-        let launched = &rig.bench.borrow().launched;
-        launched.iter().map(|launch| launch.grid[0]).collect()
+        rig.bench.borrow().grids()
     };
     let mut rig = Rig::new("fifo");
     rig.policy.learn(&profiles);

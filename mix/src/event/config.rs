@@ -113,14 +113,7 @@ impl EventConfig {
     #[must_use]
     pub fn gtx480() -> Self {
         Self {
-            shape: DeviceShape {
-                sms: 15,
-                threads: 1536,
-                blocks: 8,
-                registers: 32_768,
-                shared_bytes: 49_152,
-                submission_ns: 0,
-            },
+            shape: DeviceShape::gtx480(),
             clock_mhz: 1_400,
             contention: Contention::calibrated(),
         }
@@ -155,10 +148,7 @@ mod tests {
     fn a_block_takes_the_time_that_its_work_was_made_from() {
         let config = EventConfig::gtx480();
         // Six fit an SM.
-        let block = BlockShape {
-            threads: 256,
-            ..BlockShape::default()
-        };
+        let block = BlockShape::of_threads(256);
         for blocks in [1, 15, 45, 90] {
             let mean = config.work_of(&block, blocks, 10_000.0);
             let submission = EventSubmission {

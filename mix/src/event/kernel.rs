@@ -215,10 +215,7 @@ mod tests {
             queue: 0,
             kernel: Arc::new(EventKernel {
                 name: "any".to_owned(),
-                block: BlockShape {
-                    threads: 1536,
-                    ..BlockShape::default()
-                },
+                block: BlockShape::of_threads(1536),
                 pressure: 1.0,
                 sensitivity: 1.0,
             }),

@@ -124,10 +124,7 @@ mod tests {
 
     #[test]
     fn an_entry_holds_mean_and_deviation_of_its_blocks() {
-        let block = BlockShape {
-            threads: 32,
-            ..BlockShape::default()
-        };
+        let block = BlockShape::of_threads(32);
         let kernel = MeasuredKernel::of(("k", "tiny"), block, 500, &[100, 300]);
         assert_eq!((kernel.blocks, kernel.runtime_cycles), (2, 500));
         assert!((kernel.block_cycles - 200.0).abs() < 1e-9, "{kernel:?}");

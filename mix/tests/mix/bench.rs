@@ -1,6 +1,7 @@
 //! A small GPU of the model, with kernels of a PTX text or of ours in it.
 
 use gridmux_hw_model::{DomainId, Gpu, GpuConfig, Kernel};
+use gridmux_policy::units::Nanos;
 use gridmux_workloads::{Arg, Case, Role};
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ impl Bench {
     pub(crate) fn config(sms: u16) -> GpuConfig {
         let config = GpuConfig::builtin("v100").expect("built in");
         config.scaled_to_sms(sms)
+    }
+
+    /// Returns how far times of the model's events may be from the truth: two of its epochs of 32 cycles.
+    pub(crate) fn observation(config: &GpuConfig) -> Nanos {
+        Nanos(64 * 1000 / u64::from(config.clock.core_mhz) + 1)
     }
 
     /// Loads a kernel of a text.

@@ -2,52 +2,12 @@
 
 use crate::load;
 use gridmux_mix::event::EventDriver;
-use gridmux_policy::policy::Watch;
-use gridmux_policy::{DispatchOrder, Event, Nanos, Plan, Policy, all_policies};
-
-/// Panics at one of its calls.
-struct Fails {
-    inner: Box<dyn Policy>,
-    /// Calls of `observe` and `replan` until it panics.
-    observes: u64,
-    replans: u64,
-}
-
-fn count(left: &mut u64, what: &str) {
-    *left -= 1;
-    assert!(*left > 0, "{what} is one too many");
-}
-
-impl Policy for Fails {
-    fn observe(&mut self, event: &Event) {
-        count(&mut self.observes, "an event");
-        self.inner.observe(event);
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        // The plan is written and then thrown away.
-        let made = self.inner.replan(now, standing, next);
-        count(&mut self.replans, "a plan");
-        made
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.inner.wake_at()
-    }
-
-    fn watch(&self) -> Option<Watch> {
-        self.inner.watch()
-    }
-}
+use gridmux_policy::conformance::Fails;
+use gridmux_policy::{DispatchOrder, all_policies};
 
 /// Runs launches of three tenants under a policy that fails, and returns the driver with all of them ended.
 fn run(policy: &str, observes: u64, replans: u64) -> EventDriver {
-    let fails = Fails {
-        inner: load::policy(policy),
-        observes,
-        replans,
-    };
-    let mut driver = load::driver(Box::new(fails));
+    let mut driver = load::driver(Fails::new(load::policy(policy), observes, replans));
     load::finish(&mut driver, policy);
     driver
 }

@@ -26,10 +26,7 @@ pub(crate) fn driver(policy: Box<dyn Policy>) -> EventDriver {
         driver.tenant(TenantId(tenant), tenant + 1, Class::Normal);
         let kernel = Arc::new(EventKernel {
             name: format!("kernel {tenant}"),
-            block: BlockShape {
-                threads: 128 << tenant,
-                ..BlockShape::default()
-            },
+            block: BlockShape::of_threads(128 << tenant),
             pressure: 1.0,
             sensitivity: 1.0,
         });

@@ -1,13 +1,12 @@
 //! `plan` mode is a subject of the conformance suite, and the suite fails when a rule is broken.
 
 use crate::bench::Bench;
-use gridmux_hw_model::{GpuConfig, QueueId, device_shape, enforces};
-use gridmux_mix::conformance::Asked;
+use gridmux_hw_model::{QueueId, device_shape, enforces};
+use gridmux_mix::conformance::{Asked, OnVirtualTime};
 use gridmux_mix::model::ModelSubmission;
-use gridmux_policy::conformance::{Breach, Load, Slack, Subject, Trace, Verdict, cases, check};
-use gridmux_policy::shape::DeviceShape;
+use gridmux_policy::Policy;
+use gridmux_policy::conformance::{Breach, Load, Verdict, cases, check};
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Element, Enforcement, Policy};
 
 /// A kernel that stays on its SM for the nanoseconds of its parameter, mostly asleep.
 const STAY: &str = r"
@@ -57,80 +56,20 @@ LOOP:
 }
 ";
 
-/// Plan mode on a small GPU.
-struct PlanMode {
-    config: GpuConfig,
-    threads: usize,
-    asked: Asked,
-    breach: Option<Breach>,
-}
-
-impl PlanMode {
-    fn new() -> Self {
-        Self {
-            config: Bench::config(4),
-            threads: 1,
-            asked: Asked::default(),
-            breach: None,
-        }
-    }
-}
-
-impl Subject for PlanMode {
-    fn device(&self) -> DeviceShape {
-        device_shape(&self.config)
-    }
-
-    fn enforces(&self, element: Element) -> Enforcement {
-        enforces(element)
-    }
-
-    fn slack(&self, element: Element) -> Slack {
-        Slack::exact(match element {
-            Element::Preemption => Nanos(20_000),
-            _ => Nanos(0),
-        })
-    }
-
-    fn observation(&self) -> Nanos {
-        // Two of the model's epochs of 32 cycles.
-        Nanos(64 * 1000 / u64::from(self.config.clock.core_mhz) + 1)
-    }
-
-    fn grain(&self) -> Nanos {
-        // 20 times 6,900 cycles to a launch's first block and 1,250 behind another one in the front end.
-        Nanos(120_000)
-    }
-
-    fn limit_rows(&mut self, per_tenant: usize) -> bool {
-        self.asked.rows_per_tenant = per_tenant;
-        true
-    }
-
-    fn first_row(&mut self, first: u32) -> bool {
-        self.asked.first_row = first;
-        true
-    }
-
-    fn lose_events(&mut self, from: u64, n: u64) -> bool {
-        self.asked.lose = Some((from, n));
-        true
-    }
-
-    fn run(&mut self, policy: Box<dyn Policy>, loads: &[Load], until: Nanos) -> Trace {
-        let mut bench = Bench::new(self.config.clone());
+/// Returns plan mode on a small GPU.
+fn plan_mode() -> OnVirtualTime {
+    let config = Bench::config(4);
+    // 20 times 6,900 cycles to a launch's first block and 1,250 behind another one in the front end.
+    let times = [Bench::observation(&config), Nanos(120_000)];
+    let shape = device_shape(&config);
+    let run = move |asked: Asked, policy: Box<dyn Policy>, loads: &[Load], until: Nanos| {
+        let mut bench = Bench::new(config.clone());
         let kernel = |load: &Load| match load.computes {
             true => bench.kernel(COMPUTE, "compute"),
             false => bench.kernel(STAY, "stay"),
         };
         let kernels: Vec<_> = loads.iter().map(kernel).collect();
-        let mut gpu = bench.gpu;
-        gpu.set_threads(self.threads);
-        let asked = Asked {
-            breach: self.breach,
-            ..std::mem::take(&mut self.asked)
-        };
-        asked.run(gpu, policy, (loads, until), |place, load, launch| {
+        asked.run(bench.gpu, policy, (loads, until), |place, load, launch| {
             ModelSubmission {
                 queue: QueueId(load.stream),
                 kernel: kernels[place].clone(),
@@ -141,12 +80,13 @@ impl Subject for PlanMode {
                 budget: None,
             }
         })
-    }
+    };
+    OnVirtualTime::new(shape, enforces, times, Box::new(run))
 }
 
 #[test]
 fn plan_mode_holds_every_rule() {
-    let went = check(&mut PlanMode::new()).unwrap_or_else(|failures| {
+    let went = check(&mut plan_mode()).unwrap_or_else(|failures| {
         let lines: Vec<String> = failures.iter().map(ToString::to_string).collect();
         panic!("{}", lines.join("\n"));
     });
@@ -156,9 +96,9 @@ fn plan_mode_holds_every_rule() {
     assert!(went.len() >= 20, "{}", went.len());
 }
 
-/// Names of the cases that fail.
+/// Returns the names of the cases that fail when a rule is broken.
 fn broken(breach: Breach) -> Vec<&'static str> {
-    let mut subject = PlanMode::new();
+    let mut subject = plan_mode();
     subject.breach = Some(breach);
     let failed = cases()
         .into_iter()
@@ -166,59 +106,46 @@ fn broken(breach: Breach) -> Vec<&'static str> {
     failed.map(|case| case.name).collect()
 }
 
+/// Judges that these cases fail when a rule is broken; returns the names of all that do.
+fn fails(breach: Breach, cases: &[&str]) -> Vec<&'static str> {
+    let failed = broken(breach);
+    assert!(cases.iter().all(|case| failed.contains(case)), "{failed:?}");
+    failed
+}
+
+const CAPS: &str = "a cap holds on each SM of its group";
+
 #[test]
 fn the_suite_fails_when_caps_are_not_held() {
-    let failed = broken(Breach::Caps);
-    assert!(
-        failed.contains(&"a cap holds on each SM of its group"),
-        "{failed:?}"
-    );
-    assert!(
-        failed.contains(&"blocks beyond a lowered cap are switched out and come back"),
-        "{failed:?}"
-    );
+    let switched = "blocks beyond a lowered cap are switched out and come back";
+    fails(Breach::Caps, &[CAPS, switched]);
 }
 
 #[test]
 fn the_suite_fails_when_ranks_are_not_held() {
-    let failed = broken(Breach::Ranks);
-    assert!(
-        failed.contains(&"free room goes to the best rank"),
-        "{failed:?}"
-    );
-    assert!(
-        failed.contains(&"the head of the line holds up the rest"),
-        "{failed:?}"
-    );
-    assert!(
-        failed.contains(&"beyond a lowered limit the worst rank leaves first"),
-        "{failed:?}"
-    );
-    assert!(
-        !failed.contains(&"a cap holds on each SM of its group"),
-        "{failed:?}"
-    );
+    let cases = [
+        "free room goes to the best rank",
+        "the head of the line holds up the rest",
+        "beyond a lowered limit the worst rank leaves first",
+    ];
+    let failed = fails(Breach::Ranks, &cases);
+    assert!(!failed.contains(&CAPS), "{failed:?}");
 }
 
 #[test]
 fn the_suite_fails_when_limits_are_not_held() {
-    let failed = broken(Breach::Limits);
-    for case in [
+    let cases = [
         "rows of a tenant hold its device limit together",
         "rows of a tenant hold its limit on each SM together",
         "the spill row is bound by its tenant's limit alone",
-    ] {
-        assert!(failed.contains(&case), "{failed:?}");
-    }
+    ];
+    fails(Breach::Limits, &cases);
 }
 
 #[test]
 fn the_suite_fails_when_budgets_begin_anew() {
-    let failed = broken(Breach::Budgets);
-    assert!(
-        failed.contains(&"a budget is a position, however often it is said"),
-        "{failed:?}"
-    );
+    let case = "a budget is a position, however often it is said";
+    fails(Breach::Budgets, &[case]);
 }
 
 #[test]
@@ -228,22 +155,17 @@ fn the_suite_fails_when_weights_are_not_held() {
 
 #[test]
 fn the_suite_fails_when_rows_do_not_stop() {
-    let failed = broken(Breach::Stops);
-    for case in [
+    let cases = [
         "a row that is checked stops at once",
         "a row that runs ahead stops within a window",
-    ] {
-        assert!(failed.contains(&case), "{failed:?}");
-    }
+    ];
+    fails(Breach::Stops, &cases);
 }
 
 #[test]
 fn the_suite_fails_when_the_policy_is_not_told_the_truth() {
-    let failed = broken(Breach::Blocks);
-    assert!(
-        failed.contains(&"blocks are counted on the groups that hold them"),
-        "{failed:?}"
-    );
+    let case = "blocks are counted on the groups that hold them";
+    fails(Breach::Blocks, &[case]);
     let failed = broken(Breach::Shares);
     assert_eq!(failed, ["shares are the integrals of what happened"]);
 }

@@ -3,13 +3,13 @@
 
 use crate::bench::Bench;
 use gridmux_hw_model::{GpuConfig, QueueId, device_shape, enforces};
-use gridmux_mix::conformance::Asked;
+use gridmux_mix::conformance::{Asked, OnVirtualTime};
 use gridmux_mix::model::ModelSubmission;
-use gridmux_policy::conformance::{Load, LoadLaunch, Slack, Subject, Trace, check_policy};
+use gridmux_policy::Policy;
+use gridmux_policy::conformance::{Load, LoadLaunch, Trace, check_policy};
 use gridmux_policy::ids::TenantId;
-use gridmux_policy::shape::{BlockShape, DeviceShape};
+use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Element, Enforcement, Policy};
 use gridmux_workloads::{Case, Size, by_name};
 
 gridmux_policy::policy_tests!(holds);
@@ -25,116 +25,83 @@ const MIX: &[Part] = &[
     (2, 1, "matmul", 0, &[9_000, 10_000, 11_000]),
 ];
 
-/// Plan mode on a small GPU, with a case for each launch.
-struct Workloads {
-    config: GpuConfig,
-    /// By load and launch.
-    cases: Vec<Vec<Case>>,
-    loads: Vec<Load>,
+/// Returns the cases, by load and launch, and the loads.
+fn mix() -> (Vec<Vec<Case>>, Vec<Load>) {
+    let part = |(tenant, weight, name, stream, arrivals): &Part| {
+        let workload = by_name(name).unwrap_or_else(|| panic!("no {name}"));
+        // Data of its own for each launch, so that each result is told apart.
+        let seeds = 1..=arrivals.len() as u64;
+        let cases: Vec<Case> = seeds.map(|n| workload.case(Size::Small, n)).collect();
+        let launches = arrivals.iter().zip(&cases).map(|(at, case)| LoadLaunch {
+            at: Nanos(*at),
+            blocks: u32::try_from(case.blocks()).expect("a small grid"),
+            block_ns: Nanos(0),
+        });
+        let load = Load {
+            tenant: TenantId(*tenant),
+            weight: *weight,
+            block: BlockShape::of_threads(cases[0].block.iter().product()),
+            computes: false,
+            stream: *stream,
+            launches: launches.collect(),
+        };
+        (cases, load)
+    };
+    MIX.iter().map(part).unzip()
 }
 
-impl Workloads {
-    fn new() -> Self {
-        let config = GpuConfig::builtin("v100").expect("built in");
-        let (mut cases, mut loads) = (Vec::new(), Vec::new());
-        for (tenant, weight, name, stream, arrivals) in MIX {
-            let workload = by_name(name).unwrap_or_else(|| panic!("no {name}"));
-            // Data of its own for each launch, so that each result is told apart.
-            let seeds = 1..=arrivals.len() as u64;
-            let own: Vec<Case> = seeds.map(|n| workload.case(Size::Small, n)).collect();
-            let launches = arrivals.iter().zip(&own).map(|(at, case)| LoadLaunch {
-                at: Nanos(*at),
-                blocks: u32::try_from(case.blocks()).expect("a small grid"),
-                block_ns: Nanos(0),
-            });
-            loads.push(Load {
-                tenant: TenantId(*tenant),
-                weight: *weight,
-                block: BlockShape {
-                    threads: own[0].block.iter().product(),
-                    ..BlockShape::default()
-                },
-                computes: false,
-                stream: *stream,
-                launches: launches.collect(),
-            });
-            cases.push(own);
+/// Runs the cases on a small GPU and compares what they leave in memory with their references.
+fn run(
+    (config, cases): (&GpuConfig, &[Vec<Case>]),
+    asked: Asked,
+    policy: Box<dyn Policy>,
+    loads: (&[Load], Nanos),
+) -> Trace {
+    let mut bench = Bench::new(config.clone());
+    let mut kernels = Vec::new();
+    let mut prepared = Vec::new();
+    for own in cases {
+        kernels.push(bench.kernel(own[0].ptx, own[0].entry));
+        let buffers = own.iter().map(|case| bench.buffers(case));
+        prepared.push(buffers.collect::<Vec<_>>());
+    }
+    let mut made = vec![0; cases.len()];
+    let (trace, gpu) = asked.run_on(bench.gpu, policy, loads, |place, _, _| {
+        let n = made[place];
+        made[place] += 1;
+        let case = &cases[place][n];
+        ModelSubmission {
+            queue: QueueId(u8::try_from(place).expect("few loads")),
+            kernel: kernels[place].clone(),
+            grid: case.grid,
+            block: case.block,
+            dynamic_shared_bytes: case.dynamic_shared_bytes,
+            params: case.pack_params(&prepared[place][n]),
+            budget: None,
         }
-        Self {
-            config: config.scaled_to_sms(4),
-            cases,
-            loads,
-        }
+    });
+    bench.gpu = gpu;
+    for (case, buffers) in cases.iter().flatten().zip(prepared.iter().flatten()) {
+        let right = case.verify(&bench.outputs(case, buffers));
+        right.unwrap_or_else(|error| panic!("{}: {error}", case.workload));
     }
-}
-
-impl Subject for Workloads {
-    fn device(&self) -> DeviceShape {
-        device_shape(&self.config)
-    }
-
-    fn enforces(&self, element: Element) -> Enforcement {
-        enforces(element)
-    }
-
-    fn slack(&self, element: Element) -> Slack {
-        Slack::exact(match element {
-            Element::Preemption => Nanos(20_000),
-            _ => Nanos(0),
-        })
-    }
-
-    fn observation(&self) -> Nanos {
-        // Two of the model's epochs of 32 cycles.
-        Nanos(64 * 1000 / u64::from(self.config.clock.core_mhz) + 1)
-    }
-
-    fn grain(&self) -> Nanos {
-        // What a launch takes to its first block, behind one of each other load in the front end.
-        let costs = &self.config.launch;
-        let others = u64::try_from(MIX.len() - 1).expect("few");
-        let cycles = u64::from(costs.kernel_cycles) + others * u64::from(costs.front_end_cycles);
-        Nanos(20 * self.config.cycles_to_ns(cycles + 100))
-    }
-
-    /// Runs the cases and compares what they leave in memory with their references.
-    fn run(&mut self, policy: Box<dyn Policy>, loads: &[Load], until: Nanos) -> Trace {
-        let mut bench = Bench::new(self.config.clone());
-        let mut kernels = Vec::new();
-        let mut prepared = Vec::new();
-        for cases in &self.cases {
-            kernels.push(bench.kernel(cases[0].ptx, cases[0].entry));
-            let buffers = cases.iter().map(|case| bench.buffers(case));
-            prepared.push(buffers.collect::<Vec<_>>());
-        }
-        let mut made = vec![0; loads.len()];
-        let (trace, gpu) =
-            Asked::default().run_on(bench.gpu, policy, (loads, until), |place, _, _| {
-                let n = made[place];
-                made[place] += 1;
-                let case = &self.cases[place][n];
-                ModelSubmission {
-                    queue: QueueId(u8::try_from(place).expect("few loads")),
-                    kernel: kernels[place].clone(),
-                    grid: case.grid,
-                    block: case.block,
-                    dynamic_shared_bytes: case.dynamic_shared_bytes,
-                    params: case.pack_params(&prepared[place][n]),
-                    budget: None,
-                }
-            });
-        bench.gpu = gpu;
-        for (case, buffers) in self.cases.iter().flatten().zip(prepared.iter().flatten()) {
-            let right = case.verify(&bench.outputs(case, buffers));
-            right.unwrap_or_else(|error| panic!("{}: {error}", case.workload));
-        }
-        trace
-    }
+    trace
 }
 
 fn holds(policy: &'static str) {
-    let mut subject = Workloads::new();
-    let loads = subject.loads.clone();
+    let config = Bench::config(4);
+    // What a launch takes to its first block, behind one of each other load in the front end.
+    let costs = &config.launch;
+    let others = u64::try_from(MIX.len() - 1).expect("few");
+    let cycles = u64::from(costs.kernel_cycles) + others * u64::from(costs.front_end_cycles);
+    let grain = Nanos(20 * config.cycles_to_ns(cycles + 100));
+    let times = [Bench::observation(&config), grain];
+    let shape = device_shape(&config);
+    let (cases, loads) = mix();
+    let run = move |asked: Asked, policy: Box<dyn Policy>, loads: &[Load], until: Nanos| {
+        run((&config, &cases), asked, policy, (loads, until))
+    };
+    let mut subject = OnVirtualTime::new(shape, enforces, times, Box::new(run));
     let held = check_policy(&mut subject, policy, &loads, Nanos(50_000_000));
     held.unwrap_or_else(|failure| panic!("{failure}"));
 }

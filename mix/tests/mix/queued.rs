@@ -8,6 +8,7 @@ use gridmux_mix::event::{
     EventConfig, EventDriver, EventExecutor, EventKernel, EventSubmission, LaunchCounters, Refusal,
     Work,
 };
+use gridmux_policy::conformance::{LogEntry, Tapped};
 use gridmux_policy::policies::srtf::{Settings, Srtf};
 use gridmux_policy::policy::Watch;
 use gridmux_policy::profiles::Profiles;
@@ -15,18 +16,12 @@ use gridmux_policy::{
     BlockShape, Class, Cycles, DeviceId, DeviceShape, Event, Nanos, Plan, Policy, ProfileKey,
     RowId, TenantId, all_policies, by_name,
 };
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 
 fn kernel(name: &str, threads: u32) -> Arc<EventKernel> {
     Arc::new(EventKernel {
         name: name.to_owned(),
-        block: BlockShape {
-            threads,
-            ..BlockShape::default()
-        },
+        block: BlockShape::of_threads(threads),
         pressure: 1.0,
         sensitivity: 1.0,
     })
@@ -44,33 +39,6 @@ fn submission(kernel: &Arc<EventKernel>, blocks: u64, mean: f64) -> EventSubmiss
     }
 }
 
-/// Passes on what a policy hears.
-struct Overheard(Box<dyn Policy>, Sender<Event>, Sender<Plan>);
-
-impl Policy for Overheard {
-    fn observe(&mut self, event: &Event) {
-        // The test reads it after the run.
-        let _ = self.1.send(*event);
-        self.0.observe(event);
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        let made = self.0.replan(now, standing, next);
-        if made {
-            let _ = self.2.send(next.clone());
-        }
-        made
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.0.wake_at()
-    }
-
-    fn watch(&self) -> Option<Watch> {
-        self.0.watch()
-    }
-}
-
 /// Short launches behind a long one in their tenant's queue: whoever gave the device to one of them would wait for
 /// ever.
 #[test]
@@ -81,11 +49,10 @@ fn a_launch_behind_another_one_of_its_queue_is_waited_for_by_nobody() {
     for info in all_policies() {
         let profiles = Profiles::default();
         let made = by_name(info.name, DeviceId(0), &config.shape, &profiles).expect("listed");
-        let (events, heard) = channel();
-        let overheard = Overheard(made, events, channel().0);
+        let (tapped, log) = Tapped::new(made);
         let engine = EventExecutor::new(config);
         let options = DriverOptions::default();
-        let mut driver = EventDriver::new(engine, Box::new(overheard), DeviceId(0), options);
+        let mut driver = EventDriver::new(engine, tapped, DeviceId(0), options);
         driver.learn(&profiles);
         for tenant in [0, 1] {
             driver.tenant(TenantId(tenant), 1, Class::Normal);
@@ -106,7 +73,7 @@ fn a_launch_behind_another_one_of_its_queue_is_waited_for_by_nobody() {
         let end = |number| driver.outcome(number).and_then(|outcome| outcome.end);
         assert!(end(first) < end(behind), "{}: one queue", info.name);
         let place = |what: &dyn Fn(&Event) -> bool, events: &[Event]| events.iter().position(what);
-        let events: Vec<Event> = heard.try_iter().collect();
+        let events = log.take_events();
         let arrives = place(
             &|event| {
                 matches!(event, Event::Arrive { launch, at, .. }
@@ -126,14 +93,13 @@ fn a_launch_behind_another_one_of_its_queue_is_waited_for_by_nobody() {
 fn a_cancelled_launch_that_never_arrived_leaves_nothing_behind() {
     let config = EventConfig::gtx480();
     let made = by_name("srtf", DeviceId(0), &config.shape, &Profiles::default());
-    let (events, heard) = channel();
-    let overheard = Overheard(made.expect("listed"), events, channel().0);
+    let (tapped, log) = Tapped::new(made.expect("listed"));
     let options = DriverOptions {
         rows_per_tenant: 1,
         ..DriverOptions::default()
     };
     let engine = EventExecutor::new(config);
-    let mut driver = EventDriver::new(engine, Box::new(overheard), DeviceId(0), options);
+    let mut driver = EventDriver::new(engine, tapped, DeviceId(0), options);
     driver.tenant(TenantId(0), 1, Class::Normal);
     let mut numbers = Vec::new();
     let asked = submission(&kernel("one", 128), 100, 10_000.0);
@@ -159,7 +125,7 @@ fn a_cancelled_launch_that_never_arrived_leaves_nothing_behind() {
             .is_some_and(|outcome| outcome.error.is_none())
     );
     let mut spills = Vec::new();
-    for event in heard.try_iter() {
+    for event in log.take_events() {
         match event {
             Event::Arrive { launch, .. } | Event::Ended { launch, .. } => {
                 assert_ne!(launch, numbers[1], "{event:?}");
@@ -320,10 +286,7 @@ fn srtf_breaks_ties_by_arrival() {
             tell(Event::RowNew {
                 row: RowId(row),
                 tenant: TenantId(0),
-                block: BlockShape {
-                    threads: 256,
-                    ..BlockShape::default()
-                },
+                block: BlockShape::of_threads(256),
                 profile: ProfileKey(row.into()),
                 spill: false,
             });
@@ -359,12 +322,11 @@ fn srtf_breaks_ties_by_arrival() {
 fn srtf_samples_a_row_once() {
     let config = EventConfig::gtx480();
     let made = by_name("srtf", DeviceId(0), &config.shape, &Profiles::default());
-    let (plans, made_plans) = channel();
-    let overheard = Overheard(made.expect("listed"), channel().0, plans);
+    let (tapped, log) = Tapped::new(made.expect("listed"));
     let engine = EventExecutor::new(config);
     let options = DriverOptions::default();
-    let mut driver = EventDriver::new(engine, Box::new(overheard), DeviceId(0), options);
-    let rows = Rc::new(RefCell::new(Vec::new()));
+    let mut driver = EventDriver::new(engine, tapped, DeviceId(0), options);
+    let mut rows = Vec::new();
     for (tenant, name) in [(0, "one"), (1, "other")] {
         driver.tenant(TenantId(tenant), 1, Class::Normal);
         let kernel = kernel(name, 128);
@@ -379,15 +341,15 @@ fn srtf_samples_a_row_once() {
         }
     }
     assert!(driver.run(Cycles(1 << 40)));
-    for plan in made_plans.try_iter() {
+    let entries = log.take();
+    for (_, plan) in entries.iter().filter_map(LogEntry::plan) {
         let samples = plan.groups().len() == 2 && plan.groups()[0].sms.len() == 1;
         let sampled = plan.rows().iter().enumerate();
         let sampled = sampled.filter(|(place, _)| samples && plan.cell(0, *place).cap > 0);
         for (_, row) in sampled {
-            rows.borrow_mut().push(row.row);
+            rows.push(row.row);
         }
     }
-    let mut rows = rows.take();
     rows.dedup();
     assert_eq!(rows, [RowId(1)], "the second kernel, once");
 }

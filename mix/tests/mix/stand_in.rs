@@ -20,6 +20,20 @@ struct Case {
     stay_ns: u64,
 }
 
+impl Case {
+    fn registers(self, registers: u32) -> Self {
+        Self { registers, ..self }
+    }
+
+    fn shared(self, shared: [u32; 2]) -> Self {
+        Self { shared, ..self }
+    }
+
+    fn stay_ns(self, stay_ns: u64) -> Self {
+        Self { stay_ns, ..self }
+    }
+}
+
 /// Returns how long the launch lasts from its first block's start to its end, in nanoseconds.
 fn duration(case: &Case, policy: &str) -> u64 {
     let mut bench = Bench::new(Bench::config(SMS));
@@ -87,48 +101,12 @@ fn a_launch_lasts_as_many_stays_as_it_has_waves() {
         (free(256, 17), 2),
         (free(32, 64), 1),
         (free(32, 3 * 64), 3),
-        (
-            Case {
-                registers: 128,
-                ..free(256, 4)
-            },
-            1,
-        ),
-        (
-            Case {
-                registers: 128,
-                ..free(256, 5)
-            },
-            2,
-        ),
-        (
-            Case {
-                shared: [32 << 10, 16 << 10],
-                ..free(64, 4)
-            },
-            1,
-        ),
-        (
-            Case {
-                shared: [32 << 10, 16 << 10],
-                ..free(64, 5)
-            },
-            2,
-        ),
-        (
-            Case {
-                stay_ns: 3_000_000,
-                ..free(1024, 8)
-            },
-            2,
-        ),
-        (
-            Case {
-                stay_ns: 300,
-                ..free(64, 2)
-            },
-            1,
-        ),
+        (free(256, 4).registers(128), 1),
+        (free(256, 5).registers(128), 2),
+        (free(64, 4).shared([32 << 10, 16 << 10]), 1),
+        (free(64, 5).shared([32 << 10, 16 << 10]), 2),
+        (free(1024, 8).stay_ns(3_000_000), 2),
+        (free(64, 2).stay_ns(300), 1),
     ];
     for (case, waves) in cases {
         for policy in ["fifo", "smk-p"] {

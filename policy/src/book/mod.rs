@@ -6,7 +6,12 @@
 //! another. Policies that partition see who takes part and how much each could use.
 //!
 //! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that a
-//! controller steers by the very figure that is reported.
+//! controller steers by the very figure that is reported. A tenant's **excess** is what it held beyond what it was
+//! entitled to. There are two: one since the tenant is active, which a controller of shares makes up, and one of late
+//! ([`Book::late_excess`]), which a guard looks at. The latter is bounded and what is neither added to nor repaid is
+//! forgotten, because a tenant that used room which nobody else could use did nobody harm, and one that could not use
+//! its part for minutes may not take the device for minutes: how long it takes to change sign depends on the bound,
+//! not on the history.
 //!
 //! Rules: events with a time before the newest seen count as of that time; an event of a row that is not known changes
 //! nothing, and who names a row names its tenant, of weight 1 where it is not known; after a loss nothing has open
@@ -24,6 +29,10 @@ use crate::ids::{ProfileKey, RowId, TenantId};
 use crate::plan::{NO_CAP, PlanRow, Stop};
 use crate::shape::{BlockShape, DeviceShape, dominant_share, max_residency};
 use crate::units::Nanos;
+
+/// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: the second within which the design wants
+/// a shortfall to be made good.
+const FORGOTTEN_NS: f64 = 1e9;
 
 /// What is known of one row.
 #[derive(Clone, Debug)]
@@ -86,6 +95,10 @@ pub struct TenantRecord {
     /// The newest readings.
     held: f64,
     entitled: f64,
+    /// The excess of late at the time of the newest reading, in SM · nanoseconds, and that time.
+    late_excess: (f64, Nanos),
+    /// What it held before its first reading is not known: it was first named after a loss.
+    is_late: bool,
     /// Named since events were lost last.
     named: bool,
 }
@@ -123,12 +136,23 @@ pub struct Book {
     active: Vec<TenantId>,
     now: Nanos,
     changes: Changes,
+    /// The greatest excess and deficit of late, in SM · nanoseconds.
+    excess_bound: f64,
+    /// Events were lost, and not everything that lives has been named since.
+    is_partial: bool,
 }
 
 impl RowRecord {
     /// Returns how many blocks wait or are live.
     fn outstanding(&self) -> u64 {
         self.waiting.saturating_add(self.live.into())
+    }
+}
+
+impl TenantRecord {
+    fn late_excess_at(&self, now: Nanos) -> f64 {
+        let (excess, at) = self.late_excess;
+        excess * (-((now - at).0 as f64) / FORGOTTEN_NS).exp()
     }
 }
 
@@ -144,6 +168,17 @@ impl Book {
             active: Vec::new(),
             now: Nanos::ZERO,
             changes: Changes::ALL,
+            excess_bound: f64::INFINITY,
+            is_partial: false,
+        }
+    }
+
+    /// Bounds excesses and deficits of late, in SM · nanoseconds.
+    #[must_use]
+    pub fn with_excess_bound(self, excess_bound: f64) -> Self {
+        Self {
+            excess_bound,
+            ..self
         }
     }
 
@@ -266,6 +301,14 @@ impl Book {
         self.tenant(tenant).map_or(1, |tenant| tenant.weight)
     }
 
+    /// Returns what a tenant's blocks held beyond its part of late, in SM · nanoseconds: within the bound, and less what
+    /// is forgotten by then.
+    #[must_use]
+    pub fn late_excess(&self, tenant: TenantId, now: Nanos) -> f64 {
+        let tenant = self.tenant(tenant);
+        tenant.map_or(0.0, |tenant| tenant.late_excess_at(now))
+    }
+
     /// Returns the sum of the weights of rows' tenants, a tenant counting once for each of its rows.
     #[must_use]
     pub fn weights_of(&self, rows: &[RowId]) -> u64 {
@@ -336,6 +379,7 @@ impl Book {
         if self.tenants.len() <= id.index() {
             self.tenants.resize_with(id.index() + 1, || None);
         }
+        let is_late = self.is_partial;
         let slot = &mut self.tenants[id.index()];
         self.changes.launches |= slot.is_none();
         let tenant = slot.get_or_insert_with(|| TenantRecord {
@@ -349,6 +393,8 @@ impl Book {
             rows: Vec::new(),
             held: 0.0,
             entitled: 0.0,
+            late_excess: (0.0, Nanos::ZERO),
+            is_late,
             named: true,
         });
         tenant.named = true;
@@ -456,6 +502,7 @@ impl Book {
     }
 
     fn share(&mut self, tenant: TenantId, held: f64, entitled: f64) {
+        let (now, bound) = (self.now, self.excess_bound);
         let Some(tenant) = self.tenant_mut(tenant) else {
             return;
         };
@@ -464,11 +511,18 @@ impl Book {
         if tenant.active {
             tenant.excess += excess;
         }
+        let added = match std::mem::take(&mut tenant.is_late) {
+            true => 0.0,
+            false => excess,
+        };
+        let late_excess = tenant.late_excess_at(now) + added;
+        tenant.late_excess = (late_excess.clamp(-bound, bound), now);
     }
 
     /// Forgets what is open until counters say it; who had work keeps its part for the grace.
     fn lost(&mut self) {
         let now = self.now;
+        self.is_partial = true;
         self.jobs.clear();
         for row in self.rows.iter_mut().flatten() {
             if row.open_launches > 0 {
@@ -489,6 +543,7 @@ impl Book {
 
     /// Drops every tenant and row that was not named since the last loss.
     fn drop_unnamed(&mut self) {
+        self.is_partial = false;
         for number in (0..).take(self.rows.len()) {
             if self.row(RowId(number)).is_some_and(|row| !row.named) {
                 self.row_gone(RowId(number));

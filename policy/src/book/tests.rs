@@ -1,20 +1,13 @@
 //! The book in small cases, losses included.
 
-use super::Book;
+use super::{Book, FORGOTTEN_NS};
 use crate::class::Class;
 use crate::event::Event;
 use crate::ids::{GroupId, ProfileKey, RowId, TenantId};
 use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
 
-const DEVICE: DeviceShape = DeviceShape {
-    sms: 4,
-    threads: 1024,
-    blocks: 8,
-    registers: 65_536,
-    shared_bytes: 49_152,
-    submission_ns: 0,
-};
+const DEVICE: DeviceShape = DeviceShape::small(4);
 const GRACE: Nanos = Nanos(100);
 const A: TenantId = TenantId(0);
 
@@ -262,18 +255,63 @@ fn grids_without_end_saturate() {
 #[test]
 fn shares_count_from_when_a_tenant_is_active() {
     let mut book = after(&[tenant(A), row_new(0, A, 256)]);
-    let share = |held, entitled| Event::Share {
+    book.observe(&share(50.0, 10.0, 2));
+    book.observe(&arrive(0, 10, 3));
+    book.observe(&share(60.0, 15.0, 2));
+    // One reading was lost; the next makes it good.
+    book.observe(&share(90.0, 25.0, 2));
+    assert_eq!(book.tenant(A).expect("known").excess, 25.0);
+}
+
+fn share(held: f64, entitled: f64, at: u64) -> Event {
+    Event::Share {
         tenant: A,
         held,
         entitled,
-        at: Nanos(2),
-    };
-    book.observe(&share(50.0, 10.0));
-    book.observe(&arrive(0, 10, 3));
-    book.observe(&share(60.0, 15.0));
-    // One reading was lost; the next makes it good.
-    book.observe(&share(90.0, 25.0));
-    assert_eq!(book.tenant(A).expect("known").excess, 25.0);
+        at: Nanos(at),
+    }
+}
+
+#[test]
+fn an_excess_of_late_is_bounded_repaid_from_the_bound_and_forgotten() {
+    let mut book = Book::new(&DEVICE).with_excess_bound(100.0);
+    book.observe(&tenant(A));
+    for (held, entitled, excess) in [
+        (60.0, 10.0, 50.0),
+        (9_000.0, 100.0, 100.0),
+        (9_000.0, 130.0, 70.0),
+    ] {
+        book.observe(&share(held, entitled, 1));
+        assert_eq!(book.late_excess(A, Nanos(1)), excess);
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "a second")]
+    let later = Nanos(1 + FORGOTTEN_NS as u64);
+    let left = book.late_excess(A, later);
+    assert!((left - 70.0 / std::f64::consts::E).abs() < 1e-9, "{left}");
+    book.observe(&share(9_000.0, 9_000.0, later.0));
+    assert_eq!(book.late_excess(A, later), -100.0, "a deficit likewise");
+    book.observe(&Event::TenantGone { tenant: A });
+    assert_eq!(book.late_excess(A, later), 0.0);
+}
+
+#[test]
+fn a_history_that_nobody_saw_is_no_excess_of_late() {
+    // A policy that takes another one's place is told what lives.
+    let lost = Event::Lost { n: 1 };
+    let mut book = after(&[lost, tenant(A), Event::Resynced]);
+    let late_excess = |book: &Book| book.late_excess(A, Nanos(1));
+    book.observe(&share(9_000.0, 10.0, 1));
+    assert_eq!(late_excess(&book), 0.0);
+    book.observe(&share(9_030.0, 20.0, 1));
+    assert_eq!(late_excess(&book), 20.0);
+    // Who is named again after a loss keeps its excess; who is not is gone.
+    for (events, excess) in [
+        (vec![lost, tenant(A), Event::Resynced], 20.0),
+        (vec![lost, Event::Resynced], 0.0),
+    ] {
+        events.iter().for_each(|event| book.observe(event));
+        assert_eq!(late_excess(&book), excess);
+    }
 }
 
 /// Returns a book that knows one row, number 3, of a tenant.

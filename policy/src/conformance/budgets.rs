@@ -3,7 +3,7 @@
 use super::caps::near;
 use super::run::{SMALL, Scene, load};
 use super::script::PlanSpec;
-use super::{Case, Failure, LoadLaunch, Subject, Verdict};
+use super::{Case, LoadLaunch, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::NO_CAP;
 
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[Case {
 /// A row has 12 blocks of a grain in two launches of one stream, 4 and 8. The plan is made anew every half grain. Its
 /// budget is 6 until 8 grains: the first launch and 2 blocks of the second start. Then it is 3, which permits nothing
 /// more; from 12 grains on it is 9, which permits 3 more, and from 18 grains on there is none.
-fn positions(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn positions(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let spec = |at, budget| {
         let mut spec = PlanSpec::at(grain * at, sms)
@@ -30,20 +30,18 @@ fn positions(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         blocks: 8,
         ..one.launches[0]
     });
-    let run = Scene {
-        case: "a budget is a position, however often it is said",
-        specs: vec![
+    let run = Scene::of(
+        vec![
             spec(0, Some(6)),
             spec(8, Some(3)),
             spec(12, Some(9)),
             spec(18, None),
         ],
-        loads: vec![one],
-        until: grain * 40,
-        again: Some(crate::units::Nanos(grain.0 / 2)),
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+        vec![one],
+        grain * 40,
+    )
+    .again(crate::units::Nanos(grain.0 / 2))
+    .complete(subject)?;
     let slack = subject.slack(Element::Budget);
     for (until, want) in [(8, 6), (12, 6), (18, 9)] {
         let started = run

@@ -2,7 +2,7 @@
 
 use super::run::{Run, SMALL, Scene, load};
 use super::script::PlanSpec;
-use super::{Case, Change, Failure, Slack, Subject, Verdict};
+use super::{Case, Change, Slack, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::Preemption;
 use crate::units::Nanos;
@@ -42,7 +42,7 @@ pub(super) fn near(
     got: i64,
     want: u32,
     slack: &Slack,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     let want = f64::from(want);
     let got = got as f64;
     let most = want * slack.factor + f64::from(slack.blocks);
@@ -56,7 +56,7 @@ pub(super) fn near(
 /// Checks a case of two tenants and two groups: the lower half of the SMs and the rest. Row 0 has caps 1 and 2, row 1
 /// has 2 and 1, and both have blocks enough of 4 grains. At 2 grains everything has started that may: with 4 SMs, row 0
 /// has 2 × 1 + 2 × 2 = 6 blocks, and so has row 1.
-fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn per_group(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let half = sms / 2;
     let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 0).row(1, 1, 0);
@@ -67,18 +67,15 @@ fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     spec.rows[0].caps = vec![1, 2];
     spec.rows[1].caps = vec![2, 1];
     let blocks = 4 * u32::from(sms);
-    let run = Scene {
-        case: "a cap holds on each SM of its group",
-        specs: vec![spec],
-        loads: vec![
+    let run = Scene::of(
+        vec![spec],
+        vec![
             load(0, SMALL, blocks, grain * 4),
             load(1, SMALL, blocks, grain * 4),
         ],
-        until: grain * 40,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+        grain * 40,
+    )
+    .complete(subject)?;
     let (slack, at) = (subject.slack(Element::Cap), grain * 2);
     let rest = u32::from(sms - half);
     let half = u32::from(half);
@@ -123,7 +120,7 @@ fn per_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 /// switches all of them stay until they end, after 8 grains: when the cap is 4 again, nothing has moved. With switches
 /// 3 of them leave each SM at 2 grains and come back from 5 grains on, although the budget is spent: a block that comes
 /// back does not start. They end after about 8 + 3 grains. The other 2 start from 14 grains on.
-fn lowered(subject: &mut dyn Subject, preemption: Preemption) -> Result<Verdict, Failure> {
+fn lowered(subject: &mut dyn Subject, preemption: Preemption) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let each = u32::from(sms);
     let spec = |at, cap, budget| {
@@ -134,25 +131,16 @@ fn lowered(subject: &mut dyn Subject, preemption: Preemption) -> Result<Verdict,
         spec.each_group(|group| group.preemption = preemption)
     };
     let (some, all) = (u64::from(4 * each), u64::from(6 * each));
-    let run = Scene {
-        case: match preemption {
-            Preemption::None => "a lowered cap without preemption binds new blocks only",
-            Preemption::Drain => "blocks beyond a lowered cap drain",
-            Preemption::Switch => "blocks beyond a lowered cap are switched out and come back",
-            Preemption::Cheapest => {
-                "where a switch is cheapest, blocks beyond a lowered cap are switched out"
-            }
-        },
-        specs: vec![
+    let run = Scene::of(
+        vec![
             spec(0, 4, some),
             spec(2, 1, some),
             spec(5, 4, some),
             spec(14, 4, all),
         ],
-        loads: vec![load(0, SMALL, 6 * each, grain * 8)],
-        until: grain * 60,
-        again: None,
-    }
+        vec![load(0, SMALL, 6 * each, grain * 8)],
+        grain * 60,
+    )
     .perform(subject)?;
     run.lowered_and_raised(subject, preemption)
 }
@@ -163,7 +151,7 @@ impl Run {
         &self,
         subject: &dyn Subject,
         preemption: Preemption,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<Verdict, String> {
         let run = self;
         run.all_ended()?;
         let (sms, grain) = (subject.device().sms, subject.grain());

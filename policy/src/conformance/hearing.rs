@@ -5,8 +5,8 @@
 //! plan, within [`Subject::observation`].
 
 use super::run::{Run, SMALL, Scene, load};
-use super::script::{LogEntry, PlanSpec};
-use super::{Case, Change, Failure, Subject, Verdict};
+use super::script::PlanSpec;
+use super::{Case, Change, LogEntry, Subject, Verdict};
 use crate::book::Book;
 use crate::contract::Element;
 use crate::event::Event;
@@ -54,7 +54,7 @@ enum Life {
 }
 
 /// Checks what a policy heard in a run.
-pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
+pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), String> {
     let mut launches: HashMap<u64, Heard> = HashMap::new();
     for seen in &run.trace.launches {
         let mut heard = Heard::default();
@@ -117,7 +117,7 @@ fn row_lives(
     rows: &mut HashMap<RowId, Life>,
     event: &Event,
     lost: bool,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     let row = match *event {
         Event::RowNew { row, .. } => {
             let before = rows.insert(row, Life::Lives);
@@ -161,7 +161,7 @@ fn of_launch(
     launches: &mut HashMap<u64, Heard>,
     event: &Event,
     subject: &dyn Subject,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     let number = match *event {
         Event::Arrive { launch, .. }
         | Event::FirstStart { launch, .. }
@@ -201,7 +201,7 @@ fn flushed(
     launches: &HashMap<u64, Heard>,
     now: Nanos,
     subject: &dyn Subject,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     let slack = subject.observation();
     let between = |times: &[Nanos], heard: usize| {
         let least = times.partition_point(|at| *at + slack < now);
@@ -221,7 +221,7 @@ fn flushed(
 
 /// Checks a case of two groups: the first SM, and the rest. One row, one block an SM, 3 blocks an SM in all, each of a
 /// grain. What is heard on group 0 is what happened on SM 0, and the rest is heard on group 1.
-fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn by_group(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 1);
     spec.default_cap = 1;
@@ -229,15 +229,12 @@ fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     first.sms = (0, 1);
     spec.groups[0].sms = (1, sms);
     spec.groups.insert(0, first);
-    let run = Scene {
-        case: "blocks are counted on the groups that hold them",
-        specs: vec![spec],
-        loads: vec![load(0, SMALL, 3 * u32::from(sms), grain)],
-        until: grain * 12,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(
+        vec![spec],
+        vec![load(0, SMALL, 3 * u32::from(sms), grain)],
+        grain * 12,
+    )
+    .complete(subject)?;
     if !run.knows_sms() {
         return Ok(Verdict::Skipped("it does not know on which SM blocks are"));
     }
@@ -262,7 +259,7 @@ fn by_group(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 /// Checks a case: three tenants launch four kernels each at 0, 1 and 2 grains; events get lost from the tenth on, or
 /// where most happens at once, so that arrivals, starts and ends are among them. Wherever counters come, they are the
 /// truth, and at the end, when everything has ended, nobody has open launches, live or waiting blocks.
-fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (shape, grain) = (subject.device(), subject.grain());
     if !subject.lose_events(10, 8) {
         return Ok(Verdict::Skipped("it cannot be made to lose events"));
@@ -275,15 +272,9 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         load.launches[0].at = grain * u64::from(tenant);
         loads.push(load);
     }
-    let run = Scene {
-        case: "after a loss the counters make good what was missed",
-        specs: vec![PlanSpec::at(Nanos(0), shape.sms)],
-        loads,
-        until: grain * 60,
-        again: Some(grain),
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(vec![PlanSpec::at(Nanos(0), shape.sms)], loads, grain * 60)
+        .again(grain)
+        .complete(subject)?;
     let lost = run
         .events()
         .any(|event| matches!(event, Event::Lost { .. }));
@@ -310,23 +301,17 @@ fn after_a_loss(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 /// Checks a case: one row of 3 blocks an SM, each of 4 grains, under a cap of 1, is watched until as many blocks have
 /// ended as there are SMs. Nothing arrives and nothing ends before 12 grains, so only the watch has the policy asked
 /// between the first wave's end and the second's, and what it has heard by then is complete.
-fn asked_at_a_count(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn asked_at_a_count(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms).row(0, 0, 1);
     spec.watch = Some((0, u64::from(sms)));
-    let run = Scene {
-        case: "the policy is asked when a row that it watches has ended its blocks",
-        specs: vec![spec],
-        loads: vec![load(0, SMALL, 3 * u32::from(sms), grain * 4)],
-        until: grain * 40,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
-    let asked = run.log.iter().filter_map(|entry| match entry {
-        LogEntry::NoNewPlan(at) | LogEntry::NewPlan(at, _) => Some(*at),
-        LogEntry::Observed(_) => None,
-    });
+    let run = Scene::of(
+        vec![spec],
+        vec![load(0, SMALL, 3 * u32::from(sms), grain * 4)],
+        grain * 40,
+    )
+    .complete(subject)?;
+    let asked = run.log.iter().filter_map(LogEntry::asked_at);
     let between = |at: &Nanos| (grain * 4..grain * 8).contains(at);
     let asked = asked.filter(between).count();
     run.require(
@@ -343,7 +328,7 @@ fn truth_at(
     row: RowId,
     now: Nanos,
     subject: &dyn Subject,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     let slack = subject.observation();
     let of_row = run
         .trace

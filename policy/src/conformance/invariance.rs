@@ -2,7 +2,7 @@
 
 use super::run::{SMALL, Scene, load};
 use super::script::{LimitSpec, PlanSpec};
-use super::{Case, Failure, Subject, Trace, Verdict};
+use super::{Case, Subject, Trace, Verdict};
 use crate::ids::TenantId;
 use crate::plan::Preemption;
 use crate::shape::SmUnits;
@@ -29,7 +29,7 @@ pub(super) const CASES: &[Case] = &[
 const UNREPEATABLE: &str = "two equal runs differ";
 
 /// Returns three rows of two tenants: caps that differ by group and change, a limit, a budget and ranks.
-fn scene(subject: &dyn Subject, case: &'static str) -> Scene {
+fn scene(subject: &dyn Subject) -> Scene {
     let (shape, grain) = (subject.device(), subject.grain());
     let blocks = 5 * u32::from(shape.sms);
     let spec = |at, caps: [u16; 3], budget| {
@@ -56,17 +56,15 @@ fn scene(subject: &dyn Subject, case: &'static str) -> Scene {
     ];
     loads[1].stream = 7;
     loads[2].launches[0].at = grain;
-    Scene {
-        case,
-        specs: vec![
+    Scene::of(
+        vec![
             spec(0, [3, 2, 1], Some(4)),
             spec(3, [1, 1, 2], Some(8)),
             spec(8, [2, 3, 1], None),
         ],
         loads,
-        until: grain * 60,
-        again: None,
-    }
+        grain * 60,
+    )
 }
 
 /// Returns whether both have the same blocks at the same times in the same places; complete, because a row's number is
@@ -75,11 +73,11 @@ fn same(one: &Trace, other: &Trace) -> bool {
     one.blocks == other.blocks
 }
 
-fn permuted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn permuted(subject: &mut dyn Subject) -> Result<Verdict, String> {
     if !subject.repeatable() {
         return Ok(Verdict::Skipped(UNREPEATABLE));
     }
-    let scene = scene(subject, "tenants' numbers change nothing");
+    let scene = scene(subject);
     let one = scene.perform(subject)?;
     one.all_ended()?;
     let mut other = scene;
@@ -95,11 +93,11 @@ fn permuted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-fn renamed(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn renamed(subject: &mut dyn Subject) -> Result<Verdict, String> {
     if !subject.repeatable() {
         return Ok(Verdict::Skipped(UNREPEATABLE));
     }
-    let scene = scene(subject, "rows' numbers change nothing");
+    let scene = scene(subject);
     let one = scene.perform(subject)?;
     if !subject.first_row(1000) {
         return Ok(Verdict::Skipped("its rows cannot be numbered"));
@@ -111,11 +109,11 @@ fn renamed(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-fn idle(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn idle(subject: &mut dyn Subject) -> Result<Verdict, String> {
     if !subject.repeatable() {
         return Ok(Verdict::Skipped(UNREPEATABLE));
     }
-    let scene = scene(subject, "a tenant without work changes nothing");
+    let scene = scene(subject);
     let one = scene.perform(subject)?;
     let mut other = scene;
     let mut nobody = load(2, SMALL, 1, subject.grain());

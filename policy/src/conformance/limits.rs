@@ -2,7 +2,7 @@
 
 use super::run::{Run, SMALL, Scene, load};
 use super::script::PlanSpec;
-use super::{Case, Failure, Slack, Subject, Verdict};
+use super::{Case, Slack, Subject, Verdict};
 use crate::contract::Element;
 use crate::ids::TenantId;
 use crate::plan::{NO_CAP, Preemption};
@@ -39,10 +39,7 @@ const WIDE: u32 = 2 * SMALL;
 fn units(shape: &DeviceShape, blocks: &[(u32, u32)]) -> SmUnits {
     let mut held = Held::default();
     for (threads, n) in blocks {
-        let block = BlockShape {
-            threads: *threads,
-            ..BlockShape::default()
-        };
+        let block = BlockShape::of_threads(*threads);
         held.add(&block, *n);
     }
     held.dominant(shape)
@@ -52,7 +49,7 @@ fn units(shape: &DeviceShape, blocks: &[(u32, u32)]) -> SmUnits {
 /// which comes last in rank. Tenant 0 may hold as much as one small and one wide block take, on each SM or that many
 /// times on the device. Blocks stay for 4 grains. At 2 grains tenant 0 can hold no small block more, whatever mixture
 /// it holds, and tenant 1 has at least a block on each SM.
-fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure> {
+fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, String> {
     let (shape, grain) = (subject.device(), subject.grain());
     let each = u32::from(shape.sms);
     let one = units(&shape, &[(SMALL, 1), (WIDE, 1)]);
@@ -74,18 +71,7 @@ fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure>
         load(1, SMALL, 3 * each, grain * 4),
     ];
     loads[1].stream = 7;
-    let run = Scene {
-        case: match device {
-            true => "rows of a tenant hold its device limit together",
-            false => "rows of a tenant hold its limit on each SM together",
-        },
-        specs: vec![spec],
-        loads,
-        until: grain * 100,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(vec![spec], loads, grain * 100).complete(subject)?;
     let at = grain * 2;
     let full = |count: [i64; 2], limit: SmUnits, slack: &Slack| {
         let mut held = Held::default();
@@ -118,7 +104,7 @@ fn together(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure>
 /// Checks a case: two rows of tenant 0 with 2 blocks an SM each, of 12 grains: row 0, which came first, has rank 1, row
 /// 1 has rank 0 and wide blocks. From 2 grains on the tenant may hold what 2 wide blocks take, on each SM or that many
 /// times on the device. So everything of row 0 leaves and row 1 stays. From 6 grains on all come back.
-fn lowered(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure> {
+fn lowered(subject: &mut dyn Subject, device: bool) -> Result<Verdict, String> {
     if !subject.switches() {
         return Ok(Verdict::Skipped("blocks cannot leave before their end"));
     }
@@ -142,18 +128,12 @@ fn lowered(subject: &mut dyn Subject, device: bool) -> Result<Verdict, Failure> 
         load(0, WIDE, 2 * each, grain * 12),
     ];
     loads[1].stream = 7;
-    let run = Scene {
-        case: match device {
-            true => "beyond a lowered device limit the worst rank leaves first",
-            false => "beyond a lowered limit the worst rank leaves first",
-        },
-        specs: vec![spec(0, false), spec(2, true), spec(6, false)],
+    let run = Scene::of(
+        vec![spec(0, false), spec(2, true), spec(6, false)],
         loads,
-        until: grain * 60,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+        grain * 60,
+    )
+    .complete(subject)?;
     let left = grain * 2 + subject.slack(Element::Preemption).time;
     let both = |run: &Run, at| [0, 1].map(|load| run.resident(load, at));
     let two = i64::from(2 * each);

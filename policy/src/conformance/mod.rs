@@ -27,10 +27,12 @@ mod run;
 pub mod script;
 mod shares;
 mod stops;
+mod tapped;
 mod weights;
 
 pub use breaking::{Breach, Breaking};
 pub use policies::{check_policy, mix};
+pub use tapped::{Fails, LogEntry, PolicyLog, Silent, Tapped};
 
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};
@@ -228,7 +230,7 @@ pub struct Case {
     pub name: &'static str,
     /// The elements that a subject must hold at least nearly for it to apply.
     pub needs: &'static [Element],
-    run: fn(&mut dyn Subject) -> Result<Verdict, Failure>,
+    run: fn(&mut dyn Subject) -> Result<Verdict, String>,
 }
 
 impl Case {
@@ -242,7 +244,8 @@ impl Case {
                 return Ok(Verdict::Skipped(why));
             }
         }
-        (self.run)(subject)
+        let case = self.name;
+        (self.run)(subject).map_err(|what| Failure { case, what })
     }
 }
 

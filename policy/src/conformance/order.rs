@@ -6,7 +6,7 @@
 
 use super::run::{Run, SMALL, Scene, load};
 use super::script::PlanSpec;
-use super::{Case, Failure, Subject, Verdict};
+use super::{Case, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::DispatchOrder;
 
@@ -14,30 +14,17 @@ pub(super) const CASES: &[Case] = &[
     Case {
         name: "free room goes to the best rank",
         needs: &[Element::Order, Element::Cap],
-        run: |subject| {
-            large(
-                subject,
-                "free room goes to the best rank",
-                DispatchOrder::Rank,
-                0,
-            )
-        },
+        run: |subject| large(subject, DispatchOrder::Rank, 0),
     },
     Case {
         name: "among equal ranks free room goes to who arrived first",
         needs: &[Element::Order, Element::Cap],
-        run: |subject| {
-            let case = "among equal ranks free room goes to who arrived first";
-            large(subject, case, DispatchOrder::Rank, 1)
-        },
+        run: |subject| large(subject, DispatchOrder::Rank, 1),
     },
     Case {
         name: "in order of arrival ranks do not count",
         needs: &[Element::Order, Element::Cap],
-        run: |subject| {
-            let case = "in order of arrival ranks do not count";
-            large(subject, case, DispatchOrder::Arrival, 0)
-        },
+        run: |subject| large(subject, DispatchOrder::Arrival, 0),
     },
     Case {
         name: "the head of the line holds up the rest",
@@ -52,12 +39,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Load 0 arrives first and has rank 1; load 1 has the given rank.
-fn large(
-    subject: &mut dyn Subject,
-    case: &'static str,
-    order: DispatchOrder,
-    rank: u32,
-) -> Result<Verdict, Failure> {
+fn large(subject: &mut dyn Subject, order: DispatchOrder, rank: u32) -> Result<Verdict, String> {
     let (shape, grain) = (subject.device(), subject.grain());
     let spec = |at, cap| {
         let mut spec = PlanSpec::at(grain * at, shape.sms)
@@ -73,15 +55,7 @@ fn large(
     for load in &mut loads {
         load.block.shared_bytes = shape.shared_bytes / 8 * 5;
     }
-    let run = Scene {
-        case,
-        specs: vec![spec(0, 0), spec(2, 1)],
-        loads,
-        until: grain * 60,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(vec![spec(0, 0), spec(2, 1)], loads, grain * 60).complete(subject)?;
     let first = usize::from(order == DispatchOrder::Rank && rank == 0);
     one_after_the_other(&run, first, subject, Element::Order)?;
     Ok(Verdict::Held)
@@ -94,7 +68,7 @@ fn one_after_the_other(
     first: usize,
     subject: &dyn Subject,
     element: Element,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     let slack = subject.slack(element);
     let (early, late) = (run.starts(first), run.starts(1 - first));
     let begins = (early.first().copied(), late.first().copied());
@@ -117,7 +91,7 @@ fn one_after_the_other(
 /// line
 /// row 1 begins when row 0 has started its last block; without one it begins at once, before row 0 starts its second
 /// round.
-fn line(subject: &mut dyn Subject, head_of_line: bool) -> Result<Verdict, Failure> {
+fn line(subject: &mut dyn Subject, head_of_line: bool) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let each = u32::from(sms);
     let spec = |at, caps: [u16; 2]| {
@@ -127,21 +101,15 @@ fn line(subject: &mut dyn Subject, head_of_line: bool) -> Result<Verdict, Failur
         spec.default_cap = 0;
         spec.each_group(|group| group.head_of_line = head_of_line)
     };
-    let run = Scene {
-        case: match head_of_line {
-            true => "the head of the line holds up the rest",
-            false => "without a line nobody is held up",
-        },
-        specs: vec![spec(0, [0, 0]), spec(2, [1, 2])],
-        loads: vec![
+    let run = Scene::of(
+        vec![spec(0, [0, 0]), spec(2, [1, 2])],
+        vec![
             load(0, SMALL, 3 * each, grain),
             load(1, SMALL, 2 * each, grain),
         ],
-        until: grain * 60,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+        grain * 60,
+    )
+    .complete(subject)?;
     if head_of_line {
         one_after_the_other(&run, 0, subject, Element::HeadOfLine)?;
     } else {

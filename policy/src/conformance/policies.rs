@@ -8,16 +8,14 @@
 //! that promises more than its plans say is held to that ([`promises`]).
 
 use super::run::Run;
-use super::script::LogEntry;
-use super::{Change, Failure, Load, LoadLaunch, Subject, hearing, precedence, promises, referee};
-use crate::event::Event;
+use super::{
+    Change, Failure, Load, LoadLaunch, Subject, Tapped, hearing, precedence, promises, referee,
+};
 use crate::ids::{DeviceId, TenantId};
-use crate::plan::Plan;
-use crate::policy::{Policy, Watch, by_name};
+use crate::policy::by_name;
 use crate::profiles::Profiles;
 use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Makes a test of each policy, named after it, which calls the function given with the policy's name; and one that
 /// fails when a policy has no test.
@@ -98,26 +96,28 @@ pub fn check_policy(
 ) -> Result<(), Failure> {
     let made = by_name(policy, DeviceId(0), &subject.device(), &Profiles::default());
     let made = made.unwrap_or_else(|error| panic!("{error}"));
-    let (recorder, heard) = Recorder::new(made);
-    let trace = subject.run(Box::new(recorder), loads, until);
+    let (tapped, log) = Tapped::new(made);
+    let trace = subject.run(tapped, loads, until);
     let run = Run {
-        case: policy,
         loads: loads.to_vec(),
         trace,
-        log: heard.try_iter().collect(),
+        log: log.take(),
     };
-    run.well_formed()?;
-    run.all_ended()?;
-    contended(&run)?;
-    promises::watch(&run, subject)?;
-    referee::watch(&run, subject)?;
-    hearing::watch(&run, subject)?;
-    precedence::watch(&run, subject)
+    let held = || {
+        run.well_formed()?;
+        run.all_ended()?;
+        contended(&run)?;
+        promises::watch(&run, policy, subject)?;
+        referee::watch(&run, subject)?;
+        hearing::watch(&run, subject)?;
+        precedence::watch(&run, subject)
+    };
+    held().map_err(|what| Failure { case: policy, what })
 }
 
 /// Returns a failure unless launches of at least three loads wait or run at some time: else the policy had nothing to
 /// decide.
-fn contended(run: &Run) -> Result<(), Failure> {
+fn contended(run: &Run) -> Result<(), String> {
     let span = |load: usize| {
         let own = run.trace.launches.iter().filter(move |l| l.load == load);
         own.filter_map(move |l| Some((run.loads[load].launches[l.launch].at, l.end?)))
@@ -130,46 +130,4 @@ fn contended(run: &Run) -> Result<(), Failure> {
     let starts = starts.filter(|seen| seen.change == Change::Started);
     let most = starts.map(|seen| open_at(seen.at)).max().unwrap_or(0);
     run.require(&format!("{most} loads at once"), most >= 3)
-}
-
-/// Writes down what a policy hears and which plans it makes.
-struct Recorder {
-    inner: Box<dyn Policy>,
-    log: Sender<LogEntry>,
-}
-
-impl Recorder {
-    fn new(inner: Box<dyn Policy>) -> (Self, Receiver<LogEntry>) {
-        let (log, heard) = channel();
-        (Self { inner, log }, heard)
-    }
-
-    fn note(&self, entry: LogEntry) {
-        // The harness outlives the run; what comes after it has no reader.
-        let _ = self.log.send(entry);
-    }
-}
-
-impl Policy for Recorder {
-    fn observe(&mut self, event: &Event) {
-        self.note(LogEntry::Observed(*event));
-        self.inner.observe(event);
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        let made = self.inner.replan(now, standing, next);
-        self.note(match made {
-            true => LogEntry::NewPlan(now, Box::new(next.clone())),
-            false => LogEntry::NoNewPlan(now),
-        });
-        made
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.inner.wake_at()
-    }
-
-    fn watch(&self) -> Option<Watch> {
-        self.inner.watch()
-    }
 }

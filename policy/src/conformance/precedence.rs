@@ -9,7 +9,7 @@
 
 use super::referee::{Book, Coming, JUDGED};
 use super::run::Run;
-use super::{BlockSeen, Change, Failure, Slack, Subject};
+use super::{BlockSeen, Change, Slack, Subject};
 use crate::contract::{Element, Enforcement};
 use crate::ids::RowId;
 use crate::plan::{DispatchOrder, Plan};
@@ -46,7 +46,7 @@ struct Scene<'a> {
 }
 
 /// Checks every start of a run.
-pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
+pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), String> {
     let exact = |element| subject.enforces(element) == Enforcement::Exact;
     if !exact(Element::Order) || !run.knows_sms() {
         return Ok(());

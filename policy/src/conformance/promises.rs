@@ -4,7 +4,7 @@
 //! made until the next one was.
 
 use super::run::Run;
-use super::{BlockSeen, Change, Failure, Subject};
+use super::{BlockSeen, Change, Subject};
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId};
 use crate::plan::Plan;
@@ -12,12 +12,12 @@ use crate::policies::{ljf, sjf, spatial, srtf, srtf_adaptive};
 use crate::units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks what the policy of a run promises.
-pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
+/// Checks what the policy of a run, given by its name, promises.
+pub(super) fn watch(run: &Run, policy: &str, subject: &dyn Subject) -> Result<(), String> {
     if subject.enforces(Element::Cap) != Enforcement::Exact || !run.knows_sms() {
         return Ok(());
     }
-    match run.case {
+    match policy {
         sjf::NAME | ljf::NAME => one_at_a_time(run),
         spatial::NAME => sms_apart(run),
         srtf::NAME => one_samples(run, true),
@@ -28,7 +28,7 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
 }
 
 /// Checks that a kernel has the device until it ends: no block starts while one of another launch is there.
-fn one_at_a_time(run: &Run) -> Result<(), Failure> {
+fn one_at_a_time(run: &Run) -> Result<(), String> {
     let mut resident: BTreeMap<(usize, usize), u32> = BTreeMap::new();
     for seen in &run.trace.blocks {
         let own = (seen.load, seen.launch);
@@ -48,7 +48,7 @@ fn one_at_a_time(run: &Run) -> Result<(), Failure> {
 
 /// Checks that every SM belongs to one kernel, as there are no more kernels than SMs: under a plan blocks of one row
 /// start there.
-fn sms_apart(run: &Run) -> Result<(), Failure> {
+fn sms_apart(run: &Run) -> Result<(), String> {
     let mut owners = 0;
     for (_, starts) in under_plans(run) {
         let mut of: BTreeMap<SmId, BTreeSet<RowId>> = BTreeMap::new();
@@ -66,7 +66,7 @@ fn sms_apart(run: &Run) -> Result<(), Failure> {
 }
 
 /// Checks that a kernel that is sampled has SM 0, and another one the rest; else one has the device if `alone`.
-fn one_samples(run: &Run, alone: bool) -> Result<(), Failure> {
+fn one_samples(run: &Run, alone: bool) -> Result<(), String> {
     let mut sampled: BTreeSet<RowId> = BTreeSet::new();
     for (plan, starts) in under_plans(run) {
         let on = |sample: bool| -> BTreeSet<RowId> {

@@ -6,7 +6,7 @@
 //! subject says.
 
 use super::run::Run;
-use super::{BlockSeen, Change, Failure, Slack, Subject};
+use super::{BlockSeen, Change, Slack, Subject};
 use crate::contract::{Element, Enforcement};
 use crate::ids::{RowId, SmId, TenantId};
 use crate::plan::{NO_CAP, Plan, Stop};
@@ -41,7 +41,7 @@ pub(super) struct Coming<'a> {
 }
 
 /// Checks every start of a run.
-pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), Failure> {
+pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), String> {
     let plans: Vec<(Nanos, &Plan)> = run.plans().collect();
     let mut book = Book::default();
     for seen in &on_their_way(run, subject.slack(Element::Preemption).time) {
@@ -93,7 +93,7 @@ fn judge(
     plans: &[(Nanos, &Plan)],
     (book, coming): (&Book, &Coming<'_>),
     element: Element,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     if let Enforcement::No(_) = subject.enforces(element) {
         return Ok(());
     }

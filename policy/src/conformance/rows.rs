@@ -3,7 +3,7 @@
 use super::caps::near;
 use super::run::{SMALL, Scene, load};
 use super::script::PlanSpec;
-use super::{Case, Failure, Load, Subject, Verdict};
+use super::{Case, Load, Subject, Verdict};
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::TenantId;
@@ -31,22 +31,19 @@ pub(super) const CASES: &[Case] = &[
 
 /// Checks a case: the plan lists nothing, in two groups, and its default row has a cap of 2: at 2 grains each SM has 2
 /// blocks.
-fn unlisted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn unlisted(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms);
     spec.default_cap = 2;
     spec.groups.push(spec.groups[0].clone());
     spec.groups[0].sms = (0, 1);
     spec.groups[1].sms = (1, sms);
-    let run = Scene {
-        case: "a row that is not listed runs under the default row",
-        specs: vec![spec],
-        loads: vec![load(0, SMALL, 5 * u32::from(sms), grain * 4)],
-        until: grain * 40,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(
+        vec![spec],
+        vec![load(0, SMALL, 5 * u32::from(sms), grain * 4)],
+        grain * 40,
+    )
+    .complete(subject)?;
     let slack = subject.slack(Element::Cap);
     let resident = run.resident(0, grain * 2);
     near(&run, "blocks", resident, 2 * u32::from(sms), &slack)?;
@@ -58,15 +55,12 @@ fn unlisted(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 /// makes a spill row, which the fourth shares. It may hold 3 blocks of 4 warps in all; the rows that are listed have a
 /// cap of 0, so that all of it is the spill row's, whose plan has no cap. Blocks stay for 4 grains; at 2 grains there
 /// is no room for a block of 4 warps more.
-fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn spilled(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (shape, grain) = (subject.device(), subject.grain());
     if !subject.limit_rows(2) {
         return Ok(Verdict::Skipped("its rows cannot be limited"));
     }
-    let widest = BlockShape {
-        threads: 2 * SMALL,
-        ..BlockShape::default()
-    };
+    let widest = BlockShape::of_threads(2 * SMALL);
     let mut limit = Held::default();
     limit.add(&widest, 3);
     let limit = limit.dominant(&shape);
@@ -82,15 +76,8 @@ fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         stream: u8::try_from(warps).unwrap_or(0),
         ..load(0, 32 * warps, 8, grain * 4)
     });
-    let run = Scene {
-        case: "the spill row is bound by its tenant's limit alone",
-        specs: vec![spec(0, 0), spec(40, 1)],
-        loads: loads.collect(),
-        until: grain * 200,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run =
+        Scene::of(vec![spec(0, 0), spec(40, 1)], loads.collect(), grain * 200).complete(subject)?;
     let mut spills = run.events().filter_map(|event| match event {
         Event::RowNew {
             row, spill: true, ..
@@ -120,7 +107,7 @@ fn spilled(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
 
 /// Checks a case: a tenant with two rows at most launches eight kernels one after the other. Every one is introduced,
 /// six rows go, and what is watched in every case holds.
-fn numbers(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn numbers(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     if !subject.limit_rows(2) {
         return Ok(Verdict::Skipped("its rows cannot be limited"));
@@ -133,15 +120,7 @@ fn numbers(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     let spec = (0..8).fold(PlanSpec::at(Nanos(0), sms), |spec, load| {
         spec.row(load, 0, 1)
     });
-    let run = Scene {
-        case: "a row's number names another one only when no plan lists it",
-        specs: vec![spec],
-        loads: loads.collect(),
-        until: grain * 60,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(vec![spec], loads.collect(), grain * 60).complete(subject)?;
     let count = |which: fn(&Event) -> bool| run.events().filter(|event| which(event)).count();
     let new = count(|event| matches!(event, Event::RowNew { spill: false, .. }));
     let gone = count(|event| matches!(event, Event::RowGone { .. }));

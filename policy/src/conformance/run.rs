@@ -1,7 +1,7 @@
 //! One run of a case, and what can be asked of it.
 
-use super::script::{LogEntry, PlanSpec, Script};
-use super::{BlockSeen, Change, Failure, Load, LoadLaunch, Subject, Trace, hearing, referee};
+use super::script::{PlanSpec, Script};
+use super::{BlockSeen, Change, Load, LoadLaunch, LogEntry, Subject, Trace, hearing, referee};
 use crate::event::Event;
 use crate::ids::{RowId, SmId, TenantId};
 use crate::plan::Plan;
@@ -14,7 +14,6 @@ pub(super) const SMALL: u32 = 64;
 /// A run's loads, what happened, and what the policy heard and said.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) case: &'static str,
     pub(super) loads: Vec<Load>,
     pub(super) trace: Trace,
     pub(super) log: Vec<LogEntry>,
@@ -23,7 +22,6 @@ pub(super) struct Run {
 /// A script with its loads.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
-    pub(super) case: &'static str,
     pub(super) specs: Vec<PlanSpec>,
     pub(super) loads: Vec<Load>,
     pub(super) until: Nanos,
@@ -36,10 +34,7 @@ pub(super) fn load(tenant: u32, threads: u32, blocks: u32, block_ns: Nanos) -> L
     Load {
         tenant: TenantId(tenant),
         weight: 1,
-        block: BlockShape {
-            threads,
-            ..BlockShape::default()
-        },
+        block: BlockShape::of_threads(threads),
         computes: false,
         stream: u8::try_from(tenant).unwrap_or(0),
         launches: vec![LoadLaunch {
@@ -51,16 +46,40 @@ pub(super) fn load(tenant: u32, threads: u32, blocks: u32, block_ns: Nanos) -> L
 }
 
 impl Scene {
+    /// Returns a scene whose plans are made once, and again only when rows come or go.
+    pub(super) fn of(specs: Vec<PlanSpec>, loads: Vec<Load>, until: Nanos) -> Self {
+        Self {
+            specs,
+            loads,
+            until,
+            again: None,
+        }
+    }
+
+    /// Has the plan made again this often.
+    pub(super) fn again(self, every: Nanos) -> Self {
+        Self {
+            again: Some(every),
+            ..self
+        }
+    }
+
+    /// Runs it as [`Scene::perform`] does; every launch must end.
+    pub(super) fn complete(&self, subject: &mut dyn Subject) -> Result<Run, String> {
+        let run = self.perform(subject)?;
+        run.all_ended()?;
+        Ok(run)
+    }
+
     /// Runs it, and watches the rules that hold in every case.
-    pub(super) fn perform(&self, subject: &mut dyn Subject) -> Result<Run, Failure> {
+    pub(super) fn perform(&self, subject: &mut dyn Subject) -> Result<Run, String> {
         let shape = subject.device();
-        let (script, heard) = Script::new(&shape, self.specs.clone(), &self.loads, self.again);
-        let trace = subject.run(Box::new(script), &self.loads, self.until);
+        let (script, log) = Script::logged(&shape, self.specs.clone(), &self.loads, self.again);
+        let trace = subject.run(script, &self.loads, self.until);
         let run = Run {
-            case: self.case,
             loads: self.loads.clone(),
             trace,
-            log: heard.try_iter().collect(),
+            log: log.take(),
         };
         run.well_formed()?;
         referee::watch(&run, subject)?;
@@ -70,11 +89,8 @@ impl Scene {
 }
 
 impl Run {
-    pub(super) fn fail<T>(&self, what: impl Into<String>) -> Result<T, Failure> {
-        Err(Failure {
-            case: self.case,
-            what: what.into(),
-        })
+    pub(super) fn fail<T>(&self, what: impl Into<String>) -> Result<T, String> {
+        Err(what.into())
     }
 
     /// Returns a failure unless both are equal.
@@ -83,7 +99,7 @@ impl Run {
         what: &str,
         got: T,
         want: T,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), String> {
         match got == want {
             true => Ok(()),
             false => self.fail(format!("{what}: {got:?} instead of {want:?}")),
@@ -91,7 +107,7 @@ impl Run {
     }
 
     /// Returns a failure unless it is so.
-    pub(super) fn require(&self, what: &str, is: bool) -> Result<(), Failure> {
+    pub(super) fn require(&self, what: &str, is: bool) -> Result<(), String> {
         match is {
             true => Ok(()),
             false => self.fail(what),
@@ -99,17 +115,11 @@ impl Run {
     }
 
     pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
-        self.log.iter().filter_map(|entry| match entry {
-            LogEntry::Observed(event) => Some(event),
-            _ => None,
-        })
+        self.log.iter().filter_map(LogEntry::event)
     }
 
     pub(super) fn plans(&self) -> impl Iterator<Item = (Nanos, &Plan)> {
-        self.log.iter().filter_map(|entry| match entry {
-            LogEntry::NewPlan(at, plan) => Some((*at, &**plan)),
-            _ => None,
-        })
+        self.log.iter().filter_map(LogEntry::plan)
     }
 
     /// Returns the row of a launch.
@@ -158,7 +168,7 @@ impl Run {
     }
 
     /// Returns a failure unless every launch is complete and every block ran once.
-    pub(super) fn all_ended(&self) -> Result<(), Failure> {
+    pub(super) fn all_ended(&self) -> Result<(), String> {
         let launches: usize = self.loads.iter().map(|load| load.launches.len()).sum();
         let ended = self.trace.launches.iter().filter(|l| l.end.is_some());
         self.expect("launches that ended", ended.count(), launches)?;
@@ -171,7 +181,7 @@ impl Run {
     }
 
     /// A block starts once, leaves and comes back by turns, and ends once, where it is.
-    pub(super) fn well_formed(&self) -> Result<(), Failure> {
+    pub(super) fn well_formed(&self) -> Result<(), String> {
         let mut blocks = std::collections::BTreeMap::new();
         let mut last = Nanos(0);
         for seen in &self.trace.blocks {

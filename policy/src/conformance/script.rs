@@ -1,10 +1,10 @@
-//! A policy that publishes given plans at given times, and logs the events that it observes.
+//! A policy that publishes given plans at given times.
 //!
 //! A script is a list of such plans ([`PlanSpec`]), whose rows are named by the load they belong to, because executors
 //! number them. Rules: a plan lists the rows that the policy has heard of and that are not gone; it is made again when
 //! rows come or go.
 
-use super::Load;
+use super::{Load, PolicyLog, Tapped};
 use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId, TenantId};
 use crate::plan::{
@@ -16,7 +16,6 @@ use crate::shape::{BlockShape, DeviceShape, SmUnits};
 use crate::sm_set::SmSet;
 use crate::units::Nanos;
 use std::num::NonZeroU16;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// A group of SMs.
 #[derive(Clone, Debug)]
@@ -145,17 +144,6 @@ impl PlanSpec {
     }
 }
 
-/// One entry of the log that a [`Script`] keeps: what it observed and which plans it made, in order.
-#[derive(Clone, Debug)]
-pub enum LogEntry {
-    /// It observed an event.
-    Observed(Event),
-    /// It was asked for a plan at this device time, and made none.
-    NoNewPlan(Nanos),
-    /// It made this plan at this device time.
-    NewPlan(Nanos, Box<Plan>),
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Known {
     row: RowId,
@@ -178,20 +166,18 @@ pub struct Script {
     now: usize,
     stale: bool,
     wake_at: Option<Nanos>,
-    log: Sender<LogEntry>,
 }
 
 impl Script {
-    /// Returns the policy and the receiving end of its log. `specs` are in order of time, the first at 0.
+    /// Returns the policy with its log. `specs` are in order of time, the first at 0.
     #[must_use]
-    pub fn new(
+    pub fn logged(
         shape: &DeviceShape,
         specs: Vec<PlanSpec>,
         loads: &[Load],
         again: Option<Nanos>,
-    ) -> (Self, Receiver<LogEntry>) {
-        let (log, heard) = channel();
-        let script = Self {
+    ) -> (Box<Tapped>, PolicyLog) {
+        Tapped::new(Box::new(Self {
             shape: *shape,
             specs,
             names: loads.iter().map(|l| (l.tenant, l.block.threads)).collect(),
@@ -200,14 +186,7 @@ impl Script {
             now: 0,
             stale: true,
             wake_at: None,
-            log,
-        };
-        (script, heard)
-    }
-
-    fn note(&self, entry: LogEntry) {
-        // The harness outlives the run; what comes after it has no reader.
-        let _ = self.log.send(entry);
+        }))
     }
 
     /// Returns the row of a load, once the policy has heard of it.
@@ -285,7 +264,6 @@ impl Script {
 
 impl Policy for Script {
     fn observe(&mut self, event: &Event) {
-        self.note(LogEntry::Observed(*event));
         match *event {
             Event::RowNew {
                 row,
@@ -330,11 +308,9 @@ impl Policy for Script {
         let again = self.again.map(|every| now + every);
         self.wake_at = following.into_iter().chain(again).min();
         if !std::mem::take(&mut self.stale) && self.again.is_none() {
-            self.note(LogEntry::NoNewPlan(now));
             return false;
         }
         self.build(standing, next);
-        self.note(LogEntry::NewPlan(now, Box::new(next.clone())));
         true
     }
 

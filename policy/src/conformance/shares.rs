@@ -3,7 +3,7 @@
 
 use super::run::{Run, SMALL, Scene, load};
 use super::script::PlanSpec;
-use super::{Case, Change, Failure, LoadLaunch, Subject, Verdict};
+use super::{Case, Change, LoadLaunch, Subject, Verdict};
 use crate::event::Event;
 use crate::ids::TenantId;
 use crate::shape::{DeviceShape, Held};
@@ -20,7 +20,7 @@ const TOLERANCE: f64 = 0.01;
 
 /// Tenants of weights 2, 1 and 1 begin at 0, 3 and 6 grains; the first has two kernels and comes again at 20 grains,
 /// after a pause; the third has wide blocks. A fourth never has work. Caps of 2.
-fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn integrals(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (shape, grain) = (subject.device(), subject.grain());
     let blocks = 6 * u32::from(shape.sms);
     let mut loads = vec![
@@ -43,15 +43,9 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
     loads[4].launches.clear();
     let mut spec = PlanSpec::at(Nanos(0), shape.sms);
     spec.default_cap = 2;
-    let run = Scene {
-        case: "shares are the integrals of what happened",
-        specs: vec![spec],
-        loads,
-        until: grain * 40,
-        again: Some(Nanos(grain.0 / 3)),
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(vec![spec], loads, grain * 40)
+        .again(Nanos(grain.0 / 3))
+        .complete(subject)?;
     let rounding = (subject.observation().0 + 2) as f64 * f64::from(shape.sms) * 4.0;
     let mut heard = 0;
     for event in run.events() {

@@ -2,7 +2,7 @@
 
 use super::run::{Scene, load};
 use super::script::{PlanSpec, RowSpec};
-use super::{Case, Failure, Subject, Verdict};
+use super::{Case, Subject, Verdict};
 use crate::contract::Element;
 use crate::plan::{NO_CAP, Stop};
 use crate::shape::{BlockShape, max_residency};
@@ -27,12 +27,9 @@ const WIDE: u32 = 512;
 /// Checks a case: one row without a cap, alone, with blocks of a grain for 16 times the device. At 4 and a half grains
 /// its cap is 0: some blocks have started, and after the time that the executor needs to stop no other one does. At 24
 /// and a half grains there is no cap again, and all of them run.
-fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, Failure> {
+fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, String> {
     let (shape, grain) = (subject.device(), subject.grain());
-    let block = BlockShape {
-        threads: WIDE,
-        ..BlockShape::default()
-    };
+    let block = BlockShape::of_threads(WIDE);
     let each = u32::from(max_residency(&shape, &block)) * u32::from(shape.sms);
     let half = Nanos(grain.0 / 2);
     let spec = |at, cap, stop| {
@@ -45,22 +42,16 @@ fn stops(subject: &mut dyn Subject, stop: Stop) -> Result<Verdict, Failure> {
         spec
     };
     let (closes, opens) = (grain * 4 + half, grain * 24 + half);
-    let run = Scene {
-        case: match stop {
-            Stop::Checked => "a row that is checked stops at once",
-            Stop::Ahead => "a row that runs ahead stops within a window",
-        },
-        specs: vec![
+    let run = Scene::of(
+        vec![
             spec(Nanos(0), NO_CAP, stop),
             spec(closes, 0, Stop::Checked),
             spec(opens, NO_CAP, stop),
         ],
-        loads: vec![load(0, WIDE, 16 * each, grain)],
-        until: grain * 60,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+        vec![load(0, WIDE, 16 * each, grain)],
+        grain * 60,
+    )
+    .complete(subject)?;
     let element = match stop {
         Stop::Checked => Element::Cap,
         Stop::Ahead => Element::Stop,

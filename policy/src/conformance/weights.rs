@@ -2,7 +2,7 @@
 
 use super::run::{Run, Scene, load};
 use super::script::{PlanSpec, RowSpec};
-use super::{Case, Change, Failure, Subject, Verdict};
+use super::{Case, Change, Subject, Verdict};
 use crate::contract::Element;
 use crate::units::Nanos;
 
@@ -24,7 +24,7 @@ const TOLERANCE: f64 = 1.1;
 
 /// Two rows have a block each on every SM, which computes all the time, and weights of 48 and 16. Every block does
 /// the same work, so those of the first row stay a third as long.
-fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
+fn proportion(subject: &mut dyn Subject) -> Result<Verdict, String> {
     let (sms, grain) = (subject.device().sms, subject.grain());
     let mut spec = PlanSpec::at(Nanos(0), sms);
     spec.default_cap = 0;
@@ -40,15 +40,7 @@ fn proportion(subject: &mut dyn Subject) -> Result<Verdict, Failure> {
         load.computes = true;
         loads.push(load);
     }
-    let run = Scene {
-        case: "rows issue as their weights are",
-        specs: vec![spec],
-        loads,
-        until: grain * 60,
-        again: None,
-    }
-    .perform(subject)?;
-    run.all_ended()?;
+    let run = Scene::of(vec![spec], loads, grain * 60).complete(subject)?;
     let got = mean_stay(&run, 1, sms) / mean_stay(&run, 0, sms);
     let want = f64::from(WEIGHTS[0]) / f64::from(WEIGHTS[1]);
     let factor = subject.slack(Element::Weight).factor * TOLERANCE;

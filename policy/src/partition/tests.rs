@@ -24,14 +24,7 @@ const K2: BlockShape = BlockShape {
     shared_bytes: 6,
 };
 
-const H200: DeviceShape = DeviceShape {
-    sms: 12,
-    threads: 2048,
-    blocks: 32,
-    registers: 65_536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+const H200: DeviceShape = DeviceShape::h200(12);
 
 #[test]
 fn figure_8_comes_out_at_6_and_12() {

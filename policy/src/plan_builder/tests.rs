@@ -8,14 +8,7 @@ use crate::plan::{
 use crate::shape::{BlockShape, DeviceShape, SmUnits};
 use crate::sm_set::SmSet;
 
-const DEVICE: DeviceShape = DeviceShape {
-    sms: 4,
-    threads: 1024,
-    blocks: 8,
-    registers: 65_536,
-    shared_bytes: 49_152,
-    submission_ns: 0,
-};
+const DEVICE: DeviceShape = DeviceShape::small(4);
 /// A quarter of an SM by threads.
 const QUARTER: BlockShape = BlockShape {
     threads: 256,

@@ -102,8 +102,4 @@ impl Policy for Fifo {
         layout.fill(&self.book, plans, &[all], &self.rows, most);
         true
     }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
-    }
 }

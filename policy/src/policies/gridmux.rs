@@ -13,7 +13,7 @@
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
-//!    bounded and falls to 1/e within a second ([`crate::excess`]), because room that nobody else could use is not owed
+//!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
 //!
@@ -28,7 +28,6 @@ use crate::book::{Book, Job};
 use crate::cap_table::CapTable;
 use crate::contract::Element;
 use crate::event::Event;
-use crate::excess::Excesses;
 use crate::ids::{DeviceId, RowId, TenantId};
 use crate::layout::{Layout, whole};
 use crate::loops::Loops;
@@ -149,7 +148,6 @@ pub struct Gridmux {
     durations: Durations,
     ages: Ages,
     loops: Loops,
-    excesses: Excesses,
     heads: Vec<Job>,
     order: Vec<Entry>,
     /// The rows of `order`.
@@ -175,11 +173,10 @@ impl Gridmux {
         Self {
             device,
             settings,
-            book: Book::new(shape),
+            book: Book::new(shape).with_excess_bound(MOST_WINDOWS * window),
             durations: Durations::default(),
             ages: Ages::default(),
             loops: Loops::default(),
-            excesses: Excesses::new(MOST_WINDOWS * window),
             heads: Vec::new(),
             order: Vec::new(),
             rows: Vec::new(),
@@ -220,7 +217,7 @@ impl Gridmux {
         // No launch is quicker than one block of it.
         let alone = total.max(block_ns).max(1.0);
         let slowdown = ((now - job.arrived).0 as f64 + remaining) / alone;
-        let device_ns = self.excesses.of(tenant, now) / f64::from(self.book.shape().sms);
+        let device_ns = self.book.late_excess(tenant, now) / f64::from(self.book.shape().sms);
         let present = match self.first == Some(row) {
             true => HYSTERESIS,
             false => 1.0,
@@ -410,7 +407,6 @@ impl Policy for Gridmux {
         self.durations.observe(event);
         self.ages.observe(event);
         self.loops.observe(event);
-        self.excesses.observe(event);
         match *event {
             // Another row may get the number.
             Event::RowGone { row } if self.first == Some(row) => self.first = None,

@@ -4,14 +4,8 @@
 //! Runtimes come from profiles; a kernel without one goes first, and is known from its own blocks once it has run.
 
 use crate::contract::Element;
-use crate::event::Event;
 use crate::exclusive::Exclusive;
-use crate::ids::DeviceId;
-use crate::plan::Plan;
-use crate::policy::{NO_CLASS, Policy, PolicyInfo};
-use crate::profiles::Profiles;
-use crate::shape::DeviceShape;
-use crate::units::Nanos;
+use crate::policy::{NO_CLASS, PolicyInfo};
 
 /// The policy's name.
 pub const NAME: &str = "ljf";
@@ -25,31 +19,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
     class: NO_CLASS,
     is_oracle: true,
     uses: &[Element::Cap],
-    make: |device, shape, known| Box::new(Ljf::new(device, shape, known.clone())),
+    make: |device, shape, known| {
+        Box::new(Exclusive::new(device, shape, known.clone(), |runtime| {
+            -runtime
+        }))
+    },
 };
-
-/// Longest first, without preemption.
-#[derive(Debug)]
-pub struct Ljf(Exclusive);
-
-impl Ljf {
-    /// Returns the policy for one device, with profiles of kernels.
-    #[must_use]
-    pub fn new(device: DeviceId, shape: &DeviceShape, profiles: Profiles) -> Self {
-        Self(Exclusive::new(device, shape, profiles))
-    }
-}
-
-impl Policy for Ljf {
-    fn observe(&mut self, event: &Event) {
-        self.0.observe(event);
-    }
-
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        self.0.replan(standing, next, |runtime| -runtime)
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        None
-    }
-}

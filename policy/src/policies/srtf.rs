@@ -278,10 +278,6 @@ impl Policy for Srtf {
         !next.says_the_same(standing) || standing.groups().is_empty()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        None
-    }
-
     fn watch(&self) -> Option<Watch> {
         self.watch
     }

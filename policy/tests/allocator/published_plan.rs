@@ -10,14 +10,7 @@ use gridmux_sync::publish::Publisher;
 use gridmux_testkit::allocator::calls;
 use std::thread;
 
-const DEVICE: DeviceShape = DeviceShape {
-    sms: 4,
-    threads: 1024,
-    blocks: 8,
-    registers: 65_536,
-    shared_bytes: 49_152,
-    submission_ns: 0,
-};
+const DEVICE: DeviceShape = DeviceShape::small(4);
 
 /// Publishes a plan without groups in which every row has this cap.
 fn publish(publisher: &mut Publisher<Plan>, cap: u16) {

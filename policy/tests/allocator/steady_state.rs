@@ -6,14 +6,7 @@ use gridmux_policy::{
 };
 use gridmux_testkit::allocator::calls;
 
-const DEVICE: DeviceShape = DeviceShape {
-    sms: 16,
-    threads: 2048,
-    blocks: 32,
-    registers: 65_536,
-    shared_bytes: 98_304,
-    submission_ns: 0,
-};
+const DEVICE: DeviceShape = DeviceShape::v100(16);
 const TENANTS: u32 = 12;
 
 /// A round: each tenant's launch arrives, its first block starts, half of its blocks end, then all, then the launch.

@@ -1,19 +1,16 @@
 //! The combined policy in small cases, worked out by hand.
 
+use crate::host::{Host, row_new, tenant};
 use gridmux_policy::policies::gridmux::{GRACE, Gridmux, Settings};
 use gridmux_policy::{
-    BlockShape, Class, DeviceId, DeviceShape, Event, GroupId, NO_CAP, Nanos, Plan, Policy,
-    ProfileKey, Profiles, RowId, SmId, Stop, TenantId,
+    BlockShape, DeviceId, DeviceShape, Event, GroupId, NO_CAP, Nanos, ProfileKey, Profiles, RowId,
+    SmId, Stop, TenantId,
 };
 
 /// Two SMs, of which each holds ten blocks.
 const DEVICE: DeviceShape = DeviceShape {
-    sms: 2,
     threads: 1000,
-    blocks: 32,
-    registers: 1,
-    shared_bytes: 1,
-    submission_ns: 0,
+    ..DeviceShape::h200(2)
 };
 const TENTH: BlockShape = BlockShape {
     threads: 100,
@@ -21,15 +18,13 @@ const TENTH: BlockShape = BlockShape {
     shared_bytes: 0,
 };
 
-/// A policy, the plan that stands, and the time.
-struct Host {
-    policy: Gridmux,
-    standing: Plan,
-    next: Plan,
+/// The policy before an executor, and the time.
+struct Timed {
+    host: Host,
     now: u64,
 }
 
-impl Host {
+impl Timed {
     /// Returns the policy with two tenants, of which each has the row of its number. Blocks of the rows that are known
     /// last 1,000 ns.
     fn new(settings: Settings, known: &[u64]) -> Self {
@@ -46,61 +41,50 @@ impl Host {
             profiles,
             ..settings
         };
-        let mut host = Self {
-            policy: Gridmux::new(DeviceId(0), device, settings),
-            standing: Plan::default(),
-            next: Plan::default(),
+        let policy = Gridmux::new(DeviceId(0), device, settings);
+        let mut timed = Self {
+            host: Host::new(Box::new(policy)),
             now: 0,
         };
         for number in 0..2 {
-            let tenant = TenantId(number);
-            host.policy.observe(&Event::Tenant {
-                tenant,
-                weight: 1,
-                class: Class::Normal,
-            });
-            host.policy.observe(&Event::RowNew {
-                row: RowId(number),
-                tenant,
-                block: TENTH,
-                profile: ProfileKey(number.into()),
-                spill: false,
-            });
+            let events = [tenant(number, 1), row_new(number, number, TENTH)];
+            timed.host.tell(&events);
         }
-        host.plan();
-        host
+        timed.plan();
+        timed
     }
 
     fn plan(&mut self) {
-        let at = Nanos(self.now);
-        if self.policy.replan(at, &self.standing, &mut self.next) {
-            std::mem::swap(&mut self.standing, &mut self.next);
-        }
+        self.host.replan(self.now);
+    }
+
+    /// Tells the policy of an event, and lets it plan.
+    fn tell(&mut self, event: Event) {
+        self.host.tell(&[event]).replan(self.now);
     }
 
     /// A launch of a row arrives.
     fn arrive(&mut self, row: u32, blocks: u64) {
-        let (launch, at) = (u64::from(row), Nanos(self.now));
-        let row = RowId(row);
-        self.policy.observe(&Event::Arrive {
-            row,
-            launch,
+        self.tell(Event::Arrive {
+            row: RowId(row),
+            launch: row.into(),
             blocks,
-            at,
+            at: Nanos(self.now),
         });
-        self.plan();
     }
 
     /// The first block of a row starts.
     fn start(&mut self, row: u32) {
-        let (launch, at) = (u64::from(row), Nanos(self.now));
-        let row = RowId(row);
-        self.policy.observe(&Event::FirstStart { row, launch, at });
+        self.host.tell(&[Event::FirstStart {
+            row: RowId(row),
+            launch: row.into(),
+            at: Nanos(self.now),
+        }]);
     }
 
     /// Blocks of a row end, each after `ran_ns`.
     fn blocks_end(&mut self, row: u32, ended: u32, ran_ns: u64) {
-        self.policy.observe(&Event::Blocks {
+        self.tell(Event::Blocks {
             row: RowId(row),
             group: GroupId(0),
             launch: row.into(),
@@ -109,124 +93,128 @@ impl Host {
             ran_ns: ran_ns * u64::from(ended),
             at: Nanos(self.now),
         });
-        self.plan();
     }
 
     /// The meter is read for a tenant.
     fn share(&mut self, tenant: u32, held: f64, entitled: f64) {
-        self.policy.observe(&Event::Share {
+        self.host.tell(&[Event::Share {
             tenant: TenantId(tenant),
             held,
             entitled,
             at: Nanos(self.now),
-        });
+        }]);
     }
 
     fn end(&mut self, row: u32) {
-        let (launch, at) = (u64::from(row), Nanos(self.now));
-        let row = RowId(row);
-        self.policy.observe(&Event::Ended { row, launch, at });
-        self.plan();
+        self.tell(Event::Ended {
+            row: RowId(row),
+            launch: row.into(),
+            at: Nanos(self.now),
+        });
     }
 
     fn wake(&mut self) {
-        self.now = self.policy.wake_at().expect("it wants to be woken").0;
+        self.now = self.host.policy.wake_at().expect("it wants to be woken").0;
         self.plan();
     }
 
     /// Caps of a row on both SMs.
     fn caps(&self, row: u32) -> [u16; 2] {
-        [0, 1].map(|sm| self.standing.on_sm(SmId(sm), RowId(row)).cap)
+        [0, 1].map(|sm| self.host.standing.on_sm(SmId(sm), RowId(row)).cap)
     }
 }
 
 #[test]
 fn who_is_alone_has_the_device_as_if_there_were_no_policy() {
-    let mut host = Host::new(Settings::default(), &[0, 1]);
-    host.arrive(0, 1000);
-    assert_eq!(host.standing.stop(RowId(0)), Stop::Ahead);
-    assert_eq!(host.caps(0), [10, 10]);
-    assert_eq!(host.standing.default_row().cap, NO_CAP);
-    host.now = 50_000;
-    host.arrive(1, 20);
-    assert_eq!(host.standing.stop(RowId(0)), Stop::Checked);
-    host.end(1);
-    assert_eq!(host.standing.stop(RowId(0)), Stop::Checked, "a grace lasts");
-    while host.now < 50_000 + GRACE.0 {
-        host.wake();
+    let mut timed = Timed::new(Settings::default(), &[0, 1]);
+    timed.arrive(0, 1000);
+    assert_eq!(timed.host.standing.stop(RowId(0)), Stop::Ahead);
+    assert_eq!(timed.caps(0), [10, 10]);
+    assert_eq!(timed.host.standing.default_row().cap, NO_CAP);
+    timed.now = 50_000;
+    timed.arrive(1, 20);
+    assert_eq!(timed.host.standing.stop(RowId(0)), Stop::Checked);
+    timed.end(1);
+    assert_eq!(
+        timed.host.standing.stop(RowId(0)),
+        Stop::Checked,
+        "a grace lasts"
+    );
+    while timed.now < 50_000 + GRACE.0 {
+        timed.wake();
     }
-    assert_eq!(host.standing.stop(RowId(0)), Stop::Ahead);
+    assert_eq!(timed.host.standing.stop(RowId(0)), Stop::Ahead);
 }
 
 #[test]
 fn the_shorter_remaining_time_comes_first_and_what_it_cannot_use_goes_on() {
-    let mut host = Host::new(Settings::default(), &[0, 1]);
-    host.arrive(0, 1000);
-    host.arrive(1, 14);
-    assert_eq!(host.caps(1), [7, 7]);
-    assert_eq!(host.caps(0), [3, 3]);
+    let mut timed = Timed::new(Settings::default(), &[0, 1]);
+    timed.arrive(0, 1000);
+    timed.arrive(1, 14);
+    assert_eq!(timed.caps(1), [7, 7]);
+    assert_eq!(timed.caps(0), [3, 3]);
 }
 
 #[test]
 fn launches_of_like_length_share() {
-    let mut host = Host::new(Settings::default(), &[0, 1]);
-    host.arrive(0, 1000);
-    host.arrive(1, 600);
-    assert_eq!((host.caps(0), host.caps(1)), ([5, 5], [5, 5]));
+    let mut timed = Timed::new(Settings::default(), &[0, 1]);
+    timed.arrive(0, 1000);
+    timed.arrive(1, 600);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([5, 5], [5, 5]));
     let alone = Settings {
         share_within: 0.0,
         ..Settings::default()
     };
-    let mut host = Host::new(alone, &[0, 1]);
-    host.arrive(0, 1000);
-    host.arrive(1, 600);
-    assert_eq!((host.caps(0), host.caps(1)), ([0, 0], [10, 10]));
+    let mut timed = Timed::new(alone, &[0, 1]);
+    timed.arrive(0, 1000);
+    timed.arrive(1, 600);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([0, 0], [10, 10]));
 }
 
 #[test]
 fn of_an_unknown_kernel_that_waits_one_block_runs_until_it_is_known() {
-    let mut host = Host::new(Settings::default(), &[0]);
+    let mut timed = Timed::new(Settings::default(), &[0]);
     // 2 us are left; unknown blocks are taken to last 10 us, so that 400 of them need 200 us.
-    host.arrive(0, 40);
-    host.arrive(1, 400);
-    assert_eq!((host.caps(0), host.caps(1)), ([10, 9], [0, 1]));
-    host.start(1);
-    host.now = 50;
+    timed.arrive(0, 40);
+    timed.arrive(1, 400);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([10, 9], [0, 1]));
+    timed.start(1);
+    timed.now = 50;
     // They last 50 ns: 1 us for all.
-    host.blocks_end(1, 1, 50);
-    assert_eq!((host.caps(0), host.caps(1)), ([5, 5], [5, 5]));
+    timed.blocks_end(1, 1, 50);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([5, 5], [5, 5]));
 }
 
 #[test]
 fn an_unknown_kernel_gives_way_when_it_has_run_for_long() {
-    let mut host = Host::new(Settings::default(), &[0]);
+    let mut timed = Timed::new(Settings::default(), &[0]);
     // 1,000 us are left of row 0; the unknown one is taken to need 100 us, and comes first.
-    host.arrive(0, 20_000);
-    host.arrive(1, 200);
-    host.start(1);
-    assert_eq!(host.caps(1), [10, 10]);
+    timed.arrive(0, 20_000);
+    timed.arrive(1, 200);
+    timed.start(1);
+    assert_eq!(timed.caps(1), [10, 10]);
     // No block of it has ended after 100 us: it is taken to need 2,000 us.
-    while host.now < 101_000 {
-        host.wake();
+    while timed.now < 101_000 {
+        timed.wake();
     }
-    assert_eq!((host.caps(0), host.caps(1)), ([10, 9], [0, 1]));
+    assert_eq!((timed.caps(0), timed.caps(1)), ([10, 9], [0, 1]));
 }
 
 #[test]
 fn a_loop_keeps_its_room_between_launches() {
-    let mut host = Host::new(Settings::default(), &[0, 1]);
-    host.arrive(0, 1_000_000);
+    let mut timed = Timed::new(Settings::default(), &[0, 1]);
+    timed.arrive(0, 1_000_000);
     for _ in 0..2 {
-        host.arrive(1, 10);
-        assert_eq!(host.caps(1), [5, 5]);
-        host.now += 1000;
-        host.end(1);
-        host.now += 500;
+        timed.arrive(1, 10);
+        assert_eq!(timed.caps(1), [5, 5]);
+        timed.now += 1000;
+        timed.end(1);
+        timed.now += 500;
     }
-    assert_eq!((host.caps(0), host.caps(1)), ([5, 5], [5, 5]));
-    host.now += gridmux_policy::loops::HOLD.0;
-    host.plan();
-    assert_eq!(host.caps(0), [10, 10], "it has come no more");
+    assert_eq!((timed.caps(0), timed.caps(1)), ([5, 5], [5, 5]));
+    timed.now += gridmux_policy::loops::HOLD.0;
+    timed.plan();
+    assert_eq!(timed.caps(0), [10, 10], "it has come no more");
 }
 
 #[test]
@@ -236,32 +224,28 @@ fn a_launch_that_would_wait_too_long_comes_first() {
         share_within: 0.0,
         ..Settings::default()
     };
-    let mut host = Host::new(bound, &[0, 1]);
+    let mut timed = Timed::new(bound, &[0, 1]);
     // 50 us alone.
-    host.arrive(0, 1000);
-    host.now = 100_000;
-    host.arrive(1, 400);
-    assert_eq!(host.caps(0), [0, 0]);
-    host.now = 160_000;
-    host.blocks_end(1, 200, 1000);
-    assert_eq!(host.caps(0), [10, 10], "it would take 210 us");
+    timed.arrive(0, 1000);
+    timed.now = 100_000;
+    timed.arrive(1, 400);
+    assert_eq!(timed.caps(0), [0, 0]);
+    timed.now = 160_000;
+    timed.blocks_end(1, 200, 1000);
+    assert_eq!(timed.caps(0), [10, 10], "it would take 210 us");
 }
 
 #[test]
 fn who_held_too_much_comes_after_others() {
-    let mut host = Host::new(Settings::default(), &[0, 1]);
-    host.arrive(0, 1000);
-    host.arrive(1, 100);
-    assert_eq!(host.caps(1), [10, 10]);
-    host.policy.observe(&Event::Share {
-        tenant: TenantId(1),
-        held: 200e6,
-        entitled: 50e6,
-        at: Nanos(1),
-    });
-    host.now = 1000;
-    host.blocks_end(1, 20, 1000);
-    assert_eq!((host.caps(0), host.caps(1)), ([10, 10], [0, 0]));
+    let mut timed = Timed::new(Settings::default(), &[0, 1]);
+    timed.arrive(0, 1000);
+    timed.arrive(1, 100);
+    assert_eq!(timed.caps(1), [10, 10]);
+    timed.now = 1;
+    timed.share(1, 200e6, 50e6);
+    timed.now = 1000;
+    timed.blocks_end(1, 20, 1000);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([10, 10], [0, 0]));
 }
 
 /// Who used idle room for minutes gets at least this part, in the second after others can use the device too, of what
@@ -276,30 +260,30 @@ fn served_ms(has_past: bool) -> u32 {
         bound: None,
         ..Settings::default()
     };
-    let mut host = Host::new(settings, &[0, 1]);
-    host.arrive(1, 1000);
+    let mut timed = Timed::new(settings, &[0, 1]);
+    timed.arrive(1, 1000);
     // By tenant: what it held and what it was entitled to, in SM · nanoseconds.
     let mut readings = [(0.0, 0.0); 2];
     if has_past {
-        host.now = 120_000_000_000;
+        timed.now = 120_000_000_000;
         readings = [(0.0, 120e9), (240e9, 120e9)];
     }
-    host.share(0, readings[0].0, readings[0].1);
-    host.share(1, readings[1].0, readings[1].1);
-    host.arrive(0, 1000);
+    timed.share(0, readings[0].0, readings[0].1);
+    timed.share(1, readings[1].0, readings[1].1);
+    timed.arrive(0, 1000);
     let mut served = 0;
     for _ in 0..1000 {
-        let is_served = host.caps(1) != [0, 0];
+        let is_served = timed.caps(1) != [0, 0];
         served += u32::from(is_served);
         // Who is behind holds nothing, and the other one holds the device.
         let held = if is_served { [1e6, 1e6] } else { [2e6, 0.0] };
-        host.now += 1_000_000;
+        timed.now += 1_000_000;
         for (tenant, reading) in (0..).zip(&mut readings) {
             reading.0 += held[tenant as usize];
             reading.1 += 1e6;
-            host.share(tenant, reading.0, reading.1);
+            timed.share(tenant, reading.0, reading.1);
         }
-        host.plan();
+        timed.plan();
     }
     served
 }
@@ -328,12 +312,12 @@ fn where_launches_queue_up_others_have_the_room_that_these_do_not_fill_on_averag
             submission_ns,
             ..DEVICE
         };
-        let mut host = Host::on(&device, Settings::default(), &[0, 1]);
+        let mut timed = Timed::on(&device, Settings::default(), &[0, 1]);
         for _ in 0..open {
-            host.arrive(0, 20);
+            timed.arrive(0, 20);
         }
-        host.arrive(1, other);
-        let planned = [host.caps(0), host.caps(1)];
+        timed.arrive(1, other);
+        let planned = [timed.caps(0), timed.caps(1)];
         assert_eq!(planned, caps, "{submission_ns} ns, {open} beside {other}");
     }
 }
@@ -344,9 +328,9 @@ fn rows_that_share_and_whose_launches_queue_up_share_what_is_left_over() {
         submission_ns: 10_000,
         ..DEVICE
     };
-    let mut host = Host::on(&device, Settings::default(), &[0, 1]);
+    let mut timed = Timed::on(&device, Settings::default(), &[0, 1]);
     for row in [0, 1, 0, 1, 0, 1, 0, 1] {
-        host.arrive(row, 20);
+        timed.arrive(row, 20);
     }
-    assert_eq!([host.caps(0), host.caps(1)], [[5, 5], [5, 5]]);
+    assert_eq!([timed.caps(0), timed.caps(1)], [[5, 5], [5, 5]]);
 }

@@ -1,7 +1,5 @@
-//! What policies do: what each owes its executor, the combined policy and SMK-P in small cases, and shares over time.
+//! What policies do: what each owes its executor, and the combined policy and SMK-P in small cases.
 
 mod gridmux;
 mod host;
 mod policies;
-mod slices;
-mod toy;

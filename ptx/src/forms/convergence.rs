@@ -128,7 +128,7 @@ fn judge_function(program: &Program, function: &Function, waits_of: &[WaitsFor])
             }
         }
         let what = i.mnemonic.to_string();
-        judged.refusal = Some((Reason::NotAllThreads { what }, i.span.start));
+        judged.refusal = Some((Reason::NotAllThreads(what), i.span.start));
         break;
     }
     judged.uniformity = Some(uniform);
@@ -255,7 +255,7 @@ fn callee_waits(program: &Program, i: &Instruction, waits_of: &[WaitsFor]) -> Wa
 fn barrier_shape(i: &Instruction) -> Option<Reason> {
     let what = || i.mnemonic.to_string();
     match i.opcode {
-        Opcode::BarArrive => Some(Reason::Arrival { what: what() }),
+        Opcode::BarArrive => Some(Reason::Arrival(what())),
         _ => None,
     }
 }

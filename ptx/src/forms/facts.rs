@@ -161,7 +161,7 @@ fn header(module: &Module, syntax: &FunctionSyntax, facts: &mut Facts) {
                 "explicitcluster" | "reqnctapercluster" | "maxclusterrank" | "blocksareclusters"
             ) {
                 let what = format!(".{name}");
-                refuse(facts, Reason::Cluster { what }, token.start);
+                refuse(facts, Reason::Cluster(what), token.start);
             }
         }
     }
@@ -178,7 +178,7 @@ fn opcode(program: &Program, i: &Instruction, facts: &mut Facts) {
     };
     if name.starts_with(prefix) {
         let what = name.to_owned();
-        refuse(facts, Reason::Cluster { what }, i.span.start);
+        refuse(facts, Reason::Cluster(what), i.span.start);
     }
     if i.opcode != Opcode::Call {
         return;
@@ -194,11 +194,11 @@ fn opcode(program: &Program, i: &Instruction, facts: &mut Facts) {
         }
         let what = callee.name.clone();
         if launches_kernels(&what) {
-            refuse(facts, Reason::DeviceLaunch { what }, i.span.start);
+            refuse(facts, Reason::DeviceLaunch(what), i.span.start);
         } else if synchronises_grid(&what) {
-            refuse(facts, Reason::GridSync { what }, i.span.start);
+            refuse(facts, Reason::GridSync(what), i.span.start);
         } else if !HARMLESS_EXTERNALS.contains(&what.as_str()) {
-            refuse(facts, Reason::ExternalCall { function: what }, i.span.start);
+            refuse(facts, Reason::ExternalCall(what), i.span.start);
         }
     }
 }
@@ -220,20 +220,20 @@ fn special(
                 facts.size_reads.push(SizeRead { instruction, span });
             } else {
                 let register = "%dynamic_smem_size".to_owned();
-                let reason = Reason::UnusualRead { register };
+                let reason = Reason::UnusualRead(register);
                 facts.unusual_size_read.get_or_insert((reason, offset));
             }
             return;
         }
         S::TotalSmemSize => {
             let what = "%total_smem_size".to_owned();
-            let reason = Reason::SharedSize { what };
+            let reason = Reason::SharedSize(what);
             facts.total_size_read.get_or_insert((reason, offset));
             return;
         }
         S::Envreg(n) => {
             let what = format!("%envreg{n}");
-            return refuse(facts, Reason::GridSync { what }, offset);
+            return refuse(facts, Reason::GridSync(what), offset);
         }
         S::Gridid => return refuse(facts, Reason::GridId, offset),
         S::Clusterid(_)
@@ -244,7 +244,7 @@ fn special(
         | S::ClusterNctarank
         | S::IsExplicitCluster => {
             let what = "%cluster".to_owned();
-            return refuse(facts, Reason::Cluster { what }, offset);
+            return refuse(facts, Reason::Cluster(what), offset);
         }
         _ => return,
     };
@@ -259,7 +259,7 @@ fn special(
             GridRegister::Ctaid => "%ctaid".to_owned(),
             GridRegister::Nctaid => "%nctaid".to_owned(),
         };
-        return refuse(facts, Reason::UnusualRead { register }, offset);
+        return refuse(facts, Reason::UnusualRead(register), offset);
     }
     facts.reads.push(Read {
         instruction,

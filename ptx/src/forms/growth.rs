@@ -70,9 +70,7 @@ fn measure(module: &Module, program: &Program, verdicts: &FormVerdicts) -> TooLo
     let lines = &verdicts.module_facts.lines;
     let refusals = program.functions.iter().zip(&over).map(|(f, &over)| {
         (over != 0).then(|| Refusal {
-            reason: Reason::TooMuchText {
-                times: TIMES_SOURCE,
-            },
+            reason: Reason::TooMuchText(TIMES_SOURCE),
             line: lines.line(f.span.start),
         })
     });

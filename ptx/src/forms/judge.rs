@@ -246,7 +246,7 @@ impl Judge<'_> {
             .find(|(m, f)| self.calls.address_taken[*m] && !f.is_defined)?;
         let function = elsewhere.1.name.clone();
         Some((
-            Reason::CannotCarry { function },
+            Reason::CannotCarry(function),
             self.program.functions[n].span.start,
         ))
     }

@@ -161,9 +161,7 @@ fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelF
     else {
         return made;
     };
-    let reason = Reason::TooMuchText {
-        times: judge::TIMES_SOURCE,
-    };
+    let reason = Reason::TooMuchText(judge::TIMES_SOURCE);
     let line = module.line(function.span.start);
     let refusal = Some(Refusal { reason, line });
     kernel_form(function, Form::WHOLE, refusal, &Options::default())

@@ -49,9 +49,9 @@ fn judge(function: &Function) -> Option<Found> {
         let what = i.mnemonic.to_string();
         let is_sys = i.mods.scope == Some(Scope::Sys) || i.mods.order == Some(MemoryOrder::Mmio);
         let reason = match is_sys {
-            true => Reason::SystemWait { what },
+            true => Reason::SystemWait(what),
             false if search.is_for_earlier(load) => continue,
-            false => Reason::BlockWait { what },
+            false => Reason::BlockWait(what),
         };
         return Some((reason, i.span.start));
     }

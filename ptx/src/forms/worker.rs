@@ -66,7 +66,7 @@ pub(super) fn judge(program: &Program, facts: &Facts, function: &Function) -> Op
     let mut reads = facts.size_reads.iter().filter(|_| !function.is_entry);
     let called = || {
         let what = "%dynamic_smem_size".to_owned();
-        Some((Reason::SharedSize { what }, reads.next()?.span.start))
+        Some((Reason::SharedSize(what), reads.next()?.span.start))
     };
     let found = facts.unusual_size_read.clone();
     found
@@ -81,12 +81,10 @@ pub(super) fn forbids(program: &Program, id: FuncId) -> Option<Found> {
         let name = &*i.mnemonic;
         let what = || name.to_owned();
         let reason = match i.opcode {
-            Opcode::Exit if !function.is_entry => Reason::ExitInCallee {
-                function: function.name.clone(),
-            },
-            Opcode::Alloca => Reason::OncePerThread { what: what() },
-            _ if happens_once(name) => Reason::OncePerThread { what: what() },
-            Opcode::Other => Reason::Unknown { what: what() },
+            Opcode::Exit if !function.is_entry => Reason::ExitInCallee(function.name.clone()),
+            Opcode::Alloca => Reason::OncePerThread(what()),
+            _ if happens_once(name) => Reason::OncePerThread(what()),
+            Opcode::Other => Reason::Unknown(what()),
             _ => return None,
         };
         Some((reason, i.span.start))

@@ -103,9 +103,7 @@ impl Symbols {
         reader.read();
         let mut found = reader.found;
         if found.symbols.len() * BYTES_PER_SYMBOL > part.module.source().len() + FREE_BYTES {
-            return Err(LinkError::TooManyNames {
-                part: part.name.clone(),
-            });
+            return Err(LinkError::TooManyNames(part.name.clone()));
         }
         found.settle_linkage();
         found.uses = part.module.uses();

@@ -5,7 +5,7 @@
 //! the same shapes grows, `cargo xtask bench ptx` prints.
 
 use crate::growth::allocated;
-use crate::shapes::{Part, SHAPES, linked_modules, text};
+use crate::shapes::{Shape, linked_modules, read};
 use gridmux_ptx::Module;
 use gridmux_ptx::check::check_with;
 use gridmux_ptx::forms::{Form, FormVerdicts, Options, rewrite_with};
@@ -48,10 +48,10 @@ fn costs(text: &str) -> Vec<(String, usize)> {
 }
 
 /// Returns stages whose allocations grow nearly as the square of the text does, with the bytes of both sizes.
-fn suspects(parts: &[Part], bytes: usize) -> Vec<(String, usize, usize)> {
+fn suspects(shape: &Shape, bytes: usize) -> Vec<(String, usize, usize)> {
     let (before, after) = (
-        costs(&text(parts, bytes)),
-        costs(&text(parts, bytes * TIMES)),
+        costs(&shape.padded(bytes)),
+        costs(&shape.padded(bytes * TIMES)),
     );
     let pairs = before.into_iter().zip(after);
     let found = pairs.filter(|((what, a), (other, b))| what != other || *b > a * BOUND);
@@ -73,14 +73,14 @@ fn cost_of_link(count: usize, name_bytes: usize) -> usize {
 /// Panics if a stage allocates as the square of what some shape holds.
 pub(crate) fn check() {
     let mut wrong = Vec::new();
-    for (name, parts) in SHAPES {
+    for shape in &read(include_str!("pairs.txt")) {
         // Some work is spared for small modules, which looks like growth once: only what grows on from the larger size
         // as well is a fault.
-        if suspects(parts, SMALL).is_empty() {
+        if suspects(shape, SMALL).is_empty() {
             continue;
         }
-        for (what, a, b) in suspects(parts, SMALL * TIMES) {
-            wrong.push(format!("{name}: {what} {a} bytes, {b} bytes"));
+        for (what, a, b) in suspects(shape, SMALL * TIMES) {
+            wrong.push(format!("{}: {what} {a} bytes, {b} bytes", shape.name));
         }
     }
     for ((one, four), what) in [

@@ -9,43 +9,13 @@ use std::fmt::Write as _;
 /// Instructions that a thread executes, about.
 const BUDGET: u32 = 260;
 
-/// Everything that may occur; a kernel's list names what does.
+/// Everything that may occur, with commas between; a kernel's list names what does.
 #[cfg(test)]
-pub(super) const FEATURES: &[&str] = &[
-    "if",
-    "loop",
-    "divergent loop",
-    "predicated",
-    "barrier",
-    "odd barrier",
-    "shared exchange",
-    "shared atomics",
-    "shared tree",
-    "dynamic shared",
-    "local array",
-    "generic",
-    "vector",
-    "atomics",
-    "cas loop",
-    "f64",
-    "warp",
-    "guard exit",
-    "uniform exit",
-    "tail exit",
-    "table",
-    "3-D",
-    "call",
-    "indirect call",
-    "callee reads grid",
-    "brx",
-    "bar.red",
-    "cp.async",
-    "f16",
-    "atomic value",
-    "look-back",
-    "call behind an exit",
-    "named barrier",
-];
+pub(super) const FEATURES: &str = "\
+    if, loop, divergent loop, predicated, barrier, odd barrier, shared exchange, shared atomics, shared tree, \
+    dynamic shared, local array, generic, vector, atomics, cas loop, f64, warp, guard exit, uniform exit, \
+    tail exit, table, 3-D, call, indirect call, callee reads grid, brx, bar.red, cp.async, f16, atomic value, \
+    look-back, call behind an exit, named barrier";
 
 /// The site of a statement.
 #[derive(Debug, Clone, Copy)]

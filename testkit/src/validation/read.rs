@@ -10,77 +10,56 @@ use std::path::Path;
 
 /// Why a validation file was refused.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each text says what it is")]
 pub enum SchemaError {
     /// The file cannot be read.
     #[error("{file}: {source}")]
     Io {
-        /// File.
         file: String,
-        /// The system's error.
         source: std::io::Error,
     },
     /// It is no TOML, or has a key, class or unit that does not exist.
     #[error("{file}: {source}")]
     Syntax {
-        /// File.
         file: String,
-        /// The parser's error, with the names that exist.
         source: Box<toml::de::Error>,
     },
     /// A figure's run names a kernel, operation or parameter that does not exist.
     #[error("{file}: figure '{figure}': {source}")]
     Run {
-        /// File.
         file: String,
-        /// Figure.
         figure: String,
-        /// The parser's error, with the names that exist.
         source: Box<toml::de::Error>,
     },
     /// A kernel does not measure anything of the figure's unit.
     #[error("{file}: figure '{figure}': kernel '{kernel}' has no value in {unit}; it has: {known}")]
     Unit {
-        /// File.
         file: String,
-        /// Figure.
         figure: String,
-        /// Kernel.
         kernel: &'static str,
-        /// Unit asked for.
         unit: Unit,
-        /// Units that exist.
         known: String,
     },
     /// A value that no measurement can have, or a name that stands there twice.
     #[error("{file}: figure '{figure}': {reason}")]
     Figure {
-        /// File.
         file: String,
-        /// Figure.
         figure: String,
-        /// The fault.
         reason: String,
     },
     /// The card's description is none.
     #[error("{file}: card '{card}': {source}")]
     Card {
-        /// File.
         file: String,
-        /// Card.
         card: String,
-        /// Its fault.
         source: Box<ConfigError>,
     },
     /// A card calls a value an estimate that it does not set, or does so twice.
     #[error("{file}: card '{card}': estimates names '{key}', {reason}")]
     Estimate {
-        /// File.
         file: String,
-        /// Card.
         card: String,
-        /// Key.
         key: String,
-        /// The fault, with the keys that exist.
         reason: String,
     },
 }

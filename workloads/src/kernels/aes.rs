@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/aes.ptx"),
     elements: "cipher blocks of 16 bytes",
     rounds: None,
-    limits: Limits {
-        elements: 1 << 26,
-        rounds: 0,
-    },
+    limits: Limits::of(1 << 26, 0),
     sizes: [(140, 0), (1_000, 0), (40_000, 0)],
     build,
 };

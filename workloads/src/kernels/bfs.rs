@@ -20,10 +20,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/bfs.ptx"),
     elements: "nodes of the graph",
     rounds: Some("most neighbours of an ordinary node"),
-    limits: Limits {
-        elements: 1 << 24,
-        rounds: 64,
-    },
+    limits: Limits::of(1 << 24, 64),
     sizes: [(500, 6), (25_000, 6), (900_000, 6)],
     build,
 };

@@ -20,10 +20,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/black_scholes.ptx"),
     elements: "options",
     rounds: None,
-    limits: Limits {
-        elements: 1 << 28,
-        rounds: 0,
-    },
+    limits: Limits::of(1 << 28, 0),
     sizes: [(700, 0), (25_000, 0), (600_000, 0)],
     build,
 };
@@ -65,15 +62,9 @@ fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {
         let d1 = ((spot / strike).ln() + (rate + volatility * volatility / 2.0) * years) / spread;
         let discounted = strike * (-rate * years).exp();
         let call = spot * normal(d1) - discounted * normal(d1 - spread);
-        calls.push(Bounded {
-            value: call,
-            tolerance: TOLERANCE,
-        });
+        calls.push(Bounded::within(call, TOLERANCE));
         // The put follows from put-call parity, where the kernel prices it by itself.
-        puts.push(Bounded {
-            value: call + discounted - spot,
-            tolerance: TOLERANCE,
-        });
+        puts.push(Bounded::within(call + discounted - spot, TOLERANCE));
     }
     vec![Expected::F32(calls), Expected::F32(puts)]
 }

@@ -22,10 +22,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/cutcp.ptx"),
     elements: "cubes along the shortest edge; the third edge is one longer",
     rounds: Some("mean charges in a cube, about"),
-    limits: Limits {
-        elements: 64,
-        rounds: 256,
-    },
+    limits: Limits::of(64, 256),
     sizes: [(1, 12), (3, 2), (8, 5)],
     build,
 };
@@ -73,10 +70,7 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
     let count = starts.last().map_or(0, |&end| end as usize);
     let all = floats(&args[1]);
     let cutoff2 = f64::from(CELL * CELL);
-    let zero = Bounded {
-        value: 0.0,
-        tolerance: 0.0,
-    };
+    let zero = Bounded::exact(0.0);
     let mut potential = vec![zero; extent.iter().map(|&e| e as usize).product()];
     let bound = 20.0 * ROUNDOFF + dot_bound(count);
     for [x, y, z, charge] in &all.as_chunks().0[..count] {

@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/fma_loop.ptx"),
     elements: "threads, rounded up to whole blocks",
     rounds: Some("iterations of 64 multiply-adds"),
-    limits: Limits {
-        elements: 1 << 28,
-        rounds: 1 << 24,
-    },
+    limits: Limits::of(1 << 28, 1 << 24),
     sizes: [(256, 3), (2_048, 16), (33_792, 20)],
     build,
 };
@@ -58,10 +55,7 @@ fn reference(params: &Params, _: &[Arg]) -> Vec<Expected> {
         let sum: f64 = (0..CHAINS)
             .map(|chain| f64::from(i % 1024 + chain) * power + limit)
             .sum();
-        Bounded {
-            value: sum,
-            tolerance: RELATIVE_TOLERANCE * sum.abs(),
-        }
+        Bounded::within(sum, RELATIVE_TOLERANCE * sum.abs())
     };
     let threads = params.elements.next_multiple_of(THREADS);
     vec![Expected::F32((0..threads).map(thread).collect())]

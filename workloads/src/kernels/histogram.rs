@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/histogram.ptx"),
     elements: "words of four values",
     rounds: None,
-    limits: Limits {
-        elements: 1 << 28,
-        rounds: 0,
-    },
+    limits: Limits::of(1 << 28, 0),
     sizes: [(4_200, 0), (40_000, 0), (1_500_000, 0)],
     build,
 };

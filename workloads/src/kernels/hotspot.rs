@@ -19,10 +19,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/hotspot.ptx"),
     elements: "cells along the chip, which is one longer the other way",
     rounds: None,
-    limits: Limits {
-        elements: 1 << 14,
-        rounds: 0,
-    },
+    limits: Limits::of(1 << 14, 0),
     sizes: [(13, 0), (100, 0), (600, 0)],
     build,
 };
@@ -91,9 +88,8 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
             *heat += change;
         }
     }
-    let bounded = heat.into_iter().map(|value| Bounded {
-        value,
-        tolerance: 64.0 * ROUNDOFF,
-    });
+    let bounded = heat
+        .into_iter()
+        .map(|value| Bounded::within(value, 64.0 * ROUNDOFF));
     vec![Expected::F32(bounded.collect())]
 }

@@ -22,10 +22,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/lbm.ptx"),
     elements: "shortest edge of the box; the others are one and two longer",
     rounds: None,
-    limits: Limits {
-        elements: 512,
-        rounds: 0,
-    },
+    limits: Limits::of(512, 0),
     sizes: [(5, 0), (14, 0), (60, 0)],
     build,
 };
@@ -118,10 +115,7 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
     }
     let relaxed: Vec<[f64; 19]> = flowed.iter().map(collided).collect();
     let all = (0..VELOCITIES.len()).flat_map(|k| relaxed.iter().map(move |cell| cell[k]));
-    let bounded = all.map(|value| Bounded {
-        value,
-        tolerance: 64.0 * ROUNDOFF,
-    });
+    let bounded = all.map(|value| Bounded::within(value, 64.0 * ROUNDOFF));
     vec![Expected::F32(bounded.collect())]
 }
 

@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/matmul.ptx"),
     elements: "edge of the matrices",
     rounds: None,
-    limits: Limits {
-        elements: 8192,
-        rounds: 0,
-    },
+    limits: Limits::of(8192, 0),
     sizes: [(24, 0), (72, 0), (200, 0)],
     build,
 };
@@ -52,13 +49,7 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
     let a = floats(&args[0]);
     let b: Vec<f64> = floats(&args[1]).into_iter().map(f64::from).collect();
     let bound = dot_bound(n);
-    let mut product = vec![
-        Bounded {
-            value: 0.0,
-            tolerance: 0.0
-        };
-        n * n
-    ];
+    let mut product = vec![Bounded::exact(0.0); n * n];
     for (row, out) in product.chunks_exact_mut(n).enumerate() {
         for (k, b_row) in b.chunks_exact(n).enumerate() {
             let factor = f64::from(a[row * n + k]);

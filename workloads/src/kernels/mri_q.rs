@@ -21,10 +21,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/mri_q.ptx"),
     elements: "voxels",
     rounds: Some("samples"),
-    limits: Limits {
-        elements: 1 << 24,
-        rounds: 1 << 20,
-    },
+    limits: Limits::of(1 << 24, 1 << 20),
     sizes: [(200, 20), (600, 130), (8_000, 600)],
     build,
 };
@@ -64,10 +61,7 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
             .map(f64::from)
             .collect::<Vec<_>>()
     });
-    let zero = Bounded {
-        value: 0.0,
-        tolerance: 0.0,
-    };
+    let zero = Bounded::exact(0.0);
     let (mut real, mut imaginary) = (vec![zero; x.len()], vec![zero; x.len()]);
     let samples = samples.as_chunks().0.iter().take(params.rounds as usize);
     let term = TERM_ROUNDOFFS * ROUNDOFF + dot_bound(params.rounds as usize);

@@ -23,10 +23,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/nlm.ptx"),
     elements: "pixels across the image, which is one higher",
     rounds: Some("radius of the search window"),
-    limits: Limits {
-        elements: 1 << 14,
-        rounds: 64,
-    },
+    limits: Limits::of(1 << 14, 64),
     sizes: [(9, 2), (24, 3), (56, 8)],
     build,
 };
@@ -82,10 +79,7 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
             sums.0 += weight * noisy[other + pitch + 1];
             sums.1 += weight;
         }
-        Bounded {
-            value: sums.0 / sums.1,
-            tolerance,
-        }
+        Bounded::within(sums.0 / sums.1, tolerance)
     };
     vec![Expected::F32((0..nx * (nx + 1)).map(pixel).collect())]
 }

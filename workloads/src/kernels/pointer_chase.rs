@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/pointer_chase.ptx"),
     elements: "links of the ring, 8 bytes each",
     rounds: Some("hops of each chain, rounded up to a multiple of four"),
-    limits: Limits {
-        elements: 1 << 27,
-        rounds: 1 << 28,
-    },
+    limits: Limits::of(1 << 27, 1 << 28),
     sizes: [(1 << 10, 500), (1 << 16, 10_000), (1 << 23, 200_000)],
     build,
 };

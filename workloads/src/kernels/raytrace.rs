@@ -19,10 +19,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/raytrace.ptx"),
     elements: "pixels across the image, which is one higher",
     rounds: Some("spheres"),
-    limits: Limits {
-        elements: 1 << 14,
-        rounds: 1 << 10,
-    },
+    limits: Limits::of(1 << 14, 1 << 10),
     sizes: [(14, 8), (60, 10), (350, 12)],
     build,
 };
@@ -139,10 +136,7 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
     }
     let image = rays.iter().map(|ray| {
         let sky = ray.along[1].mul_add(0.25, 0.5);
-        Bounded {
-            value: f64::from(ray.weight.mul_add(sky, ray.light)),
-            tolerance: 0.0,
-        }
+        Bounded::exact(f64::from(ray.weight.mul_add(sky, ray.light)))
     });
     vec![Expected::F32(image.collect())]
 }

@@ -15,10 +15,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/reduction.ptx"),
     elements: "integers to sum",
     rounds: None,
-    limits: Limits {
-        elements: 1 << 28,
-        rounds: 0,
-    },
+    limits: Limits::of(1 << 28, 0),
     sizes: [(4_000, 0), (150_000, 0), (3_000_000, 0)],
     build,
 };

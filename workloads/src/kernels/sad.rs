@@ -20,10 +20,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/sad.ptx"),
     elements: "tiles of 8 pixels across the frame, which is one tile higher",
     rounds: None,
-    limits: Limits {
-        elements: 1 << 10,
-        rounds: 0,
-    },
+    limits: Limits::of(1 << 10, 0),
     sizes: [(2, 0), (10, 0), (60, 0)],
     build,
 };

@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/sha1.ptx"),
     elements: "messages",
     rounds: Some("chunks of 64 bytes in each message"),
-    limits: Limits {
-        elements: 1 << 20,
-        rounds: 1 << 7,
-    },
+    limits: Limits::of(1 << 20, 1 << 7),
     sizes: [(70, 1), (200, 1), (2_600, 8)],
     build,
 };

@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/spmv.ptx"),
     elements: "rows and columns of the matrix",
     rounds: Some("mean entries per row, about"),
-    limits: Limits {
-        elements: 1 << 22,
-        rounds: 64,
-    },
+    limits: Limits::of(1 << 22, 64),
     sizes: [(500, 8), (18_000, 8), (400_000, 8)],
     build,
 };
@@ -74,10 +71,7 @@ fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {
         let (value, magnitude) = products.fold((0.0, 0.0), |(sum, magnitude), p| {
             (sum + p, magnitude + p.abs())
         });
-        Bounded {
-            value,
-            tolerance: dot_bound(length) * magnitude,
-        }
+        Bounded::within(value, dot_bound(length) * magnitude)
     };
     vec![Expected::F32(starts.windows(2).map(row).collect())]
 }

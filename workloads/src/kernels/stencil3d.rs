@@ -19,10 +19,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/stencil3d.ptx"),
     elements: "shortest edge of the box; the others are one and two longer",
     rounds: None,
-    limits: Limits {
-        elements: 1024,
-        rounds: 0,
-    },
+    limits: Limits::of(1024, 0),
     sizes: [(9, 0), (32, 0), (100, 0)],
     build,
 };
@@ -80,15 +77,9 @@ fn reference(params: &Params, args: &[Arg]) -> Vec<Expected> {
         let (x, y, z) = (i % nx, i / nx % ny, i / (nx * ny));
         let on_face = x == 0 || x + 1 == nx || y == 0 || y + 1 == ny || z == 0 || z + 1 == nz;
         if on_face {
-            Bounded {
-                value: f64::from(from[i]),
-                tolerance: 0.0,
-            }
+            Bounded::exact(f64::from(from[i]))
         } else {
-            Bounded {
-                value,
-                tolerance: 32.0 * ROUNDOFF,
-            }
+            Bounded::within(value, 32.0 * ROUNDOFF)
         }
     };
     vec![Expected::F32(

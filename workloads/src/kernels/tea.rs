@@ -18,10 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/tea.ptx"),
     elements: "cipher blocks of 8 bytes",
     rounds: Some("cycles; the published cipher has 32"),
-    limits: Limits {
-        elements: 1 << 28,
-        rounds: 1 << 20,
-    },
+    limits: Limits::of(1 << 28, 1 << 20),
     sizes: [(300, 8), (1_800, 32), (120_000, 32)],
     build,
 };

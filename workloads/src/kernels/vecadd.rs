@@ -15,10 +15,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     ptx: include_str!("../../ptx/vecadd.ptx"),
     elements: "elements of each vector",
     rounds: None,
-    limits: Limits {
-        elements: 1 << 28,
-        rounds: 0,
-    },
+    limits: Limits::of(1 << 28, 0),
     sizes: [(3_000, 0), (100_000, 0), (2_500_000, 0)],
     build,
 };
@@ -50,10 +47,7 @@ fn reference(_: &Params, args: &[Arg]) -> Vec<Expected> {
             reason = "rounding to single precision is meant"
         )]
         let rounded = (f64::from(a) + f64::from(b)) as f32;
-        Bounded {
-            value: f64::from(rounded),
-            tolerance: 0.0,
-        }
+        Bounded::exact(f64::from(rounded))
     };
     let pairs = floats(&args[0]).into_iter().zip(floats(&args[1]));
     vec![Expected::F32(pairs.map(sum).collect())]

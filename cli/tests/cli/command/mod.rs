@@ -43,6 +43,11 @@ pub(crate) fn apart<S: AsRef<std::ffi::OsStr>>(
     (arguments, Some(folder))
 }
 
+/// Runs a command line, none of whose words has a space.
+pub(crate) fn typed(line: &str) -> Ran {
+    gridmux(words(line))
+}
+
 /// Returns the words of a command line, none of which has a space.
 pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
@@ -58,6 +63,18 @@ pub(crate) fn gridmux<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<It
     Ran::from(output)
 }
 
+/// Runs the command, which must succeed, and returns its JSON.
+#[track_caller]
+pub(crate) fn json_of<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Value {
+    gridmux(arguments).succeeded().json()
+}
+
+/// Runs the command, which must succeed, and returns its stdout.
+#[track_caller]
+pub(crate) fn text_of<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> String {
+    gridmux(arguments).succeeded().stdout
+}
+
 impl From<Output> for Ran {
     fn from(output: Output) -> Self {
         Self {
@@ -71,21 +88,20 @@ impl From<Output> for Ran {
 impl Ran {
     /// Returns stdout as the one JSON document that it must be.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
-            panic!(
-                "{error}: stdout {:?}, stderr {:?}",
-                self.stdout, self.stderr
-            )
-        })
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}, {}", self.stdout, self.stderr))
     }
 
     /// Returns the text of the JSON error that it must have printed.
     pub(crate) fn json_error(&self) -> String {
         let json = self.json();
-        json["error"]
-            .as_str()
-            .unwrap_or_else(|| panic!("no error in {json}"))
-            .to_owned()
+        let error = json["error"].as_str();
+        error.unwrap_or_else(|| panic!("no error in {json}")).into()
+    }
+
+    /// Returns the hint of the JSON error that it must have printed.
+    pub(crate) fn hint(&self) -> String {
+        self.json()["hint"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Panics unless it failed with this exit code and printed a JSON error that holds each of these parts.
@@ -100,13 +116,7 @@ impl Ran {
 
     /// Panics unless it succeeded.
     pub(crate) fn succeeded(self) -> Self {
-        assert_eq!(
-            self.code,
-            Some(0),
-            "stdout {:?}, stderr {:?}",
-            self.stdout,
-            self.stderr
-        );
+        assert_eq!(self.code, Some(0), "{}, {}", self.stdout, self.stderr);
         self
     }
 }
@@ -120,17 +130,16 @@ pub(crate) fn checked(folder: &Path, text: &str) -> Value {
     let [file, run_dir] = [&file, &run_dir].map(|path| path.as_os_str());
     let begin = ["serve", "--check", "-j", "--config"].map(AsRef::as_ref);
     let arguments = [&begin[..], &[file, "--run-dir".as_ref(), run_dir]].concat();
-    gridmux(arguments).succeeded().json()
+    json_of(arguments)
 }
 
 /// Runs a kernel with vecadd's parameters on random arrays of 10240 numbers.
 pub(crate) fn sim_vecadd(file: &str, entry: &str, more: &[&str]) -> Ran {
-    let fixed = [
-        "sim", "kernel", file, "--entry", entry, "--grid", "40", "--block", "256",
-    ];
+    let fixed = ["sim", "kernel", file, "--entry", entry];
+    let fixed = fixed.into_iter().chain(words("--grid 40 --block 256"));
     let args = words("in=random:f32:10240 in=random:f32:10240 out=40960:/dev/null u32=10240");
     let args = args.iter().flat_map(|arg| ["--arg", arg]);
-    gridmux(fixed.into_iter().chain(args).chain(more.iter().copied()))
+    gridmux(fixed.chain(args).chain(more.iter().copied()))
 }
 
 /// Returns a file of the workloads' PTX.

@@ -1,9 +1,9 @@
 //! A service in a folder of its own, and other commands that go on for a while.
 
-use super::{PROGRAM, apart, gridmux};
+use super::{PROGRAM, apart, json_of, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -21,6 +21,28 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_by(Command::new(PROGRAM), arguments)
+    }
+
+    /// Starts a command line, none of whose words has a space.
+    pub(crate) fn line(line: &str) -> Self {
+        Self::start(&words(line))
+    }
+
+    /// Starts `workload run` with more arguments, and waits until it is ready for the signal to go.
+    pub(crate) fn workload(service: &Service, more: &str) -> Self {
+        let socket = service.socket();
+        let mut tenant = Self::line(&format!(
+            "-j workload run --socket {socket} --size tiny --wait-go {more}"
+        ));
+        assert_eq!(tenant.next(), json!({ "ready": true }));
+        tenant
+    }
+
+    /// Has a workload that is ready hold, and then go.
+    pub(crate) fn hold_and_go(&mut self) {
+        self.say("hold");
+        assert_eq!(self.next(), json!({ "held": true }));
+        self.say("go");
     }
 
     /// Starts it with no more than that many open files.
@@ -90,25 +112,12 @@ impl Service {
         // relaxed: the number is all that counts.
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let instance = format!("{name}-{}-{number}", std::process::id());
-        let arguments = [
-            "-j",
-            "serve",
-            "--run-dir",
-            run_dir.to_str().unwrap(),
-            "--instance",
-            &instance,
-            "--device",
-            "model:h200",
-            "--sms",
-            "4",
-            "--policy",
-            "smk-p",
-            "--tenant",
-            "first:2:latency",
-            "--tenant",
-            "second",
-        ];
-        let mut running = Running::start(&[&arguments, more].concat());
+        let arguments = format!(
+            "-j serve --run-dir {} --instance {instance} --device model:h200 --sms 4 --policy smk-p \
+             --tenant first:2:latency --tenant second",
+            run_dir.display()
+        );
+        let mut running = Running::start(&[&words(&arguments)[..], more].concat());
         let ready = running.next();
         Self {
             running,
@@ -119,18 +128,13 @@ impl Service {
     }
 
     pub(crate) fn socket(&self) -> String {
-        self.run_dir
-            .join("gridmux.sock")
-            .to_str()
-            .unwrap()
-            .to_owned()
+        let socket = self.run_dir.join("gridmux.sock");
+        socket.to_str().unwrap().to_owned()
     }
 
     pub(crate) fn ask(&self, arguments: &[&str]) -> Value {
         let folder = self.run_dir.to_str().unwrap();
-        gridmux(arguments.iter().copied().chain(["-j", "--run-dir", folder]))
-            .succeeded()
-            .json()
+        json_of(arguments.iter().copied().chain(["-j", "--run-dir", folder]))
     }
 
     pub(crate) fn stop(self) -> Option<i32> {

@@ -11,17 +11,11 @@ fn bit(v: u64, n: i64) -> u64 {
 fn logic() {
     for bits in [16, 32, 64] {
         let two = [bits, bits];
-        table(&format!("and.b{bits} %d, %a, %b;"), &two, bits, |v| {
-            v[0] & v[1]
-        });
-        table(&format!("or.b{bits} %d, %a, %b;"), &two, bits, |v| {
-            v[0] | v[1]
-        });
-        table(&format!("xor.b{bits} %d, %a, %b;"), &two, bits, |v| {
-            v[0] ^ v[1]
-        });
-        table(&format!("not.b{bits} %d, %a;"), &[bits], bits, |v| !v[0]);
-        table(&format!("cnot.b{bits} %d, %a;"), &[bits], bits, |v| {
+        table(&format!("and.b{bits}"), &two, bits, |v| v[0] & v[1]);
+        table(&format!("or.b{bits}"), &two, bits, |v| v[0] | v[1]);
+        table(&format!("xor.b{bits}"), &two, bits, |v| v[0] ^ v[1]);
+        table(&format!("not.b{bits}"), &[bits], bits, |v| !v[0]);
+        table(&format!("cnot.b{bits}"), &[bits], bits, |v| {
             u64::from(v[0] == 0)
         });
     }
@@ -46,13 +40,13 @@ fn shifts() {
         let inputs = [bits, 32];
         let by = |v: u64| (v & 0xffff_ffff).min(200) as i64;
         let n = i64::from(bits);
-        table(&format!("shl.b{bits} %d, %a, %b;"), &inputs, bits, |v| {
+        table(&format!("shl.b{bits}"), &inputs, bits, |v| {
             (0..n).fold(0, |d, k| {
                 d | bit(v[0], k - by(v[1])) * u64::from(k >= by(v[1])) << k
             })
         });
         for ty in ["u", "b", "s"] {
-            table(&format!("shr.{ty}{bits} %d, %a, %b;"), &inputs, bits, |v| {
+            table(&format!("shr.{ty}{bits}"), &inputs, bits, |v| {
                 let fill = if ty == "s" { bit(v[0], n - 1) } else { 0 };
                 (0..n).fold(0, |d, k| {
                     let from = k + by(v[1]);
@@ -64,18 +58,12 @@ fn shifts() {
     for (mode, wraps) in [("wrap", true), ("clamp", false)] {
         let by = |c: u64| if wraps { c & 31 } else { c.min(32) } as u32;
         let joined = |v: &[u64]| u128::from(v[1]) << 32 | u128::from(v[0]);
-        table(
-            &format!("shf.l.{mode}.b32 %d, %a, %b, %c;"),
-            &[32; 3],
-            32,
-            |v| (joined(v) << by(v[2]) >> 32) as u64,
-        );
-        table(
-            &format!("shf.r.{mode}.b32 %d, %a, %b, %c;"),
-            &[32; 3],
-            32,
-            |v| (joined(v) >> by(v[2])) as u64,
-        );
+        table(&format!("shf.l.{mode}.b32"), &[32; 3], 32, |v| {
+            (joined(v) << by(v[2]) >> 32) as u64
+        });
+        table(&format!("shf.r.{mode}.b32"), &[32; 3], 32, |v| {
+            (joined(v) >> by(v[2])) as u64
+        });
     }
 }
 
@@ -83,13 +71,13 @@ fn shifts() {
 fn counting_and_finding() {
     for bits in [32_u32, 64] {
         let n = i64::from(bits);
-        table(&format!("popc.b{bits} %d, %a;"), &[bits], 32, |v| {
+        table(&format!("popc.b{bits}"), &[bits], 32, |v| {
             (0..n).map(|k| bit(v[0], k)).sum()
         });
-        table(&format!("clz.b{bits} %d, %a;"), &[bits], 32, |v| {
+        table(&format!("clz.b{bits}"), &[bits], 32, |v| {
             (0..n).take_while(|k| bit(v[0], n - 1 - k) == 0).count() as u64
         });
-        table(&format!("brev.b{bits} %d, %a;"), &[bits], bits, |v| {
+        table(&format!("brev.b{bits}"), &[bits], bits, |v| {
             (0..n).fold(0, |d, k| d | bit(v[0], k) << (n - 1 - k))
         });
         for is_signed in [false, true] {
@@ -102,18 +90,15 @@ fn counting_and_finding() {
                 };
                 (0..n).rev().find(|k| bit(v, *k) == 1)
             };
-            table(&format!("bfind.{ty}{bits} %d, %a;"), &[bits], 32, |v| {
+            table(&format!("bfind.{ty}{bits}"), &[bits], 32, |v| {
                 found(v[0]).map_or(u64::MAX, |k| k as u64)
             });
-            table(
-                &format!("bfind.shiftamt.{ty}{bits} %d, %a;"),
-                &[bits],
-                32,
-                |v| found(v[0]).map_or(u64::MAX, |k| (n - 1 - k) as u64),
-            );
+            table(&format!("bfind.shiftamt.{ty}{bits}"), &[bits], 32, |v| {
+                found(v[0]).map_or(u64::MAX, |k| (n - 1 - k) as u64)
+            });
         }
     }
-    table("fns.b32 %d, %a, %b, %c;", &[32, 32, 32], 32, |v| {
+    table("fns.b32", &[32, 32, 32], 32, |v| {
         let (mask, base, offset) = (v[0], (v[1] & 31) as i64, v[2] as u32 as i32);
         if offset == 0 {
             return if bit(mask, base) == 1 {
@@ -142,66 +127,46 @@ fn fields() {
         ("s64", 64, true),
     ] {
         let msb = i64::from(bits) - 1;
-        table(
-            &format!("bfe.{ty} %d, %a, %b, %c;"),
-            &[bits, 32, 32],
-            bits,
-            |v| {
-                let (pos, len) = ((v[1] & 0xff) as i64, (v[2] & 0xff) as i64);
-                let sign = if !is_signed || len == 0 {
-                    0
-                } else {
-                    bit(v[0], (pos + len - 1).min(msb))
-                };
-                (0..=msb).fold(0, |d, i| {
-                    let inside = i < len && pos + i <= msb;
-                    d | (if inside { bit(v[0], pos + i) } else { sign }) << i
-                })
-            },
-        );
+        table(&format!("bfe.{ty}"), &[bits, 32, 32], bits, |v| {
+            let (pos, len) = ((v[1] & 0xff) as i64, (v[2] & 0xff) as i64);
+            let sign = if !is_signed || len == 0 {
+                0
+            } else {
+                bit(v[0], (pos + len - 1).min(msb))
+            };
+            (0..=msb).fold(0, |d, i| {
+                let inside = i < len && pos + i <= msb;
+                d | (if inside { bit(v[0], pos + i) } else { sign }) << i
+            })
+        });
     }
     for bits in [32_u32, 64] {
         let msb = i64::from(bits) - 1;
-        table(
-            &format!("bfi.b{bits} %d, %a, %b, %c, %e;"),
-            &[bits, bits, 32, 32],
-            bits,
-            |v| {
-                let (pos, len) = ((v[2] & 0xff) as i64, (v[3] & 0xff) as i64);
-                (0..len).filter(|i| pos + i <= msb).fold(v[1], |f, i| {
-                    f & !(1 << (pos + i)) | bit(v[0], i) << (pos + i)
-                })
-            },
-        );
+        table(&format!("bfi.b{bits}"), &[bits, bits, 32, 32], bits, |v| {
+            let (pos, len) = ((v[2] & 0xff) as i64, (v[3] & 0xff) as i64);
+            (0..len).filter(|i| pos + i <= msb).fold(v[1], |f, i| {
+                f & !(1 << (pos + i)) | bit(v[0], i) << (pos + i)
+            })
+        });
     }
     for (mode, wraps) in [("wrap", true), ("clamp", false)] {
-        table(
-            &format!("bmsk.{mode}.b32 %d, %a, %b;"),
-            &[32, 32],
-            32,
-            |v| {
-                let part = |v: u64| if wraps { v & 31 } else { v.min(32) };
-                ((1_u128 << part(v[1])) - 1 << part(v[0])) as u64
-            },
-        );
+        table(&format!("bmsk.{mode}.b32"), &[32, 32], 32, |v| {
+            let part = |v: u64| if wraps { v & 31 } else { v.min(32) };
+            ((1_u128 << part(v[1])) - 1 << part(v[0])) as u64
+        });
         for (ty, is_signed) in [("u32", false), ("s32", true)] {
-            table(
-                &format!("szext.{mode}.{ty} %d, %a, %b;"),
-                &[32, 32],
-                32,
-                |v| {
-                    let width = if !wraps && v[1] >= 32 {
-                        32
-                    } else {
-                        (v[1] & 31) as u32
-                    };
-                    if width == 0 {
-                        0
-                    } else {
-                        value(v[0] & (u64::MAX >> (64 - width)), width, is_signed) as u64
-                    }
-                },
-            );
+            table(&format!("szext.{mode}.{ty}"), &[32, 32], 32, |v| {
+                let width = if !wraps && v[1] >= 32 {
+                    32
+                } else {
+                    (v[1] & 31) as u32
+                };
+                if width == 0 {
+                    0
+                } else {
+                    value(v[0] & (u64::MAX >> (64 - width)), width, is_signed) as u64
+                }
+            });
         }
     }
 }
@@ -209,7 +174,7 @@ fn fields() {
 #[test]
 fn permutations() {
     let byte = |v: &[u64], n: u64| (v[1] << 32 | v[0]) >> (8 * n) & 0xff;
-    table("prmt.b32 %d, %a, %b, %c;", &[32; 3], 32, |v| {
+    table("prmt.b32", &[32; 3], 32, |v| {
         (0..4).fold(0, |d, n| {
             let selector = v[2] >> (4 * n) & 15;
             let b = byte(v, selector & 7);
@@ -245,15 +210,10 @@ fn permutations() {
         ),
     ];
     for (mode, selectors) in modes {
-        table(
-            &format!("prmt.b32.{mode} %d, %a, %b, %c;"),
-            &[32; 3],
-            32,
-            |v| {
-                let row = selectors[(v[2] & 3) as usize];
-                row.iter()
-                    .fold(0, |d, selector| d << 8 | byte(v, *selector))
-            },
-        );
+        table(&format!("prmt.b32.{mode}"), &[32; 3], 32, |v| {
+            let row = selectors[(v[2] & 3) as usize];
+            row.iter()
+                .fold(0, |d, selector| d << 8 | byte(v, *selector))
+        });
     }
 }

@@ -33,8 +33,7 @@ fn check(
 ) {
     for (ty, bits, is_signed) in types {
         let columns = integers(*bits, count);
-        let operands = ["%a", "%a, %b", "%a, %b, %c"][count - 1];
-        let body = format!("{name}.{ty} %d, {operands};");
+        let body = format!("{name}.{ty}");
         let ty = register(*bits);
         Table::new(&body, &vec![ty.as_str(); count], &ty, &columns).check_bits(|v| {
             let v: Vec<BigInt> = v
@@ -134,14 +133,12 @@ fn twenty_four_bits() {
         };
         table(&format!("mul24.lo.{ty} %d, %a, %b;"), &product);
         table(&format!("mul24.hi.{ty} %d, %a, %b;"), &high);
-        table(&format!("mad24.lo.{ty} %d, %a, %b, %c;"), &|v| {
+        table(&format!("mad24.lo.{ty}"), &|v| {
             product(v) + i128::from(v[2])
         });
-        table(&format!("mad24.hi.{ty} %d, %a, %b, %c;"), &|v| {
-            high(v) + i128::from(v[2])
-        });
+        table(&format!("mad24.hi.{ty}"), &|v| high(v) + i128::from(v[2]));
         if is_signed {
-            table("mad24.hi.sat.s32 %d, %a, %b, %c;", &|v| {
+            table("mad24.hi.sat.s32", &|v| {
                 (high(v) + signed(v[2], 32)).clamp(i32::MIN.into(), i32::MAX.into())
             });
         }
@@ -205,16 +202,10 @@ fn carries() {
             |v: &[u64]| BigInt::from(cut(&(number(v[0]) * number(v[1])), bits)),
             |v: &[u64]| BigInt::from(cut(&((number(v[0]) * number(v[1])) >> bits), bits)),
         );
-        table(
-            &format!("mad.lo.cc.{ty} {temporary}, %a, %b, %c;\naddc.{ty} %d, 0, 0;"),
-            &|v| (low(v) + v[2]) >> bits,
-        );
-        table(
-            &format!("mad.hi.cc.{ty} {temporary}, %a, %b, %c;\naddc.{ty} %d, 0, 0;"),
-            &|v| (high(v) + v[2]) >> bits,
-        );
         let carry = |v: &[u64]| (BigInt::from(v[2]) + v[3]) >> bits;
         for (part, exact) in [("lo", &low as &dyn Fn(&[u64]) -> BigInt), ("hi", &high)] {
+            let body = format!("mad.{part}.cc.{ty} {temporary}, %a, %b, %c;\naddc.{ty} %d, 0, 0;");
+            table(&body, &|v| (exact(v) + v[2]) >> bits);
             let body = format!(
                 "madc.{part}.cc.{ty} {temporary}, %a, %b, %c;\nadd.cc.{ty} {temporary}, %c, %e;\n\
                  madc.{part}.{ty} %d, %a, %b, %c;"
@@ -253,25 +244,20 @@ fn dot_products() {
             let byte = |v: u64, n: u32, is_signed: bool| value(v >> (8 * n) & 0xff, 8, is_signed);
             let half = |v: u64, n: u32| value(v >> (16 * n) & 0xffff, 16, signed_a);
             let table = |name: &str, want: &dyn Fn(&[u64]) -> i128| {
-                let body = format!("{name}.{a}.{b} %d, %a, %b, %c;");
+                let body = format!("{name}.{a}.{b}");
                 Table::new(&body, &["b32"; 3], "b32", &columns)
                     .check_bits(|v| (want(v) + i128::from(v[2])) as u64);
             };
             table("dp4a", &|v| {
-                (0..4)
-                    .map(|n| byte(v[0], n, signed_a) * byte(v[1], n, signed_b))
-                    .sum()
+                let product = |n| byte(v[0], n, signed_a) * byte(v[1], n, signed_b);
+                (0..4).map(product).sum()
             });
-            table("dp2a.lo", &|v| {
-                (0..2)
-                    .map(|n| half(v[0], n) * byte(v[1], n, signed_b))
-                    .sum()
-            });
-            table("dp2a.hi", &|v| {
-                (0..2)
-                    .map(|n| half(v[0], n) * byte(v[1], n + 2, signed_b))
-                    .sum()
-            });
+            for (name, first) in [("dp2a.lo", 0), ("dp2a.hi", 2)] {
+                table(name, &|v| {
+                    let product = |n| half(v[0], n) * byte(v[1], n + first, signed_b);
+                    (0..2).map(product).sum()
+                });
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The block scheduler of `plan` mode holds which SMs a plan gives to whom.
 
+use crate::support::part_of;
 use crate::support::plan::{Busy, GroupOf, Row, Stage, all, plan_of, row};
 use gridmux_hw_model::GpuConfig;
 use gridmux_policy::ids::{RowId, SmId};
@@ -26,7 +27,7 @@ fn apart(config: &GpuConfig, blocks: [u16; 2]) -> Plan {
 #[test]
 fn kernels_stay_on_the_sms_of_their_groups() {
     let mut stage = Stage::new(4, |config| apart(config, [2, 5]));
-    stage.launch_each(20, [A, B]);
+    stage.launch_each(Busy::blocks(20), [A, B]);
     stage.pass(6000);
     let held = |row| stage.placed().iter().filter(|e| e.row == row).count();
     assert_eq!(
@@ -44,9 +45,7 @@ fn kernels_stay_on_the_sms_of_their_groups() {
 fn a_launch_that_arrives_while_blocks_of_another_start_without_pause_finds_its_sms() {
     // A's blocks end sooner than they can start, so that some of its room is free all the time, and several of them
     // start between two looks at what is on the SMs.
-    let mut config = GpuConfig::builtin("h200")
-        .expect("built in")
-        .scaled_to_sms(4);
+    let mut config = part_of("h200", 4);
     config.launch.block_interval_cycles = 20.0;
     config.launch.block_cycles = 1;
     let mut stage = Stage::on(config, |config| apart(config, [8, 8]));

@@ -55,7 +55,7 @@ fn a_tenants_rows_hold_its_limit_together_and_not_more() {
         (4, 13, 13),
     ] {
         let mut stage = Stage::new(4, limited(Preemption::Drain, on_sm, device));
-        stage.launch_each(16, [A, B]);
+        stage.launch_each(Busy::blocks(16), [A, B]);
         stage.launch(Busy {
             tag: 3,
             row: other,
@@ -78,15 +78,7 @@ fn a_lowered_limit_takes_blocks_of_the_worst_rank_first_and_of_the_youngest_laun
     // On each SM 4 blocks of A, which came first, and 4 of B, which has the better rank.
     for (on_sm, device, expected) in [(5, 32, [[1; 4], [4; 4]]), (3, 32, [[0; 4], [3; 4]])] {
         let mut stage = Stage::new(4, limited(Preemption::Switch, 8, 32));
-        for (tag, row) in [(1, A), (2, B)] {
-            stage.launch(Busy {
-                tag,
-                row,
-                blocks: 16,
-                rounds: 50_000,
-                ..Busy::default()
-            });
-        }
+        stage.launch_each(Busy::blocks(16).rounds(50_000), [A, B]);
         stage.until(10_000);
         assert_eq!(residents(&stage), [[4; 4]; 2]);
         stage.plan(limited(Preemption::Switch, on_sm, device));
@@ -101,15 +93,7 @@ fn a_lowered_limit_takes_blocks_of_the_worst_rank_first_and_of_the_youngest_laun
 #[test]
 fn a_lowered_limit_on_the_device_takes_the_worst_blocks_of_all_sms() {
     let mut stage = Stage::new(4, limited(Preemption::Switch, 8, 32));
-    for (tag, row) in [(1, A), (2, B)] {
-        stage.launch(Busy {
-            tag,
-            row,
-            blocks: 16,
-            rounds: 50_000,
-            ..Busy::default()
-        });
-    }
+    stage.launch_each(Busy::blocks(16).rounds(50_000), [A, B]);
     stage.until(10_000);
     // All of A's 16 and the 3 highest numbers of B's.
     stage.plan(limited(Preemption::Switch, 8, 13));
@@ -132,10 +116,7 @@ fn a_lowered_limit_on_the_device_takes_the_worst_blocks_of_all_sms() {
 fn a_reached_cap_is_said_once_until_caps_change() {
     let capped = |cap| move |config: &GpuConfig| plan(config, Preemption::Drain, &[row(A, cap, 0)]);
     let mut stage = Stage::new(2, capped(2));
-    stage.launch(Busy {
-        blocks: 40,
-        ..Busy::default()
-    });
+    stage.launch(Busy::blocks(40));
     let reached = |stage: &mut Stage, until| {
         stage.until(until);
         let rows = stage.bench.gpu.take_caps_reached();

@@ -5,7 +5,7 @@
 
 use crate::support::plan::{Disturbance, Disturbed, context_bytes, disturbed, plan, row};
 use crate::support::states::{TAIL_WORDS, states};
-use crate::support::{Bench, Prepared};
+use crate::support::{Bench, Prepared, part_of};
 use gridmux_hw_model::{GpuConfig, Kernel, Launch, QueueId};
 use gridmux_policy::ids::RowId;
 use gridmux_policy::plan::Preemption;
@@ -129,9 +129,7 @@ fn with_switches(
 fn config(seed: u64) -> GpuConfig {
     let name = ["gtx480", "v100", "h200"][usize::try_from(seed % 3).expect("small")];
     let sms = 1 + u16::try_from(seed / 3 % 4).expect("small");
-    GpuConfig::builtin(name)
-        .expect("built in")
-        .scaled_to_sms(sms)
+    part_of(name, sms)
 }
 
 /// Checks that the bits are the same, and names the first that is not.

@@ -2,12 +2,12 @@
 //! them, by kernel and by SM.
 
 use crate::support::plan::{Busy, Row, Stage, all, plan, plan_of, row, standing};
-use crate::support::{Bench, kernel_of};
+use crate::support::{Bench, case_of, part_of};
 use gridmux_hw_model::{Counters, GpuConfig};
 use gridmux_policy::ids::{RowId, SmId};
 use gridmux_policy::plan::{Preemption, QuotaRule, Spent};
 use gridmux_policy::units::Cycles;
-use gridmux_workloads::{Size, by_name};
+use gridmux_workloads::Size;
 
 const A: RowId = RowId(1);
 const B: RowId = RowId(2);
@@ -182,23 +182,16 @@ fn a_kernel_that_yields_takes_the_slots_that_nobody_can_use() {
 #[test]
 fn the_second_instruction_of_a_pair_needs_a_quota_too() {
     // Each scheduler of this chip issues two instructions of a warp in a cycle.
-    let config = GpuConfig::builtin("gtx680").expect("built in");
+    let config = part_of("gtx680", 1);
     assert_eq!(config.sm.issue_width, 2);
     let schedulers = u64::from(config.sm.schedulers);
     let rows = [row(A, 2, 1), row(B, 2, 10_000)];
-    let mut stage = Stage::on(config.scaled_to_sms(1), |config| {
-        plan(config, Preemption::Drain, &rows)
-    });
-    for (tag, row) in [(1, A), (2, B)] {
-        stage.launch(Busy {
-            tag,
-            row,
-            blocks: 2,
-            threads: 128,
-            rounds: 20_000,
-            ..Busy::default()
-        });
-    }
+    let mut stage = Stage::on(config, |config| plan(config, Preemption::Drain, &rows));
+    let busy = Busy {
+        threads: 128,
+        ..Busy::blocks(2).rounds(20_000)
+    };
+    stage.launch_each(busy, [A, B]);
     stage.until(2 * EPOCH);
     let before = issued(&stage, 0, A);
     stage.until(8 * EPOCH);
@@ -228,9 +221,8 @@ fn samples_sum_up_to_every_full_counter_by_kernel_and_by_sm() {
             .set_plan(&plan(&config, Preemption::Switch, &rows));
         let mut reports = Vec::new();
         for (tag, kernel, name) in [(1, A, "vecadd"), (2, B, "matmul")] {
-            let workload = by_name(name).unwrap_or_else(|| panic!("no {name}"));
-            let loaded = kernel_of(&mut bench, workload);
-            let case = workload.case(Size::Small, 5);
+            let case = case_of(name, Size::Small, 5);
+            let loaded = bench.kernel(case.ptx, case.entry);
             let prepared = bench.prepare(&case);
             let mut launch = bench.launch(&loaded, &case, &prepared.params);
             launch.tag = tag;
@@ -277,9 +269,8 @@ fn a_killed_launch_stays_in_the_samples() {
     bench
         .gpu
         .set_plan(&plan(&config, Preemption::Switch, &[row(A, 3, 0)]));
-    let workload = by_name("vecadd").expect("in the table");
-    let kernel = kernel_of(&mut bench, workload);
-    let case = workload.case(Size::Small, 5);
+    let case = case_of("vecadd", Size::Small, 5);
+    let kernel = bench.kernel(case.ptx, case.entry);
     let prepared = bench.prepare(&case);
     let launch = bench.launch(&kernel, &case, &prepared.params);
     bench

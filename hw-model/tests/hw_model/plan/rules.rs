@@ -7,13 +7,13 @@ use crate::support::plan::{
     plan_of, row, standing,
 };
 use crate::support::states::{TAIL_WORDS, states};
-use crate::support::{Bench, kernel_of};
+use crate::support::{Bench, case_of, part_of};
 use gridmux_hw_model::{BlockChange, FaultKind, GpuConfig, PlanNote, PlanOptions, Report};
 use gridmux_policy::ids::{RowId, SmId};
 use gridmux_policy::plan::{DispatchOrder, Plan, Preemption, QuotaRule};
 use gridmux_policy::units::Cycles;
 use gridmux_sync::publish::Publisher;
-use gridmux_workloads::{Prng, Size, by_name};
+use gridmux_workloads::{Prng, Size};
 use std::collections::BTreeMap;
 
 const A: RowId = RowId(1);
@@ -40,11 +40,7 @@ fn group(
 fn lowered(preemption: Preemption) -> Stage {
     let capped = |cap| move |config: &GpuConfig| plan(config, preemption, &[row(A, cap, 0)]);
     let mut stage = Stage::new(4, capped(6));
-    stage.launch(Busy {
-        blocks: 64,
-        rounds: 20_000,
-        ..Busy::default()
-    });
+    stage.launch(Busy::blocks(64).rounds(20_000));
     stage.until(10_000);
     assert_eq!(
         (stage.placed().len(), stage.bench.gpu.resident_blocks()),
@@ -108,16 +104,11 @@ fn blocks_beyond_a_lowered_cap_stay_where_the_plan_does_not_switch() {
 fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
     let capped =
         |cap| move |config: &GpuConfig| plan(config, Preemption::Cheapest, &[row(A, cap, 0)]);
-    let long = Busy {
-        blocks: 4,
-        rounds: 2000,
-        ..Busy::default()
-    };
+    let long = Busy::blocks(4).rounds(2000);
     // Out and in again, with half of the port. On a chip whose blocks have a scheduler each and so take the same time
     // in every launch: the rule goes by the mean of the blocks that have ended.
     let gone_with = |halves: u64| {
-        let chip = GpuConfig::builtin("v100").expect("built in");
-        let mut stage = Stage::on(chip.scaled_to_sms(1), capped(4));
+        let mut stage = Stage::on(part_of("v100", 1), capped(4));
         stage.launch(long);
         stage.finish();
         let ran: Vec<u64> = (stage.events.iter())
@@ -153,10 +144,7 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
 #[test]
 fn a_plan_for_another_gpu_is_obeyed_as_far_as_it_applies_and_says_so() {
     let limit = 8;
-    let chip = |sms| {
-        let config = GpuConfig::builtin("gtx480").expect("built in");
-        config.scaled_to_sms(sms)
-    };
+    let chip = |sms| part_of("gtx480", sms);
     let two = plan(&chip(2), Preemption::Drain, &[row(A, 3000, 0)]);
     let four = plan(&chip(4), Preemption::Drain, &[row(A, 3, 0)]);
     let mut bench = Bench::new(chip(3));
@@ -184,7 +172,7 @@ fn room_is_filled_in_order_of_rows_or_of_arrival() {
         let way = (Preemption::Drain, false);
         let mut stage = Stage::new(2, |config| group(config, order, way, &rows));
         // B comes first; A has the first row.
-        stage.launch_each(16, [B, A]);
+        stage.launch_each(Busy::blocks(16), [B, A]);
         stage.finish();
         let placed: Vec<RowId> = stage.placed().iter().map(|e| e.row).collect();
         let second = if first == A { B } else { A };
@@ -199,7 +187,7 @@ fn the_head_of_the_line_holds_others_up_where_the_plan_says_so() {
         let way = (Preemption::Drain, head_of_line);
         let mut stage = Stage::new(2, |config| group(config, DispatchOrder::Rank, way, &rows));
         // Two of A's blocks wait for the first two, and there is room for B all the time.
-        stage.launch_each(4, [A, B]);
+        stage.launch_each(Busy::blocks(4), [A, B]);
         stage.finish();
         let at = |row| {
             let placed = stage.placed().into_iter();
@@ -220,10 +208,7 @@ fn a_start_budget_counts_starts_and_nothing_else() {
         }
     };
     let mut stage = Stage::new(1, with(Some(5)));
-    stage.launch(Busy {
-        blocks: 9,
-        ..Busy::default()
-    });
+    stage.launch(Busy::blocks(9));
     stage.pass(7000);
     assert!(stage.bench.gpu.switch_out(SmId(0), 0));
     stage.until(400_000);
@@ -260,10 +245,8 @@ fn a_launch_budget_runs_out_while_all_blocks_are_switched_out() {
         |cap| move |config: &GpuConfig| plan(config, Preemption::Switch, &[row(A, cap, 0)]);
     let mut stage = Stage::new(2, capped(4));
     stage.launch(Busy {
-        blocks: 8,
-        rounds: 100_000,
         budget: Some(Cycles(60_000)),
-        ..Busy::default()
+        ..Busy::blocks(8).rounds(100_000)
     });
     stage.until(10_000);
     let first = stage.events[0].at.0;
@@ -273,12 +256,8 @@ fn a_launch_budget_runs_out_while_all_blocks_are_switched_out() {
     assert_eq!(stage.bench.gpu.switched_blocks(), 8);
     stage.until(LONG * 100);
     let (kind, block, at) = fault(&stage);
-    assert_eq!(
-        kind,
-        FaultKind::BudgetExceeded {
-            budget_cycles: 60_000
-        }
-    );
+    let budget_cycles = 60_000;
+    assert_eq!(kind, FaultKind::BudgetExceeded { budget_cycles });
     assert_eq!(block, [0, 0, 0]);
     assert!(
         (first + 60_001..=first + 60_032).contains(&at),
@@ -295,20 +274,14 @@ fn a_launch_budget_runs_out_while_the_next_block_waits_for_room() {
         plan(config, Preemption::Drain, &[row])
     });
     stage.launch(Busy {
-        blocks: 8,
-        rounds: 10,
         budget: Some(Cycles(60_000)),
-        ..Busy::default()
+        ..Busy::blocks(8).rounds(10)
     });
     stage.until(LONG * 100);
     let first = stage.events[0].at.0;
     let (kind, block, at) = fault(&stage);
-    assert_eq!(
-        kind,
-        FaultKind::BudgetExceeded {
-            budget_cycles: 60_000
-        }
-    );
+    let budget_cycles = 60_000;
+    assert_eq!(kind, FaultKind::BudgetExceeded { budget_cycles });
     assert_eq!(block, [3, 0, 0], "the one that waits");
     assert!(
         (first + 60_001..=first + 60_032).contains(&at),
@@ -323,11 +296,7 @@ fn a_killed_launch_takes_its_blocks_along_wherever_they_are() {
     let mut dice = Prng::new(4);
     for _ in 0..40 {
         let mut stage = Stage::new(2, capped(4));
-        stage.launch(Busy {
-            blocks: 12,
-            rounds: 50_000,
-            ..Busy::default()
-        });
+        stage.launch(Busy::blocks(12).rounds(50_000));
         stage.until(10_000);
         stage.plan(capped(1));
         // Some leave, some have left, some come back.
@@ -340,8 +309,7 @@ fn a_killed_launch_takes_its_blocks_along_wherever_they_are() {
         // What was on its way arrives at nobody, and all of the room is there again.
         stage.launch(Busy {
             tag: 2,
-            blocks: 16,
-            ..Busy::default()
+            ..Busy::blocks(16)
         });
         stage.finish();
         assert_eq!(stage.ended(2).map(|(_, c)| c.blocks), Some(16));
@@ -421,9 +389,8 @@ fn free_switches_move_no_byte_and_take_no_time() {
     let mut times = Vec::new();
     for free_switches in [false, true] {
         let mut bench = Bench::named("gtx480");
-        let workload = by_name("vecadd").expect("in the table");
-        let kernel = kernel_of(&mut bench, workload);
-        let case = workload.case(Size::Small, 5);
+        let case = case_of("vecadd", Size::Small, 5);
+        let kernel = bench.kernel(case.ptx, case.entry);
         let prepared = bench.prepare(&case);
         let config = bench.gpu.config().clone();
         bench
@@ -457,11 +424,7 @@ fn the_newest_published_plan_is_obeyed() {
     let capped = |cap| plan(&config, Preemption::Switch, &[row(A, cap, 0)]);
     let mut publisher = Publisher::new(capped(5));
     stage.bench.gpu.follow_plans(publisher.reader());
-    stage.launch(Busy {
-        blocks: 30,
-        rounds: 20_000,
-        ..Busy::default()
-    });
+    stage.launch(Busy::blocks(30).rounds(20_000));
     stage.until(10_000);
     assert_eq!(stage.bench.gpu.resident_blocks(), 10);
     for cap in [2, 4, 3] {
@@ -485,10 +448,10 @@ fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
     // SMK, section 5.1, step 2: the engine waits for pending memory requests. Switches are free, so that waiting is
     // all that takes time.
     let longest = |text: &str| {
-        let mut config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut config = part_of("gtx480", 1);
         // Parameters that are at hand, so that arithmetic has nothing in flight.
         config.sm.parameters_cached = false;
-        let mut bench = Bench::new(config.scaled_to_sms(1));
+        let mut bench = Bench::new(config);
         let kernel = bench.kernel(text, "k");
         let out = bench.buffer(&vec![0; (32 + TAIL_WORDS as usize) * 4]);
         let all_sms = plan(bench.gpu.config(), Preemption::Switch, &[row(A, 8, 0)]);
@@ -525,7 +488,7 @@ fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
     };
     let loads = state("loads and stores in flight");
     let arithmetic = state("diverged within loops within branches");
-    let l2 = u64::from(GpuConfig::builtin("gtx480").expect("built in").l2.latency);
+    let l2 = u64::from(part_of("gtx480", 1).l2.latency);
     assert!(loads >= l2 && arithmetic < l2, "{loads} {arithmetic} {l2}");
     // Copies alone hold the block as loads do; a sleep does not, because it may be shorter than asked for.
     let repeated = |what: &str| {
@@ -545,10 +508,7 @@ fn a_block_leaves_when_what_it_has_in_flight_has_ended() {
 fn a_row_that_is_gone_begins_again_at_start_0() {
     let budget = |config: &GpuConfig| plan(config, Preemption::Drain, &[row(A, 3, 0).budget(4)]);
     let mut stage = Stage::new(1, budget);
-    let four = Busy {
-        blocks: 4,
-        ..Busy::default()
-    };
+    let four = Busy::blocks(4);
     stage.launch(four);
     stage.finish();
     stage.launch(Busy { tag: 2, ..four });

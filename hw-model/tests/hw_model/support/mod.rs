@@ -19,7 +19,7 @@ use gridmux_hw_model::{
     Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,
 };
 use gridmux_policy::units::Cycles;
-use gridmux_workloads::{Arg, Case, Role, Workload};
+use gridmux_workloads::{Arg, Case, Role, Size, Workload, by_name};
 use std::sync::Arc;
 
 /// A GPU with one domain and one kernel in it.
@@ -45,6 +45,18 @@ pub struct Timed {
     pub counters: Counters,
 }
 
+/// Returns a part of a built-in GPU that has every unit of the whole, and so many SMs.
+pub fn part_of(gpu: &str, sms: u16) -> GpuConfig {
+    let config = GpuConfig::builtin(gpu).expect("built in");
+    config.scaled_to_sms(sms)
+}
+
+/// Returns a case of the workload of that name.
+pub fn case_of(name: &str, size: Size, seed: u64) -> Case {
+    let workload = by_name(name).unwrap_or_else(|| panic!("no workload {name}"));
+    workload.case(size, seed)
+}
+
 impl Bench {
     pub fn new(config: GpuConfig) -> Self {
         let mut gpu = Gpu::new(config);
@@ -61,8 +73,7 @@ impl Bench {
 
     /// Returns a small part of the h200, which is made sooner than the whole and computes the same.
     pub fn small() -> Self {
-        let config = GpuConfig::builtin("h200").expect("built in");
-        Self::new(config.scaled_to_sms(4))
+        Self::new(part_of("h200", 4))
     }
 
     pub fn kernel(&mut self, ptx: &str, entry: &str) -> Arc<Kernel> {
@@ -196,6 +207,16 @@ impl Bench {
             params,
             budget: None,
         }
+    }
+
+    /// Runs a case with timing, alone; returns what it did and its outputs.
+    pub fn run(&mut self, case: &Case) -> (Timed, Vec<Vec<u8>>) {
+        let kernel = self.kernel(case.ptx, case.entry);
+        let prepared = self.prepare(case);
+        let launch = self.launch(&kernel, case, &prepared.params);
+        let timed = self.time(launch);
+        let timed = timed.unwrap_or_else(|fault| panic!("{}: {fault}", case.workload));
+        (timed, self.outputs(&prepared))
     }
 
     /// Runs one launch with timing, alone, which must not fault.

@@ -13,7 +13,7 @@ use std::io::Write;
 /// predicates, `%x0` to `%x3` 32-bit, `%h0` to `%h3` 16-bit and `%l0` to `%l3` 64-bit registers. The first
 /// instruction is the one that is tested.
 pub struct Table<'a> {
-    body: &'a str,
+    body: String,
     /// Types of the columns, as PTX writes them.
     inputs: &'a [&'a str],
     output: &'a str,
@@ -36,13 +36,20 @@ fn register_type(ty: &str) -> &str {
 }
 
 impl<'a> Table<'a> {
-    /// Returns the table of an instruction: its PTX, the types of its inputs and of its output, and the inputs.
+    /// Returns the table of an instruction: its PTX, the types of its inputs and of its output, and the inputs. A
+    /// mnemonic alone stands for the instruction whose sources are the inputs.
     pub fn new(
-        body: &'a str,
+        body: &str,
         inputs: &'a [&'a str],
         output: &'a str,
         columns: &'a [Vec<u64>],
     ) -> Self {
+        let body = if body.contains(' ') {
+            body.to_owned()
+        } else {
+            let sources = &["%a", "%b", "%c", "%e"][..inputs.len()];
+            format!("{body} %d, {};", sources.join(", "))
+        };
         Self {
             body,
             inputs,
@@ -130,7 +137,25 @@ impl<'a> Table<'a> {
                 self.body
             );
         }
-        report(self.body);
+        report(&self.body);
+    }
+
+    /// Runs every row and compares each part of `bits` bits with what the same parts of the inputs must give.
+    pub fn check_parts(&self, bits: usize, want: impl Fn(&[u64]) -> Expected) {
+        let mask = (1 << bits) - 1;
+        for (row, got) in self.run().into_iter().enumerate() {
+            for shift in (0..8 * width(self.output)).step_by(bits) {
+                let part = |column: &Vec<u64>| column[row] >> shift & mask;
+                let inputs: Vec<u64> = self.columns.iter().map(part).collect();
+                let (got, want) = (got >> shift & mask, want(&inputs));
+                assert!(
+                    want.holds(got),
+                    "{} of {inputs:#x?} gives {got:#x} instead of {want:#x?}",
+                    self.body
+                );
+            }
+        }
+        report(&self.body);
     }
 
     /// Returns the same for integers.

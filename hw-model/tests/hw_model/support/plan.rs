@@ -2,7 +2,7 @@
 //!
 //! Rule: what a switch must move is computed here from the launch, another way than the model does it.
 
-use super::Bench;
+use super::{Bench, part_of};
 use gridmux_hw_model::device_shape;
 use gridmux_hw_model::{
     Advance, BlockChange, BlockEvent, Counters, GpuConfig, Kernel, Launch, Report, Standing,
@@ -316,6 +316,21 @@ impl Default for Busy {
     }
 }
 
+impl Busy {
+    /// Returns a launch of `blocks` blocks.
+    pub fn blocks(blocks: u32) -> Self {
+        Self {
+            blocks,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the same with this many rounds of the loop.
+    pub fn rounds(self, rounds: u32) -> Self {
+        Self { rounds, ..self }
+    }
+}
+
 /// A GPU of a few SMs in `plan` mode, and everything that it said.
 pub struct Stage {
     pub bench: Bench,
@@ -327,15 +342,14 @@ pub struct Stage {
 impl Stage {
     /// Returns a gtx480 of `sms` SMs under a plan.
     pub fn new(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
-        let config = GpuConfig::builtin("gtx480").expect("built in");
-        Self::on(config.scaled_to_sms(sms), plan)
+        Self::on(part_of("gtx480", sms), plan)
     }
 
     /// Returns the same GPU without a front end: schedulers and quotas alone decide who issues.
     pub fn without_front_end(sms: u16, plan: impl FnOnce(&GpuConfig) -> Plan) -> Self {
-        let mut config = GpuConfig::builtin("gtx480").expect("built in");
+        let mut config = part_of("gtx480", sms);
         config.fetch = None;
-        Self::on(config.scaled_to_sms(sms), plan)
+        Self::on(config, plan)
     }
 
     /// Returns any GPU under a plan.
@@ -379,15 +393,10 @@ impl Stage {
         accepted.expect("accepted");
     }
 
-    /// Launches a kernel of `blocks` blocks under each row, in this order, with tags from 1.
-    pub fn launch_each(&mut self, blocks: u32, rows: [RowId; 2]) {
+    /// Launches the same under each row, in this order, with tags from 1.
+    pub fn launch_each(&mut self, busy: Busy, rows: [RowId; 2]) {
         for (tag, row) in (1..).zip(rows) {
-            self.launch(Busy {
-                tag,
-                row,
-                blocks,
-                ..Busy::default()
-            });
+            self.launch(Busy { tag, row, ..busy });
         }
     }
 

@@ -18,14 +18,7 @@ use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::Arc;
 
-const H200: DeviceShape = DeviceShape {
-    sms: 132,
-    threads: 2048,
-    blocks: 32,
-    registers: 65536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+const H200: DeviceShape = DeviceShape::h200(132);
 
 fn limits() -> KernelLimits {
     KernelLimits {
@@ -122,53 +115,22 @@ fn a_copy_must_stay_inside_an_allocation_and_its_buffer() {
         rest_bytes: 0,
     };
     assert!(find_copy(&tables, &good).is_ok());
-    for (bad, status) in [
+    let changes: [(fn(&mut CopyCommand), CompletionStatus); 6] = [
+        (|copy| copy.bytes = 4097, CompletionStatus::BadAddress),
+        (|copy| copy.address = 0, CompletionStatus::BadAddress),
+        (|copy| copy.domain.0 = 1, CompletionStatus::BadAddress),
+        (|copy| copy.buffer.0 = 6, CompletionStatus::BadIova),
+        (|copy| copy.buffer_offset = 1, CompletionStatus::BadIova),
         (
-            CopyCommand {
-                bytes: 4097,
-                rest_bytes: 0,
-                ..good
-            },
-            CompletionStatus::BadAddress,
-        ),
-        (
-            CopyCommand { address: 0, ..good },
-            CompletionStatus::BadAddress,
-        ),
-        (
-            CopyCommand {
-                domain: DomainId(1),
-                ..good
-            },
-            CompletionStatus::BadAddress,
-        ),
-        (
-            CopyCommand {
-                buffer: BufferId(6),
-                ..good
-            },
+            |copy| copy.buffer_offset = u64::MAX,
             CompletionStatus::BadIova,
         ),
-        (
-            CopyCommand {
-                buffer_offset: 1,
-                ..good
-            },
-            CompletionStatus::BadIova,
-        ),
-        (
-            CopyCommand {
-                buffer_offset: u64::MAX,
-                ..good
-            },
-            CompletionStatus::BadIova,
-        ),
-    ] {
-        assert_eq!(
-            find_copy(&tables, &bad).err().map(|(status, _)| status),
-            Some(status),
-            "{bad:?}"
-        );
+    ];
+    for (change, status) in changes {
+        let mut bad = good;
+        change(&mut bad);
+        let refused = find_copy(&tables, &bad).err().map(|(status, _)| status);
+        assert_eq!(refused, Some(status), "{bad:?}");
     }
 }
 
@@ -189,30 +151,18 @@ fn both_ends_of_a_copy_on_the_device_must_stay_inside_allocations() {
         rest_bytes: 0,
     };
     assert!(find_device_copy(&tables, &good).is_ok());
-    for bad in [
-        DeviceCopyCommand {
-            from: 0x10_0801,
-            ..good
-        },
-        DeviceCopyCommand {
-            to: 0x20_0801,
-            ..good
-        },
-        DeviceCopyCommand {
-            to: u64::MAX,
-            ..good
-        },
-        DeviceCopyCommand {
-            domain: DomainId(1),
-            ..good
-        },
-    ] {
+    let changes: [fn(&mut DeviceCopyCommand); 4] = [
+        |copy| copy.from = 0x10_0801,
+        |copy| copy.to = 0x20_0801,
+        |copy| copy.to = u64::MAX,
+        |copy| copy.domain.0 = 1,
+    ];
+    for change in changes {
+        let mut bad = good;
+        change(&mut bad);
         let refused = find_device_copy(&tables, &bad).err();
-        assert_eq!(
-            refused.map(|(status, _)| status),
-            Some(CompletionStatus::BadAddress),
-            "{bad:?}"
-        );
+        let refused = refused.map(|(status, _)| status);
+        assert_eq!(refused, Some(CompletionStatus::BadAddress), "{bad:?}");
     }
 }
 

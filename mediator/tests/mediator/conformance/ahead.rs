@@ -25,19 +25,16 @@ fn run(launches: &[(u32, u64)]) -> Trace {
     let load = Load {
         tenant: TenantId(0),
         weight: 1,
-        block: BlockShape {
-            threads: 64,
-            ..BlockShape::default()
-        },
+        block: BlockShape::of_threads(64),
         computes: false,
         stream: 0,
         launches: launches.collect(),
     };
     let specs = vec![PlanSpec::at(Nanos(0), SHAPE.sms).row(0, 0, CAP)];
     let loads = [load];
-    let (script, _records) = Script::new(&SHAPE, specs, &loads, None);
+    let (script, _log) = Script::logged(&SHAPE, specs, &loads, None);
     let until = Nanos(1_000_000_000);
-    let trace = scripted().run(Box::new(script), &loads, until);
+    let trace = scripted().run(script, &loads, until);
     assert!(trace.launches.iter().all(|launch| launch.end.is_some()));
     trace
 }

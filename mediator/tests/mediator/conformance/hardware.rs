@@ -20,14 +20,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 pub(crate) const LAUNCH_NS: u64 = 4_000;
 
 /// A device of 4 SMs.
-pub(crate) const SHAPE: DeviceShape = DeviceShape {
-    sms: 4,
-    threads: 2048,
-    blocks: 32,
-    registers: 65_536,
-    shared_bytes: 233_472,
-    submission_ns: 0,
-};
+pub(crate) const SHAPE: DeviceShape = DeviceShape::h200(4);
 
 /// Returns the limits of every kernel here: few registers, so that threads decide what fits.
 pub(crate) fn limits(id: u32) -> KernelLimits {

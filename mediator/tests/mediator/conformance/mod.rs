@@ -8,6 +8,7 @@ mod hardware;
 mod model;
 mod policies;
 mod rig;
+mod shares;
 mod tap;
 mod workloads;
 

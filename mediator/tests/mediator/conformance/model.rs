@@ -1,6 +1,7 @@
 //! The SM model as a device of the suite.
 
 use super::rig::Machine;
+use crate::modelled::client_kernel;
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{CompiledModule, Device, DeviceControl, DomainId, Timing};
@@ -73,13 +74,6 @@ impl Machine for Model {
     }
 
     fn kernel(&mut self, domain: DomainId, _load: u32) -> ClientKernel {
-        let loaded = self.control.load(domain, &self.module);
-        let compiled = &self.module.kernels[0];
-        ClientKernel {
-            unusable: false,
-            limits: loaded.expect("the module loads").kernels[0].limits,
-            control_offset: Some(*compiled.control.as_ref().expect("it can be cut")),
-            key: compiled.key,
-        }
+        client_kernel(&*self.control, domain, &self.module)
     }
 }

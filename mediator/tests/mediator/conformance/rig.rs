@@ -19,16 +19,17 @@ use gridmux_mediator::dispatch::window::{WINDOW_NS, most_ahead};
 use gridmux_mediator::dispatch::{
     ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Slot, Turn, enforces,
 };
-use gridmux_policy::conformance::{Breach, Breaking, LaunchSeen, Load, Slack, Subject, Trace};
-use gridmux_policy::ids::{DeviceId, RowId, TenantId};
+use gridmux_policy::conformance::{
+    Breach, Breaking, LaunchSeen, Load, PolicyLog, Slack, Subject, Tapped, Trace,
+};
+use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
-use gridmux_policy::{Class, Element, Enforcement, Event, Plan, Policy, Watch};
+use gridmux_policy::{Class, Element, Enforcement, Event, Policy};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Turns in which no time passes on a scripted device before something is wrong.
@@ -163,69 +164,12 @@ impl Subject for Dispatched {
         // A row of which no block has ended gets one small window whatever its cap is.
         .with_known_blocks(self.grain().0);
         let events = std::mem::replace(&mut self.events, EVENTS);
-        let (listener, names) = Listener::new(policy);
+        let (policy, log) = Tapped::new(policy);
         let mut machine = (self.open)();
-        let mut rig = Rig::new(
-            &mut *machine,
-            Box::new(listener),
-            (rows, events),
-            loads,
-            until,
-        );
+        let mut rig = Rig::new(&mut *machine, policy, (rows, events), loads, until);
         rig.run();
         machine.judge(&mut *rig.stage.borrow_mut().device);
-        rig.trace(loads, &names)
-    }
-}
-
-/// What tells the row that a launch ran under.
-enum Name {
-    /// The launch arrived under the row.
-    Launch(u64, RowId),
-    /// Launches of a tenant whose blocks have this number of threads run under the row. Unlike arrivals this is never
-    /// lost.
-    Row(TenantId, u32, RowId),
-}
-
-/// Takes note of the rows that launches ran under.
-struct Listener {
-    inner: Box<dyn Policy>,
-    names: Sender<Name>,
-}
-
-impl Listener {
-    fn new(inner: Box<dyn Policy>) -> (Self, Receiver<Name>) {
-        let (names, heard) = channel();
-        (Self { inner, names }, heard)
-    }
-}
-
-impl Policy for Listener {
-    fn observe(&mut self, event: &Event) {
-        let name = match *event {
-            Event::Arrive { row, launch, .. } => Some(Name::Launch(launch, row)),
-            Event::RowNew {
-                row, tenant, block, ..
-            } => Some(Name::Row(tenant, block.threads, row)),
-            _ => None,
-        };
-        if let Some(name) = name {
-            // The rig outlives the policy.
-            let _ = self.names.send(name);
-        }
-        self.inner.observe(event);
-    }
-
-    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        self.inner.replan(now, standing, next)
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.inner.wake_at()
-    }
-
-    fn watch(&self) -> Option<Watch> {
-        self.inner.watch()
+        rig.trace(loads, &log)
     }
 }
 
@@ -329,13 +273,17 @@ impl Rig {
         }
     }
 
-    fn trace(self, loads: &[Load], names: &Receiver<Name>) -> Trace {
+    fn trace(self, loads: &[Load], log: &PolicyLog) -> Trace {
         let stage = self.stage.borrow();
         let (mut launches, mut rows) = (HashMap::new(), HashMap::new());
-        for name in names.try_iter() {
-            match name {
-                Name::Launch(launch, row) => drop(launches.insert(launch, row)),
-                Name::Row(tenant, threads, row) => drop(rows.insert((tenant, threads), row)),
+        // Where the event of an arrival was lost, the row of the tenant's blocks of that size tells: it is named again.
+        for event in log.take_events() {
+            match event {
+                Event::Arrive { row, launch, .. } => drop(launches.insert(launch, row)),
+                Event::RowNew {
+                    row, tenant, block, ..
+                } => drop(rows.insert((tenant, block.threads), row)),
+                _ => {}
             }
         }
         let launch = |(number, place): (u64, &LaunchIndex)| {

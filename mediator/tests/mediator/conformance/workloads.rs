@@ -4,12 +4,13 @@
 use super::model::CPU_BUDGET;
 use super::rig::Machine;
 use super::tap::{LaunchIndex, Request};
-use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
+use crate::functional::rig::buffer;
+use crate::modelled::client_kernel;
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
-    BufferId, Command, CopyCommand, Device, DeviceControl, DeviceReport, Direction, DomainId,
-    LaneId, Outcome, Tag, Timing,
+    Command, CopyCommand, Device, DeviceControl, DeviceReport, Direction, DomainId, LaneId,
+    Outcome, Tag, Timing,
 };
 use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_mediator::waker::Waker;
@@ -18,8 +19,6 @@ use gridmux_policy::ids::TenantId;
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use gridmux_policy::units::Nanos;
 use gridmux_workloads::{Arg, Case, Role, Size, by_name};
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -155,7 +154,7 @@ impl Workloads {
         bytes: &mut [u8],
         direction: Direction,
     ) {
-        let (buffer, file) = self.buffer(bytes);
+        let (buffer, file) = buffer(&*self.control, bytes);
         self.copies += 1;
         let tag = Tag {
             lane: LaneId(31),
@@ -202,22 +201,6 @@ impl Workloads {
         }
         self.control.unregister_buffer(buffer);
     }
-
-    /// Returns a buffer of a tenant with these bytes.
-    fn buffer(&self, bytes: &[u8]) -> (BufferId, File) {
-        let size = (bytes.len() as u64).next_multiple_of(4096);
-        let memfd = SealedMemfd::create("test", size).expect("a memfd");
-        let file: File = memfd.as_fd().try_clone_to_owned().expect("a copy").into();
-        file.write_all_at(bytes, 0).expect("room");
-        let protection = Protection {
-            read: true,
-            write: true,
-        };
-        let own = memfd.as_fd().try_clone_to_owned().expect("a copy");
-        let buffer = TenantBuffer::new(own, 0, size, protection).expect("it is sealed");
-        let id = self.control.register_buffer(Arc::new(buffer));
-        (id.expect("a place"), file)
-    }
 }
 
 impl Machine for Workloads {
@@ -240,14 +223,7 @@ impl Machine for Workloads {
     fn kernel(&mut self, domain: DomainId, load: u32) -> ClientKernel {
         let ptx = case((load as usize, 0)).ptx;
         let module = compile(ptx.as_bytes().to_vec()).expect("the module compiles");
-        let loaded = self.control.load(domain, &module);
-        let compiled = &module.kernels[0];
-        ClientKernel {
-            unusable: false,
-            limits: loaded.expect("the module loads").kernels[0].limits,
-            control_offset: Some(*compiled.control.as_ref().expect("it can be cut")),
-            key: compiled.key,
-        }
+        client_kernel(&*self.control, domain, &module)
     }
 
     fn request(&self, place: LaunchIndex) -> Option<Request> {

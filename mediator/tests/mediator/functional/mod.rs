@@ -1,7 +1,7 @@
 //! The modelled device without timing: results, turns, budgets, kills, copies; and what it has in common with the timed
 //! one.
 
-mod rig;
+pub(crate) mod rig;
 
 use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_mediator::device::{

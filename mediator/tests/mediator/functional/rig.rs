@@ -274,18 +274,7 @@ impl Rig {
 
     /// Returns a buffer of the tenant's with these bytes.
     pub(crate) fn buffer(&self, bytes: &[u8]) -> (BufferId, File) {
-        let size = (bytes.len() as u64).next_multiple_of(4096);
-        let memfd = SealedMemfd::create("test", size).expect("a memfd");
-        let file: File = memfd.as_fd().try_clone_to_owned().expect("a copy").into();
-        file.write_all_at(bytes, 0).expect("room");
-        let protection = Protection {
-            read: true,
-            write: true,
-        };
-        let own = memfd.as_fd().try_clone_to_owned().expect("a copy");
-        let buffer = TenantBuffer::new(own, 0, size, protection).expect("it is sealed");
-        let id = self.control.register_buffer(Arc::new(buffer));
-        (id.expect("a place"), file)
+        buffer(&*self.control, bytes)
     }
 
     /// Copies bytes to the device.
@@ -345,4 +334,20 @@ impl Rig {
         self.control.destroy_domain(domain);
         read
     }
+}
+
+/// Returns a buffer of a tenant's with these bytes.
+pub(crate) fn buffer(control: &dyn DeviceControl, bytes: &[u8]) -> (BufferId, File) {
+    let size = (bytes.len() as u64).next_multiple_of(4096);
+    let memfd = SealedMemfd::create("test", size).expect("a memfd");
+    let file: File = memfd.as_fd().try_clone_to_owned().expect("a copy").into();
+    file.write_all_at(bytes, 0).expect("room");
+    let protection = Protection {
+        read: true,
+        write: true,
+    };
+    let own = memfd.as_fd().try_clone_to_owned().expect("a copy");
+    let buffer = TenantBuffer::new(own, 0, size, protection).expect("it is sealed");
+    let id = control.register_buffer(Arc::new(buffer));
+    (id.expect("a place"), file)
 }

@@ -107,10 +107,10 @@ fn by_opcode(i: &Instruction) -> Treatment {
 fn refused(i: &Instruction) -> Treatment {
     let what = i.mnemonic.to_string();
     Treatment::Refused(match i.opcode.family() {
-        Family::Texture | Family::Surface => FenceReason::Texture { what },
+        Family::Texture | Family::Surface => FenceReason::Texture(what),
         // The kernel can overwrite the object, and nothing says that a GPU survives what it then does.
-        Family::Mbarrier => FenceReason::BarrierObject { what },
-        _ => FenceReason::Unbounded { what },
+        Family::Mbarrier => FenceReason::BarrierObject(what),
+        _ => FenceReason::Unbounded(what),
     })
 }
 
@@ -274,9 +274,7 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
 fn address_conversion(i: &Instruction) -> Treatment {
     match space(i) {
         StateSpace::Const | StateSpace::Param if !i.mods.to => {
-            Treatment::Refused(FenceReason::GenericConstant {
-                what: i.mnemonic.to_string(),
-            })
+            Treatment::Refused(FenceReason::GenericConstant(i.mnemonic.to_string()))
         }
         StateSpace::SharedCluster => refused(i),
         _ => Treatment::Plain,

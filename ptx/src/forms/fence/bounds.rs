@@ -109,7 +109,7 @@ impl Bounding<'_, '_> {
 
     fn unbounded(&self, i: &Instruction) -> Bound {
         let what = i.mnemonic.to_string();
-        Bound::Refused(FenceReason::Unbounded { what })
+        Bound::Refused(FenceReason::Unbounded(what))
     }
 
     fn unknown(&self, i: &Instruction, space: &'static str) -> Bound {
@@ -222,7 +222,7 @@ impl Bounding<'_, '_> {
 
     fn generic(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Bound {
         if let Some(what) = self.module_facts.constant.clone() {
-            return Bound::Refused(FenceReason::GenericConstant { what });
+            return Bound::Refused(FenceReason::GenericConstant(what));
         }
         // A prefetch of anything but global memory does nothing, and one of the wrong line no harm.
         let is_prefetch = i.mnemonic.starts_with("prefetch");
@@ -241,7 +241,7 @@ impl Bounding<'_, '_> {
         let others = self.module_facts.escaping_count - usize::from(escapes);
         if others > 0 && !self.function.is_entry {
             let what = i.mnemonic.to_string();
-            return Bound::Refused(FenceReason::CallersLocals { what });
+            return Bound::Refused(FenceReason::CallersLocals(what));
         }
         let mut local = None;
         if escapes {

@@ -33,16 +33,16 @@ pub(crate) fn judge(
     let text = &module.functions[module_facts.texts[index]?];
     if let Some(what) = &module_facts.pragma {
         let what = what.clone();
-        return Some((FenceReason::Pragma { what }.into(), start));
+        return Some((FenceReason::Pragma(what).into(), start));
     }
     if let Some((what, at)) = pragma::of_function(module, text) {
-        return Some((FenceReason::Pragma { what }.into(), at));
+        return Some((FenceReason::Pragma(what).into(), at));
     }
     if module_facts.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
     if let Some(bytes) = is_full(program, id, module_facts).filter(|_| function.is_entry) {
-        return Some((FenceReason::SharedFull { bytes }.into(), start));
+        return Some((FenceReason::SharedFull(bytes).into(), start));
     }
     let owned = &module_facts.owned[index];
     let scope = Scope::new((module, text), (program, function), owned, 0);
@@ -57,7 +57,7 @@ pub(crate) fn judge(
             Treatment::Memory(accesses) => accesses.iter().find_map(|access| {
                 if is_narrow(function, &i.operands[access.operand]) {
                     let what = i.mnemonic.to_string();
-                    return Some(FenceReason::NarrowAddress { what });
+                    return Some(FenceReason::NarrowAddress(what));
                 }
                 if access.space == StateSpace::Global {
                     return None;
@@ -154,7 +154,7 @@ pub(crate) fn forbids_worker(program: &Program, id: FuncId) -> Option<(Reason, u
     };
     let found = function.body.iter().find(leaves)?;
     let function = function.name.clone();
-    Some((Reason::ExitInCallee { function }, found.span.start))
+    Some((Reason::ExitInCallee(function), found.span.start))
 }
 
 /// Returns a call of `__assertfail`, which never returns.
@@ -168,9 +168,7 @@ fn call(program: &Program, id: FuncId, targets: &Targets, i: &Instruction) -> Op
     if let Some(f) = i.callee() {
         let callee = &program.functions[f.0 as usize];
         let is_known = callee.is_defined || assertion(program, i).is_some();
-        return (!is_known).then(|| FenceReason::External {
-            function: callee.name.clone(),
-        });
+        return (!is_known).then(|| FenceReason::External(callee.name.clone()));
     }
     match i.operands.get(1) {
         Some(Operand::Reg(_)) => {
@@ -178,9 +176,9 @@ fn call(program: &Program, id: FuncId, targets: &Targets, i: &Instruction) -> Op
             // The comparison would name a function before it is declared. Functions stand in the order of their first
             // declaration.
             if let Some(later) = found.get(found.partition_point(|&f| f <= id)) {
-                return Some(FenceReason::DeclaredLater {
-                    function: program.functions[later.0 as usize].name.clone(),
-                });
+                return Some(FenceReason::DeclaredLater(
+                    program.functions[later.0 as usize].name.clone(),
+                ));
             }
             let candidates = found.len();
             let few = (1..=MAX_CANDIDATES).contains(&candidates);
@@ -189,9 +187,7 @@ fn call(program: &Program, id: FuncId, targets: &Targets, i: &Instruction) -> Op
                 limit: MAX_CANDIDATES,
             })
         }
-        _ => Some(FenceReason::Unbounded {
-            what: i.mnemonic.to_string(),
-        }),
+        _ => Some(FenceReason::Unbounded(i.mnemonic.to_string())),
     }
 }
 
@@ -204,7 +200,5 @@ fn barrier(i: &Instruction) -> Option<FenceReason> {
         count.and_then(|n| i.operands.get(n)),
         Some(Operand::Int(n)) if !(1..=1024).contains(n) || n % 32 != 0
     );
-    (bad_number || bad_count).then(|| FenceReason::Barrier {
-        what: i.mnemonic.to_string(),
-    })
+    (bad_number || bad_count).then(|| FenceReason::Barrier(i.mnemonic.to_string()))
 }

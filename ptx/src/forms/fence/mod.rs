@@ -151,110 +151,46 @@ pub const UNKNOWN_BLOCK: u32 = u32::MAX;
 
 /// Why a kernel cannot be fenced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each text says what it is")]
 pub enum FenceReason {
     /// Its texture or surface object may be forged.
-    #[error("`{what}` reaches memory through an object that the fence cannot check")]
-    Texture {
-        /// The instruction.
-        what: String,
-    },
-    /// A barrier object in memory that the kernel may have broken.
-    #[error("`{what}` uses a barrier object that the fence cannot keep whole")]
-    BarrierObject {
-        /// The instruction.
-        what: String,
-    },
-    /// An instruction whose accesses the fence does not know how to bound.
-    #[error("the fence cannot bound what `{what}` reaches")]
-    Unbounded {
-        /// The instruction.
-        what: String,
-    },
+    #[error("`{0}` reaches memory through an object that the fence cannot check")]
+    Texture(String),
+    #[error("`{0}` uses a barrier object that the fence cannot keep whole")]
+    BarrierObject(String),
+    #[error("the fence cannot bound what `{0}` reaches")]
+    Unbounded(String),
     /// An address of 8 or 16 bits: `ptxas` takes it, and extends it by what the register was declared as.
-    #[error("the address of `{what}` is in a register of less than 32 bits")]
-    NarrowAddress {
-        /// The instruction.
-        what: String,
-    },
-    /// A generic address of a constant or parameter looks like one of global memory.
+    #[error("the address of `{0}` is in a register of less than 32 bits")]
+    NarrowAddress(String),
     #[error(
-        "`{what}` makes a generic address of a constant or parameter, which the fence cannot tell from global memory"
+        "`{0}` makes a generic address of a constant or parameter, which the fence cannot tell from global memory"
     )]
-    GenericConstant {
-        /// The instruction, or the variable whose address an initialiser takes.
-        what: String,
-    },
-    /// An address in local, constant or parameter space that comes from more than one variable, or from memory.
+    GenericConstant(String),
     #[error("the fence cannot tell which {space} variable `{what}` reaches")]
-    UnknownVariable {
-        /// The state space.
-        space: &'static str,
-        /// The instruction.
-        what: String,
-    },
-    /// An access by name that does not lie in what it names.
+    UnknownVariable { space: &'static str, what: String },
     #[error("`{what}` reaches outside of `{name}`")]
-    OutsideVariable {
-        /// The instruction.
-        what: String,
-        /// The variable or parameter.
-        name: String,
-    },
-    /// Local variables of a caller may be reached by a generic address.
-    #[error("`{what}` may reach local variables of a function further up the stack")]
-    CallersLocals {
-        /// The instruction.
-        what: String,
-    },
-    /// A function of the driver or of another module.
-    #[error("it calls `{function}`, which is defined elsewhere and cannot be fenced")]
-    External {
-        /// The function.
-        function: String,
-    },
-    /// A call through a pointer, in a module with no function that it could reach, or with too many.
+    OutsideVariable { what: String, name: String },
+    #[error("`{0}` may reach local variables of a function further up the stack")]
+    CallersLocals(String),
+    #[error("it calls `{0}`, which is defined elsewhere and cannot be fenced")]
+    External(String),
     #[error(
         "it calls through a pointer, and {candidates} functions of the module could be meant; the fence compares at \
          most {limit}"
     )]
-    IndirectCall {
-        /// Functions whose address is taken and whose parameters fit.
-        candidates: usize,
-        /// The most there can be.
-        limit: usize,
-    },
-    /// A call through a pointer that may mean a function which is declared only further down.
-    #[error(
-        "it calls through a pointer that may mean `{function}`, which is declared only further down"
-    )]
-    DeclaredLater {
-        /// The function.
-        function: String,
-    },
-    /// Its stack has no bound.
+    IndirectCall { candidates: usize, limit: usize },
+    #[error("it calls through a pointer that may mean `{0}`, which is declared only further down")]
+    DeclaredLater(String),
     #[error("it calls itself, directly or through others, so its stack has no bound")]
     Recursion,
-    /// A barrier number or thread count that the hardware traps on.
-    #[error("`{what}` names a barrier or a number of threads that does not exist")]
-    Barrier {
-        /// The instruction.
-        what: String,
-    },
+    #[error("`{0}` names a barrier or a number of threads that does not exist")]
+    Barrier(String),
     /// Its shared memory is full of small variables.
-    #[error(
-        "its variables leave no room for the {bytes} bytes of shared memory that the fence adds"
-    )]
-    SharedFull {
-        /// Bytes that are added.
-        bytes: u32,
-    },
-    /// The assembler may keep registers in shared memory, or do what nobody knows.
-    #[error("`.pragma \"{what}\"` may keep registers where the kernel can overwrite them")]
-    Pragma {
-        /// The pragma.
-        what: String,
-    },
-    /// Older than what the fence is made of.
+    #[error("its variables leave no room for the {0} bytes of shared memory that the fence adds")]
+    SharedFull(u32),
+    #[error("`.pragma \"{0}\"` may keep registers where the kernel can overwrite them")]
+    Pragma(String),
     #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]
     TooOld,
 }

@@ -31,57 +31,51 @@ fn mma(name: &str, shape: &Shape, types: [&str; 4], suffix: &str, seed: u64) {
         row * 8 + column
     };
     let fc = deal(c, per_lane(m, 8), |l, i| vc[place(l, i)]);
+    let ands = suffix.contains("and");
     let exact: Vec<i64> = (0..m * 8)
         .map(|at| {
             let (row, column) = (at / 8, at % 8);
-            let sum: i64 = (0..k)
-                .map(|s| {
-                    product(
-                        a,
-                        suffix.contains("and"),
-                        va[row * k + s],
-                        vb[s * 8 + column],
-                    )
-                })
-                .sum();
+            let term = |s: usize| product(a, ands, va[row * k + s], vb[s * 8 + column]);
+            let sum: i64 = (0..k).map(term).sum();
             vc[at] + sum
         })
         .collect();
     let want = deal(d, per_lane(m, 8), |l, i| exact[place(l, i)]);
-    let wide = a == "f64";
+    let name = format!("{name}.{d}.{a}.{b}.{c}{suffix}");
+    check(&name, a == "f64", [&fa, &fb, &fc], &want);
+}
+
+/// Runs `mma.sync.aligned.NAME` on the fragments of A, B and C, in registers of 64 bits if they are `wide`.
+fn check(name: &str, wide: bool, fragments: [&[Vec<u64>]; 3], want: &[Vec<u64>]) {
     let mut ptx = header(4);
-    let (la, lb, lc) = (
-        operand(&mut ptx, 0, fa[0].len(), wide, 0),
-        operand(&mut ptx, 1, fb[0].len(), wide, 8),
-        operand(&mut ptx, 2, fc[0].len(), wide, 16),
-    );
-    let ld = operand(&mut ptx, 3, want[0].len(), wide, 24);
+    let mut list = |param: usize, fragment: &[Vec<u64>]| {
+        operand(&mut ptx, param, fragment[0].len(), wide, 8 * param)
+    };
+    let [a, b, c] = [0, 1, 2].map(|n| list(n, fragments[n]));
+    let d = list(3, want);
     let (bytes, register, store) = if wide {
         (8, "%fd", "f64")
     } else {
         (4, "%r", "b32")
     };
-    let body = format!("mma.sync.aligned.{name}.{d}.{a}.{b}.{c}{suffix} {ld}, {la}, {lb}, {lc};");
+    let body = format!("mma.sync.aligned.{name} {d}, {a}, {b}, {c};");
+    let registers = want[0].len();
     ptx += &format!(
         "{body}\nld.param.u64 %rd0, [p3];\nmad.wide.u32 %rd0, %r60, {}, %rd0;\n",
-        bytes * want[0].len()
+        bytes * registers
     );
-    for r in 0..want[0].len() {
-        ptx += &format!(
-            "st.global.{store} [%rd0+{}], {register}{};\n",
-            bytes * r,
-            24 + r
-        );
+    for r in 0..registers {
+        let (at, n) = (bytes * r, 24 + r);
+        ptx += &format!("st.global.{store} [%rd0+{at}], {register}{n};\n");
     }
     ptx += "ret;\n}\n";
-    let want = flat(&want, wide);
-    let buffers = [
-        flat(&fa, wide),
-        flat(&fb, wide),
-        flat(&fc, wide),
-        vec![0; want.len()],
-    ];
-    assert_eq!(run(&ptx, &buffers, 0), want, "{body}");
+    let want = flat(want, wide);
+    let [a, b, c] = fragments.map(|fragment| flat(fragment, wide));
+    assert_eq!(
+        run(&ptx, &[a, b, c, vec![0; want.len()]], 0),
+        want,
+        "{body}"
+    );
     report(&body);
 }
 
@@ -191,33 +185,8 @@ fn products_of_quad_pairs() {
                     .sum();
                 vc[at] + sum
             });
-            let mut ptx = header(4);
-            let (la, lb, lc) = (
-                operand(&mut ptx, 0, 2, false, 0),
-                operand(&mut ptx, 1, 2, false, 8),
-                operand(&mut ptx, 2, fc[0].len(), false, 16),
-            );
-            let ld = operand(&mut ptx, 3, fc[0].len(), false, 24);
-            let body = format!(
-                "mma.sync.aligned.m8n8k4.{a_layout}.{b_layout}.{c}.f16.f16.{c} {ld}, {la}, {lb}, {lc};"
-            );
-            ptx += &format!(
-                "{body}\nld.param.u64 %rd0, [p3];\nmad.wide.u32 %rd0, %r60, {}, %rd0;\n",
-                4 * fc[0].len()
-            );
-            for r in 0..fc[0].len() {
-                ptx += &format!("st.global.b32 [%rd0+{}], %r{};\n", 4 * r, 24 + r);
-            }
-            ptx += "ret;\n}\n";
-            let want = flat(&want, false);
-            let buffers = [
-                flat(&fa, false),
-                flat(&fb, false),
-                flat(&fc, false),
-                vec![0; want.len()],
-            ];
-            assert_eq!(run(&ptx, &buffers, 0), want, "{body}");
-            report(&body);
+            let name = format!("m8n8k4.{a_layout}.{b_layout}.{c}.f16.f16.{c}");
+            check(&name, false, [&fa, &fb, &fc], &want);
         }
     }
 }
