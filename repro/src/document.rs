@@ -7,44 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::path::Path;
 
-const HEAD: &str = "\
-# Reproduction
-
-`cargo xtask repro all` writes this file. It repeats the experiments of two papers that order and share kernels, on the
-`event` executor with one file of parameters (`mix/data/event.toml`) and on the SM model, and shows each figure that
-the papers' texts give beside ours, with the ratio of ours to the paper's. Where they differ by more than 5 %, a
-sentence says why, as far as that is known. Runs are deterministic: the same program prints the same figures. Means over
-sets that were drawn say over how many: fewer than the paper's 16,384 sets of 4 or 32,768 sets of 8 were made with
-`--part`.
-
-Reproduced: the order of SRTF's policies by ANTT, on `event` with ERCBench and on the SM model with our kernels; the
-means of Tables 5 and 6 for MPMax, SRTF and SRTF/Adaptive, within the bars that a test keeps (`repro/src/srtf/bars.rs`);
-Figure 1's counts of pairs. accelOS is fairer than stock hardware and than Elastic Kernels on sets of every size, as in
-its paper.
-
-Not reproduced: what SRTF gains over FIFO, because our FIFO is as good as serial execution and the paper's is worse, and
-for the same reason the order of MPMax and FIFO by STP; the number of pairs in which SRTF/Adaptive shares; the slowdown
-of JPEG behind SHA1; and that equation 2 never exceeds the runtime of kernels with even blocks by much. Of accelOS's
-overlap and throughput only a part comes out, because the event executor knows no kernels that complement each other and
-our kernels' runtimes are far apart; Elastic Kernels is fairer here than in accelOS's paper.
-
-Scope: No experiment of SMK, Warped-Slicer, Elastic Kernels or Kernelet is repeated; `spatial`, `even` and `smk-p` have
-not been compared with a paper, and `elastic` only with what accelOS's paper says of Elastic Kernels. Not repeated
-either: figures of other devices (SRTF section 9, accelOS's AMD columns), and accelOS section 8.5, single kernels under
-its just-in-time form; `cargo xtask bench form-cost` measures the forms of this project.
-
-GPUs: ERCBench (`srtf`, and the pairs of `gridmux`) runs on `event` as a GTX 480 of 15 SMs at 1400 MHz, the GPU that
-SRTF's paper simulates. Sets of our kernels (`accelos`, and the sets of `gridmux`) run on `event` as a GTX 980, the GPU
-on whose SM model they were measured (`mix/data/kernels.toml`). The SM model runs pairs of our kernels on a GTX 480
-of 2 SMs, predictors and `calibrate` on an H200 of 2 SMs; `traces` run on `event` as an H200 of 1 SM. On `event` a
-launch costs nothing and its first block starts at once, so that short kernels take less time than on the SM model,
-where a launch costs thousands of cycles.
-
-`cargo xtask repro srtf`, `accelos` and so on print one part, `--json` as JSON; pictures lie under `target/repro/`.
-
-Metrics: `stp` and `throughput` are better when higher, `antt`, `worst_antt` and `unfairness` when lower; `fairness`,
-`overlap` and `min_speedup` lie between 0 and 1 and are better when higher (`policy/src/metrics.rs`).
-";
+const HEAD: &str = include_str!("head.md");
 
 /// What is done with the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

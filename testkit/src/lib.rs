@@ -9,6 +9,7 @@
 pub mod allocator;
 pub mod bench;
 pub mod generate;
+pub mod kernels;
 #[cfg(feature = "validation")]
 pub mod validation;
 mod wait;

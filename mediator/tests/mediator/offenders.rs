@@ -7,6 +7,7 @@
 use crate::modelled::{Budgets, ModelRig, SMS, Shape, StreamLoop, Submits};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::ids::TenantId;
+use gridmux_testkit::kernels::PRINTING;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -16,34 +17,7 @@ const MOST_SLOWDOWN: f64 = 1.5;
 const HEAD_START_NS: u64 = 100_000;
 
 /// What the honest tenants run: `n` rounds of two loads of which the second needs the first, and some arithmetic.
-const LOADS: &str = "
-.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry loads(.param .u64 out, .param .u32 n)
-{
-    .reg .pred %p<2>;
-    .reg .u32 %r<5>;
-    .reg .u64 %rd<4>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [n];
-    mov.u32 %r3, %tid.x;
-    mul.wide.u32 %rd2, %r3, 4;
-    add.u64 %rd1, %rd1, %rd2;
-    mov.u32 %r2, 0;
-LOOP:
-    ld.global.u32 %r3, [%rd1];
-    cvt.u64.u32 %rd3, %r3;
-    add.u64 %rd1, %rd1, %rd3;
-    ld.global.u32 %r4, [%rd1];
-    add.u32 %r2, %r2, %r4;
-    add.u32 %r2, %r2, 1;
-    setp.lt.u32 %p1, %r2, %r1;
-    @%p1 bra LOOP;
-    st.global.u32 [%rd1+2048], %r2;
-    ret;
-}
-";
+const LOADS: &str = include_str!("loads.ptx");
 
 /// An endless kernel and a printing one take the parameters of every kernel here.
 const ENDLESS: &str = "
@@ -54,43 +28,6 @@ const ENDLESS: &str = "
 {
 LOOP:
     bra LOOP;
-}
-";
-
-/// Prints a line in every thread, `n` times.
-const PRINTING: &str = r"
-.version 7.0
-.target sm_80
-.address_size 64
-.extern .func (.param .b32 func_retval0) vprintf(.param .b64 p0, .param .b64 p1);
-.global .align 1 .b8 text[8] = {104, 105, 32, 37, 100, 10, 0, 0};
-.visible .entry printing(.param .u64 out, .param .u32 n)
-{
-    .local .align 8 .b8 stack[8];
-    .reg .pred %p<2>;
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<4>;
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, 0;
-LOOP:
-    mov.u64 %rd1, stack;
-    st.local.u32 [%rd1], %r2;
-    cvta.local.u64 %rd2, %rd1;
-    mov.u64 %rd3, text;
-    cvta.global.u64 %rd3, %rd3;
-    {
-    .param .b64 param0;
-    st.param.b64 [param0], %rd3;
-    .param .b64 param1;
-    st.param.b64 [param1], %rd2;
-    .param .b32 retval0;
-    call.uni (retval0), vprintf, (param0, param1);
-    ld.param.b32 %r3, [retval0];
-    }
-    add.u32 %r2, %r2, 1;
-    setp.lt.u32 %p1, %r2, %r1;
-    @%p1 bra LOOP;
-    ret;
 }
 ";
 

@@ -7,54 +7,11 @@ use gridmux_mix::model::ModelSubmission;
 use gridmux_policy::Policy;
 use gridmux_policy::conformance::{Breach, Load, Verdict, cases, check};
 use gridmux_policy::units::Nanos;
-
-/// A kernel that stays on its SM for the nanoseconds of its parameter, mostly asleep.
-const STAY: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry stay(.param .u64 ns)
-{
-    .reg .pred %p<2>;
-    .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [ns];
-    mov.u64 %rd2, %globaltimer;
-LOOP:
-    nanosleep.u32 1000;
-    mov.u64 %rd3, %globaltimer;
-    sub.u64 %rd4, %rd3, %rd2;
-    setp.lt.u64 %p1, %rd4, %rd1;
-    @%p1 bra LOOP;
-    ret;
-}
-";
+use gridmux_testkit::kernels::STAY;
 
 /// Computes: about as many instructions a thread as its parameter says. They wait for no other one, and
 /// are for two units, each of which takes every second one of a scheduler's.
-const COMPUTE: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry compute(.param .u64 n)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<3>;
-    .reg .f32 %f<5>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [n];
-    cvt.u32.u64 %r1, %rd1;
-LOOP:
-    add.f32 %f1, %f1, 0f3F800000;
-    add.s32 %r2, %r2, 1;
-    add.f32 %f2, %f2, 0f3F800000;
-    add.f32 %f3, %f3, 0f3F800000;
-    add.f32 %f4, %f4, 0f3F800000;
-    sub.s32 %r1, %r1, 8;
-    setp.gt.s32 %p1, %r1, 0;
-    @%p1 bra LOOP;
-    ret;
-}
-";
+const COMPUTE: &str = include_str!("compute.ptx");
 
 /// Returns plan mode on a small GPU.
 fn plan_mode() -> OnVirtualTime {

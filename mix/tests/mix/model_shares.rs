@@ -10,6 +10,7 @@ use gridmux_mix::model::{ModelDriver, ModelSubmission, Outcome, OwnKernel, Submi
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Class, Profiles, by_name as policy_named};
+use gridmux_testkit::kernels::BUSY;
 use gridmux_workloads::{Size, by_name};
 use std::sync::Arc;
 
@@ -22,29 +23,6 @@ const END: u64 = 1_500_000;
 const A: TenantId = TenantId(0);
 const B: TenantId = TenantId(1);
 const C: TenantId = TenantId(2);
-
-/// A loop of independent additions: it issues whenever it may.
-const BUSY: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry busy(.param .u32 rounds)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<8>;
-    ld.param.u32 %r1, [rounds];
-LOOP:
-    add.s32 %r2, %r2, 1;
-    add.s32 %r3, %r3, 3;
-    add.s32 %r4, %r4, 5;
-    add.s32 %r5, %r5, 7;
-    add.s32 %r6, %r6, 9;
-    add.s32 %r1, %r1, -1;
-    setp.ne.s32 %p1, %r1, 0;
-    @%p1 bra LOOP;
-    ret;
-}
-";
 
 /// A kernel with its arguments in device memory.
 #[derive(Clone)]

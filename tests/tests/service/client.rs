@@ -7,53 +7,7 @@ use gridmux_tenant::{Args, ClientError, ConnectOptions, Gpu};
 use gridmux_tests::{Service, ServiceBuilder};
 
 /// A variable that a kernel counts in, a constant that it adds, and memory of its own that it spills to.
-const PTX: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .global .align 4 .u32 counter = 5;
-.visible .global .align 8 .b8 scratch[40];
-.visible .const .align 4 .u32 step = 3;
-.visible .entry count(.param .u64 out)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<6>;
-    .local .align 8 .b8 spill[24];
-    .shared .align 4 .b8 shared[128];
-    mov.u64 %rd1, counter;
-    mov.u64 %rd2, step;
-    ld.global.u32 %r1, [%rd1];
-    ld.const.u32 %r2, [%rd2];
-    add.u32 %r1, %r1, %r2;
-    mov.u64 %rd3, spill;
-    st.local.u32 [%rd3], %r1;
-    mov.u64 %rd4, shared;
-    st.shared.u32 [%rd4], %r1;
-    ld.local.u32 %r3, [%rd3];
-    st.global.u32 [%rd1], %r3;
-    ld.param.u64 %rd5, [out];
-    cvta.to.global.u64 %rd5, %rd5;
-    st.global.u32 [%rd5], %r3;
-    ret;
-}
-.visible .entry slow(.param .u64 out, .param .u32 value, .param .u32 rounds)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<2>;
-    .reg .pred %p;
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [value];
-    ld.param.u32 %r2, [rounds];
-    mov.u32 %r3, 0;
-    cvta.to.global.u64 %rd1, %rd1;
-$again:
-    add.u32 %r3, %r3, 1;
-    setp.lt.u32 %p, %r3, %r2;
-    @%p bra $again;
-    st.global.u32 [%rd1], %r1;
-    ret;
-}
-";
+const PTX: &str = include_str!("counter.ptx");
 
 fn service() -> Service {
     ServiceBuilder::new(&[("one", 1)]).start()

@@ -189,28 +189,7 @@ fn streams_are_given_back_and_asked_for_again_at_once() {
 }
 
 /// Adds 1 to a word of the module's and stores the sum to a word of a buffer, after a while.
-const SLOW: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .global .align 4 .u32 count;
-.visible .entry slow(.param .u64 out)
-{
-    .reg .pred %p;
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<3>;
-    mov.u32 %r0, 0;
-$again:
-    add.u32 %r0, %r0, 1;
-    setp.lt.u32 %p, %r0, 5000;
-    @%p bra $again;
-    mov.u64 %rd0, count;
-    atom.global.add.u32 %r1, [%rd0], 1;
-    ld.param.u64 %rd1, [out];
-    st.global.u32 [%rd1], %r1;
-    ret;
-}
-";
+const SLOW: &str = include_str!("slow.ptx");
 
 #[test]
 fn what_is_given_back_stays_until_operations_under_way_have_ended() {

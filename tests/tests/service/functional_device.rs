@@ -7,41 +7,7 @@ use gridmux_tests::{Bench, Bystander, RawTenant, ServiceBuilder, bare_launch, un
 use gridmux_workloads::{Size, workloads};
 
 /// A kernel that never ends, one that prints, and one that no modelled GPU runs.
-const MODULE: &str = "
-.version 8.0
-.target sm_90
-.address_size 64
-.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
-.global .align 1 .b8 text[9] = {104, 101, 108, 108, 111, 33, 10, 0};
-.visible .entry endless()
-{
-again:
-    bra.uni again;
-}
-.visible .entry prints()
-{
-    .reg .u32 %r<2>;
-    .reg .u64 %rd<3>;
-    mov.u64 %rd1, text;
-    cvta.global.u64 %rd1, %rd1;
-    mov.u64 %rd2, 0;
-    {
-    .param .b64 param0;
-    st.param.b64 [param0], %rd1;
-    .param .b64 param1;
-    st.param.b64 [param1], %rd2;
-    .param .b32 retval0;
-    call.uni (retval0), vprintf, (param0, param1);
-    ld.param.b32 %r1, [retval0];
-    }
-    ret;
-}
-.visible .entry clusters()
-.reqnctapercluster 2, 1, 1
-{
-    ret;
-}
-";
+const MODULE: &str = include_str!("functional_device.ptx");
 
 fn two_tenants() -> ServiceBuilder {
     ServiceBuilder::new(&[("a", 1), ("b", 1)]).functional()

@@ -3,42 +3,11 @@
 
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_tenant::{Args, Event};
+use gridmux_testkit::kernels::PRINTING;
 use gridmux_tests::{Bystander, ENDLESS, RawTenant, Service, ServiceBuilder, bare_launch, until};
 
 /// Launches of the honest tenant that are to complete beside the offender.
 const LAUNCHES: u64 = 2;
-
-const PRINTING: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.extern .func (.param .b32 func_retval0) vprintf(.param .b64 p0, .param .b64 p1);
-.global .align 1 .b8 text[8] = {104, 105, 32, 37, 100, 10, 0, 0};
-.visible .entry printing()
-{
-    .local .align 8 .b8 stack[8];
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<4>;
-    mov.u32 %r1, 0;
-$again:
-    mov.u64 %rd1, stack;
-    st.local.u32 [%rd1], %r1;
-    cvta.local.u64 %rd2, %rd1;
-    mov.u64 %rd3, text;
-    cvta.global.u64 %rd3, %rd3;
-    {
-    .param .b64 param0;
-    st.param.b64 [param0], %rd3;
-    .param .b64 param1;
-    st.param.b64 [param1], %rd2;
-    .param .b32 retval0;
-    call.uni (retval0), vprintf, (param0, param1);
-    ld.param.b32 %r2, [retval0];
-    }
-    add.u32 %r1, %r1, 1;
-    bra.uni $again;
-}
-";
 
 /// Lets tenant `bad` offend and leave while tenant `good` works.
 fn beside_a_bystander(builder: ServiceBuilder, offend: impl FnOnce(&Service, &Bystander)) {
@@ -82,7 +51,9 @@ fn a_printf_flood_ends_with_its_budget_and_its_tenant_goes_behind() {
         let module = gpu.module(PRINTING.as_bytes()).unwrap();
         let kernel = module.kernel("printing").unwrap();
         let stream = gpu.stream().unwrap();
-        let launch = |_| stream.launch(&kernel, 64, 256, 0, &Args::new()).unwrap();
+        // More lines than a thread prints within its budget.
+        let args = Args::new().u64(0).u32(u32::MAX);
+        let launch = |_| stream.launch(&kernel, 64, 256, 0, &args).unwrap();
         let events: Vec<Event> = (0..3).map(launch).collect();
         bystander.await_more(LAUNCHES);
         for event in &events[..2] {

@@ -323,7 +323,7 @@ enum Short {
     SharedMemory,
 }
 
-/// Returns [`crate::support::plan::BUSY`] with `registers` registers in use all the time.
+/// Returns [`gridmux_testkit::kernels::BUSY`] with `registers` registers in use all the time.
 fn wide(registers: u32) -> String {
     let adds = |n| format!("add.s32 %r{n}, %r{n}, %r{};\n", (n + 1) % registers);
     let adds: String = (2..registers).map(adds).collect();

@@ -15,6 +15,7 @@ use gridmux_policy::plan_builder::PlanBuilder;
 use gridmux_policy::shape::{BlockShape, SmUnits};
 use gridmux_policy::sm_set::SmSet;
 use gridmux_policy::units::Cycles;
+use gridmux_testkit::kernels::BUSY;
 use gridmux_workloads::Prng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -264,29 +265,6 @@ pub fn disturbed(
         }
     }
 }
-
-/// A loop of independent additions: it issues whenever it may.
-pub const BUSY: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry busy(.param .u32 rounds)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<8>;
-    ld.param.u32 %r1, [rounds];
-LOOP:
-    add.s32 %r2, %r2, 1;
-    add.s32 %r3, %r3, 3;
-    add.s32 %r4, %r4, 5;
-    add.s32 %r5, %r5, 7;
-    add.s32 %r6, %r6, 9;
-    add.s32 %r1, %r1, -1;
-    setp.ne.s32 %p1, %r1, 0;
-    @%p1 bra LOOP;
-    ret;
-}
-";
 
 /// A launch of [`BUSY`].
 #[derive(Debug, Clone, Copy)]

@@ -167,29 +167,7 @@ fn both_ends_of_a_copy_on_the_device_must_stay_inside_allocations() {
 }
 
 /// A kernel that writes its thread's number plus a parameter.
-const PTX: &str = "
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .global .align 4 .u32 answer = 42;
-.visible .entry iota(.param .u64 out, .param .u32 add)
-{
-    .reg .b32 %r<6>;
-    .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [out];
-    ld.param.u32 %r1, [add];
-    cvta.to.global.u64 %rd1, %rd1;
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.u32 %r5, %r2, %r3, %r4;
-    mul.wide.u32 %rd2, %r5, 4;
-    add.u64 %rd3, %rd1, %rd2;
-    add.u32 %r5, %r5, %r1;
-    st.global.u32 [%rd3], %r5;
-    ret;
-}
-";
+const PTX: &str = include_str!("iota.ptx");
 
 /// Submits a command and collects its reports up to the end.
 fn run(device: &mut super::CudaDevice, command: &Command) -> Vec<DeviceReport> {

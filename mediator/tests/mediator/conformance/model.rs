@@ -8,29 +8,9 @@ use gridmux_mediator::device::{CompiledModule, Device, DeviceControl, DomainId, 
 use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::shape::DeviceShape;
+use gridmux_testkit::kernels::STAY;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A kernel that stays on its SM for the nanoseconds of its parameter, mostly asleep.
-const STAY: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry stay(.param .u64 ns)
-{
-    .reg .pred %p<2>;
-    .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [ns];
-    mov.u64 %rd2, %globaltimer;
-LOOP:
-    nanosleep.u32 1000;
-    mov.u64 %rd3, %globaltimer;
-    sub.u64 %rd4, %rd3, %rd2;
-    setp.lt.u64 %p1, %rd4, %rd1;
-    @%p1 bra LOOP;
-    ret;
-}
-";
 
 /// Processor time that modelling a launch may cost: more than any here needs.
 pub(crate) const CPU_BUDGET: Duration = Duration::from_secs(600);

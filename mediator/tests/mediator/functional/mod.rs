@@ -226,48 +226,7 @@ fn a_copy_beyond_its_allocation_moves_nothing() {
 }
 
 /// Three kernels: one writes 7, one is of clusters, which are not modelled, and the threads of one print their block.
-const MIXED: &str = "
-.version 8.0
-.target sm_90
-.address_size 64
-.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
-.global .align 1 .b8 text[10] = {98, 108, 111, 99, 107, 32, 37, 100, 10, 0};
-.global .align 4 .u32 counter = 5;
-.visible .entry writes(.param .u64 out)
-{
-    .reg .u64 %rd<2>;
-    ld.param.u64 %rd1, [out];
-    st.global.u32 [%rd1], 7;
-    ret;
-}
-.visible .entry clusters(.param .u64 out)
-.reqnctapercluster 2, 1, 1
-{
-    ret;
-}
-.visible .entry prints()
-{
-    .local .align 8 .b8 stack[8];
-    .reg .u32 %r<3>;
-    .reg .u64 %rd<4>;
-    mov.u32 %r1, %ctaid.x;
-    mov.u64 %rd1, stack;
-    st.local.u32 [%rd1], %r1;
-    cvta.local.u64 %rd2, %rd1;
-    mov.u64 %rd3, text;
-    cvta.global.u64 %rd3, %rd3;
-    {
-    .param .b64 param0;
-    st.param.b64 [param0], %rd3;
-    .param .b64 param1;
-    st.param.b64 [param1], %rd2;
-    .param .b32 retval0;
-    call.uni (retval0), vprintf, (param0, param1);
-    ld.param.b32 %r2, [retval0];
-    }
-    ret;
-}
-";
+const MIXED: &str = include_str!("mixed.ptx");
 
 #[test]
 fn a_kernel_that_cannot_run_leaves_the_others_of_its_module_usable_on_both() {

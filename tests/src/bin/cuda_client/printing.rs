@@ -7,42 +7,7 @@ scenarios! {
 }
 
 /// A kernel whose threads each print `N line`, with their numbers in the grid added to `base`.
-const PRINTS: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-
-.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
-.global .align 1 .b8 format[9] = {37, 117, 32, 108, 105, 110, 101, 10, 0};
-
-.visible .entry prints(.param .u32 base)
-{
-    .local .align 8 .b8 arguments[8];
-    .reg .b32 %r<6>;
-    .reg .b64 %rd<4>;
-    ld.param.u32 %r0, [base];
-    mov.u32 %r1, %ctaid.x;
-    mov.u32 %r2, %ntid.x;
-    mov.u32 %r3, %tid.x;
-    mad.lo.u32 %r4, %r1, %r2, %r3;
-    add.u32 %r4, %r4, %r0;
-    mov.u64 %rd0, arguments;
-    st.local.u32 [%rd0], %r4;
-    cvta.local.u64 %rd0, %rd0;
-    mov.u64 %rd1, format;
-    cvta.global.u64 %rd1, %rd1;
-    {
-        .param .b64 p0;
-        .param .b64 p1;
-        .param .b32 r;
-        st.param.b64 [p0], %rd1;
-        st.param.b64 [p1], %rd0;
-        call.uni (r), vprintf, (p0, p1);
-        ld.param.b32 %r5, [r];
-    }
-    ret;
-}
-";
+const PRINTS: &str = include_str!("printing.ptx");
 
 fn prints(session: &Session) -> u64 {
     let mut module = 0;

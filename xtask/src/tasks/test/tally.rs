@@ -174,47 +174,7 @@ fn binary_name(running: &str) -> String {
 mod tests {
     use super::Tally;
 
-    const OUTPUT: &str = "
-   Compiling gridmux-bpf v0.1.0
-     Running unittests src/lib.rs (target/debug/deps/gridmux_bpf-2f0b81e8f4b0a5c6)
-
-running 4 tests
-test usdt::fires ... ok
-test pins::survive ... ok
-test counts::add_up ... FAILED
-test slow::one ... ignored, needs an hour
-
-successes:
-
----- pins::survive stdout ----
-SKIPPED: no permission to load BPF programs
-SKIPPED: said twice
-
----- usdt::fires stdout ----
-a probe costs 3 ns
-
-successes:
-    pins::survive
-    usdt::fires
-
-failures:
-
----- counts::add_up stdout ----
-SKIPPED: printed before it failed
-thread 'counts::add_up' panicked at src/lib.rs:1:1
-
-failures:
-    counts::add_up
-
-test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s
-
-   Doc-tests gridmux_bpf
-
-running 1 test
-test bpf/src/lib.rs - (line 3) ... ok
-
-test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-";
+    const OUTPUT: &str = include_str!("tally.txt");
 
     #[test]
     fn times_are_read_and_the_slowest_come_first() {
