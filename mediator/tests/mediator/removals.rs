@@ -59,27 +59,34 @@ fn a_tenant_that_comes_back_under_its_number_finds_nothing_of_its_own_in_the_que
 
 #[test]
 fn a_kill_that_finds_the_devices_queue_full_is_repeated_until_it_is_taken() {
-    let mut rig = Rig::on_real_clock(named("fifo"), 4096);
-    let wire = rig.join(1, 1);
-    // No time passes, so neither launch ends by itself.
-    let endless = |cookie| launch(cookie, [4, 1, 1], [256, 1, 1]);
-    wire.borrow_mut()
-        .submissions
-        .extend([endless(1), endless(2)]);
-    rig.settle(100);
-    let running = rig.bench.borrow().in_flight.len();
-    assert!(running > 0, "it runs");
+    let real = Rig::on_real_clock(named("fifo"), 4096);
+    for (clock, mut rig) in [("real", real), ("virtual", Rig::new("fifo"))] {
+        // No time passes at first, so neither launch ends by itself.
+        rig.bench.borrow_mut().refuses_permits = true;
+        let wire = rig.join(1, 1);
+        let endless = |cookie| launch(cookie, [4, 1, 1], [256, 1, 1]);
+        wire.borrow_mut()
+            .submissions
+            .extend([endless(1), endless(2)]);
+        rig.settle(100);
+        let running = rig.bench.borrow().in_flight.len();
+        assert!(running > 0, "{clock}: it runs");
 
-    rig.bench.borrow_mut().refuses_kills = usize::MAX;
-    rig.tell(Message::Leave(Slot(1)));
-    rig.settle(100);
-    assert!(rig.bench.borrow().killed.is_empty(), "nothing was taken");
-    let sleep = rig.dispatcher.longest_sleep();
-    assert_eq!(sleep, Some(POLL_EVERY), "it tries again soon");
+        rig.bench.borrow_mut().refuses_kills = usize::MAX;
+        rig.bench.borrow_mut().refuses_permits = false;
+        rig.tell(Message::Leave(Slot(1)));
+        rig.settle(100);
+        assert!(rig.bench.borrow().killed.is_empty(), "{clock}: none taken");
+        // Virtual time waits for the kill, or it would come at a later instant than the one it was decided at.
+        assert_eq!(rig.bench.borrow().permits, 0, "{clock}: no time passes");
+        let sleep = rig.dispatcher.longest_sleep();
+        assert_eq!(sleep, Some(POLL_EVERY), "{clock}: it tries again soon");
 
-    rig.bench.borrow_mut().refuses_kills = 0;
-    rig.settle(100);
-    assert_eq!(rig.bench.borrow().killed.len(), running, "each once");
-    let is_gone = |notice: Notice<_>| matches!(notice, Notice::Gone(Slot(1), _));
-    assert!(rig.notices().any(is_gone), "nothing of it is left");
+        rig.bench.borrow_mut().refuses_kills = 0;
+        rig.settle(100);
+        let killed = rig.bench.borrow().killed.len();
+        assert_eq!(killed, running, "{clock}: each once");
+        let is_gone = |notice: Notice<_>| matches!(notice, Notice::Gone(Slot(1), _));
+        assert!(rig.notices().any(is_gone), "{clock}: nothing of it is left");
+    }
 }

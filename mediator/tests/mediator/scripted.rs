@@ -166,6 +166,8 @@ pub(crate) struct Bench {
     pub(crate) refuses: usize,
     /// Kills that it refuses for want of room, before it takes one.
     pub(crate) refuses_kills: usize,
+    /// Has no room for permits.
+    pub(crate) refuses_permits: bool,
     /// Fills handed over: whose memory, address, length, and how much more follows.
     pub(crate) fills: Vec<(u32, u64, u64, u64)>,
     /// Most operations on it at once.
@@ -229,6 +231,7 @@ impl Device for MockDevice {
                     outcome,
                 });
             }
+            Command::PassTime { .. } if bench.refuses_permits => return Err(Busy),
             Command::PassTime { until } => {
                 bench.permits += 1;
                 bench.until = until.0;

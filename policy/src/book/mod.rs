@@ -301,8 +301,9 @@ impl Book {
         self.tenant(tenant).map_or(1, |tenant| tenant.weight)
     }
 
-    /// Returns what a tenant's blocks held beyond its part of late, in SM · nanoseconds: within the bound, and less what
-    /// is forgotten by then.
+    /// Returns what a tenant's blocks held beyond its part of late, in SM · nanoseconds.
+    ///
+    /// It is within the bound, and less what is forgotten by `now`.
     #[must_use]
     pub fn late_excess(&self, tenant: TenantId, now: Nanos) -> f64 {
         let tenant = self.tenant(tenant);
