@@ -150,10 +150,7 @@ fn request_load(session: &mut Session, parts: &[&[u8]]) -> Result<ControlReply, 
         });
         offset += ptx.len() as u64;
     }
-    let readable = Protection {
-        read: true,
-        write: false,
-    };
+    let readable = Protection::READ;
     session.dma_map(MODULE_IOVA, size, 0, readable, memfd.as_fd())?;
     let reply = session.control(&ControlRequest::LoadModule { parts: named });
     let unmapped = session.dma_unmap(MODULE_IOVA, size);

@@ -50,10 +50,7 @@ impl Pinned {
         if iova > LAST_IOVA {
             return Err(size_error().into());
         }
-        let both = Protection {
-            read: true,
-            write: true,
-        };
+        let both = Protection::READ_WRITE;
         link.with_session(|session| {
             Ok(session.dma_map(iova, mapped_bytes, 0, both, memfd.as_fd())?)
         })?;

@@ -56,10 +56,7 @@ impl Staging {
     /// Makes the memory and maps it for the device.
     pub(crate) fn new(session: &mut Session) -> Result<Self, ClientError> {
         let memfd = SealedMemfd::create("gridmux-staging", TOTAL_BYTES as u64)?;
-        let both = Protection {
-            read: true,
-            write: true,
-        };
+        let both = Protection::READ_WRITE;
         session.dma_map(STAGING_IOVA, TOTAL_BYTES as u64, 0, both, memfd.as_fd())?;
         let map = MmapOptions::new()
             .len(TOTAL_BYTES)

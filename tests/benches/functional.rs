@@ -134,10 +134,7 @@ fn copy(name: &str, service: &Service, to_device: bool) {
     let mut tenant = RawTenant::connect(&service.socket(), "a");
     let length = usize::try_from(COPY_BYTES).expect("it fits");
     let bytes: Vec<u8> = (0..length).map(|n| n.to_le_bytes()[0]).collect();
-    let both = Protection {
-        read: true,
-        write: true,
-    };
+    let both = Protection::READ_WRITE;
     let (iova, _) = tenant.map(&bytes, both);
     let address = tenant.alloc(COPY_BYTES);
     let request = Copy {

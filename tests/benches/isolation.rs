@@ -234,10 +234,7 @@ fn spinning(_: &Path, progress: &Progress) {
 
 fn copies(socket: &Path, progress: &Progress) {
     let mut tenant = RawTenant::connect(socket, "bad");
-    let protection = Protection {
-        read: true,
-        write: true,
-    };
+    let protection = Protection::READ_WRITE;
     let (iova, _) = tenant.map(
         &vec![1; usize::try_from(COPY_BYTES).expect("64 bits")],
         protection,
@@ -331,10 +328,7 @@ fn connections(socket: &Path, progress: &Progress) {
 
 /// Maps pages from ever more clients until that is refused, and again.
 fn descriptors(socket: &Path, progress: &Progress) {
-    let protection = Protection {
-        read: true,
-        write: false,
-    };
+    let protection = Protection::READ;
     while progress.goes_on() {
         let mut tenants = Vec::new();
         'clients: for _ in 0..16 {

@@ -1,6 +1,7 @@
 //! A workload set up on a connection: launched any number of times, each result judged by the host reference.
 
 use crate::service::{Service, connect};
+use gridmux_channel::ring::CompletionStatus;
 use gridmux_tenant::{Args, Buffer, ClientError, Gpu, Kernel, Stream};
 use gridmux_testkit::until;
 use gridmux_workloads::{Arg, Case, Role, Size, by_name};
@@ -13,6 +14,25 @@ pub fn run_once(service: &Service, tenant: &str) {
     let gpu = until("a place", || connect(&service.socket(), tenant).ok());
     let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).expect("the workload is set up");
     bench.run(&gpu).expect("the workload runs");
+}
+
+/// Launches one block of a kernel that fails; returns the error.
+///
+/// # Panics
+/// If it ends well, or with another status than `due`.
+pub fn failure(
+    gpu: &Gpu,
+    kernel: &Kernel,
+    threads: u32,
+    args: &Args,
+    due: CompletionStatus,
+) -> ClientError {
+    let stream = gpu.stream().expect("a stream");
+    let event = stream.launch(kernel, 1, threads, 0, args);
+    let error = event.expect("it is launched").wait();
+    let error = error.expect_err("the launch fails");
+    assert_eq!(error.status(), Some(due), "{error:?}");
+    error
 }
 
 /// A case with its buffers on the device.

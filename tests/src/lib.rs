@@ -20,7 +20,7 @@ pub mod reload;
 mod service;
 mod text;
 
-pub use bench::{Bench, run_once};
+pub use bench::{Bench, failure, run_once};
 pub use binary::{driver_library, gpu_check, program};
 pub use busy::BusyHost;
 pub use bystander::Bystander;

@@ -121,13 +121,7 @@ impl RawTenant {
     /// # Panics
     /// If the reply is of another kind.
     pub fn load(&mut self, ptx: &[u8]) -> Result<Module, CallError> {
-        let (iova, _) = self.map(
-            ptx,
-            Protection {
-                read: true,
-                write: false,
-            },
-        );
+        let (iova, _) = self.map(ptx, Protection::READ);
         let part = ModulePart {
             iova,
             len: ptx.len() as u64,

@@ -212,6 +212,19 @@ pub struct Protection {
     pub write: bool,
 }
 
+impl Protection {
+    /// The device may read it, and not write it.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+    };
+    /// The device may read and write it.
+    pub const READ_WRITE: Self = Self {
+        read: true,
+        write: true,
+    };
+}
+
 /// A checked memfd of a tenant: `size` bytes from `offset`.
 #[derive(Debug)]
 pub struct TenantBuffer {

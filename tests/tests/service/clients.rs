@@ -11,10 +11,6 @@ use gridmux_tenant::{ClientError, Gpu};
 use gridmux_tests::{Bench, RawTenant, ServiceBuilder, assert_names, connect, until};
 use gridmux_workloads::Size;
 
-const READABLE: Protection = Protection {
-    read: true,
-    write: false,
-};
 const CLIENTS: usize = 200;
 const TENANTS: usize = 100;
 
@@ -210,7 +206,7 @@ fn what_is_given_back_stays_until_operations_under_way_have_ended() {
         args_offset,
         args_len: 8,
     });
-    let (iova, len) = raw.map(&[0; 4096], READABLE);
+    let (iova, len) = raw.map(&[0; 4096], Protection::READ);
     let copy = Operation::CopyToDevice(Copy { iova, address, len });
     for _ in 0..LAUNCHES {
         raw.push(0, launch);

@@ -131,10 +131,8 @@ fn a_killed_device_host_is_reported_and_replaced() {
 
     for lost in [&busy, &idle] {
         let gpu = until("the new device host", || reconnected(lost));
-        Bench::set_up(&gpu, "vecadd", Size::Tiny, 6)
-            .unwrap()
-            .run(&gpu)
-            .unwrap();
+        let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 6).unwrap();
+        bench.run(&gpu).unwrap();
     }
     let after = service.statistics();
     assert_eq!(after.host_restarts, 1);

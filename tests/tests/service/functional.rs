@@ -6,15 +6,10 @@ use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::ring::{CompletionStatus, Copy, DeviceCopy, Launch, Memset, Operation, Width};
 use gridmux_tenant::{Args, ClientError, Gpu};
 use gridmux_tests::{
-    Bench, Bystander, ENDLESS, RawTenant, Service, ServiceBuilder, assert_names, run,
+    Bench, Bystander, ENDLESS, RawTenant, Service, ServiceBuilder, assert_names, failure, run,
 };
 use gridmux_workloads::{Size, by_name};
 use std::os::fd::AsFd;
-
-const READABLE: Protection = Protection {
-    read: true,
-    write: false,
-};
 
 fn vecadd_ptx() -> &'static str {
     by_name("vecadd").expect("it is in the table").ptx
@@ -28,10 +23,8 @@ fn beside_a_bystander(builder: ServiceBuilder, misbehave: impl FnOnce(&Gpu, &Ser
     let bystander = Bystander::start(&service, "good", "reduction");
     let gpu = service.gpu("bad");
     misbehave(&gpu, &service);
-    Bench::set_up(&gpu, "vecadd", Size::Tiny, 1)
-        .unwrap()
-        .run(&gpu)
-        .unwrap();
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 1).unwrap();
+    bench.run(&gpu).unwrap();
     assert_eq!(service.tenant("good").usage.failed, 0);
     bystander.finish();
     assert_eq!(
@@ -98,7 +91,7 @@ fn a_module_over_the_limit_is_refused_before_it_is_read() {
     let memfd = SealedMemfd::create("oversized", limit + 4096).unwrap();
     let iova = 1 << 40;
     bad.session
-        .dma_map(iova, limit + 4096, 0, READABLE, memfd.as_fd())
+        .dma_map(iova, limit + 4096, 0, Protection::READ, memfd.as_fd())
         .unwrap();
     let error = bad
         .session
@@ -148,27 +141,15 @@ fn a_shape_that_no_device_takes_is_refused() {
         };
         refused([0, 1, 1], [32, 1, 1], 0, &["grid dimension x is zero"]);
         refused([1, 1, 1], [32, 0, 1], 0, &["block dimension y is zero"]);
-        refused(
-            [1, 65_536, 1],
-            [32, 1, 1],
-            0,
-            &["grid dimension y is 65536", "65535"],
-        );
-        refused(
-            [1 << 31, 1, 1],
-            [32, 1, 1],
-            0,
-            &["grid dimension x", "2147483647"],
-        );
+        let wide = ["grid dimension y is 65536", "65535"];
+        refused([1, 65_536, 1], [32, 1, 1], 0, &wide);
+        let long = ["grid dimension x", "2147483647"];
+        refused([1 << 31, 1, 1], [32, 1, 1], 0, &long);
         refused([1 << 30, 65_535, 1], [32, 1, 1], 0, &["2^32 blocks"]);
         refused([1, 1, 1], [32, 32, 2], 0, &["2048 threads", "1024"]);
         refused([1, 1, 1], [70_000, 1, 1], 0, &["70000", "vecadd"]);
-        refused(
-            [1, 1, 1],
-            [32, 1, 1],
-            1 << 20,
-            &["1048576 bytes of shared memory"],
-        );
+        let shared = ["1048576 bytes of shared memory"];
+        refused([1, 1, 1], [32, 1, 1], 1 << 20, &shared);
         bench.run(gpu).unwrap();
     });
 }
@@ -202,9 +183,9 @@ fn parameters_that_do_not_fit_are_refused_by_the_client() {
     });
 }
 
-// Length: a table of cases, one for each check of the mediator.
 #[test]
 fn submissions_that_make_no_sense_are_refused_by_the_mediator() {
+    use CompletionStatus::{BadArguments, BadKernel, BadShape};
     let service = two_tenants().start();
     let bystander = Bystander::start(&service, "good", "reduction");
     let mut bad = RawTenant::connect(&service.socket(), "bad");
@@ -224,57 +205,25 @@ fn submissions_that_make_no_sense_are_refused_by_the_mediator() {
         kernel.params_bytes
     );
     let area = format!("4+{} lie outside", kernel.params_bytes);
-    let cases = [
+    let cases: [(fn(&mut Launch), CompletionStatus, &str); 6] = [
+        (|it| it.args_len -= 4, BadArguments, &wants),
+        (|it| it.args_offset = 4, BadArguments, &area),
         (
-            Launch {
-                args_len: short,
-                ..launch
-            },
-            CompletionStatus::BadArguments,
-            wants.as_str(),
-        ),
-        (
-            Launch {
-                args_offset: 4,
-                ..launch
-            },
-            CompletionStatus::BadArguments,
-            &area,
-        ),
-        (
-            Launch {
-                args_offset: u32::MAX - 7,
-                ..launch
-            },
-            CompletionStatus::BadArguments,
+            |it| it.args_offset = u32::MAX - 7,
+            BadArguments,
             "outside the argument area",
         ),
+        (|it| it.kernel = 999, BadKernel, "kernel handle 999"),
+        (|it| it.grid[0] = 0, BadShape, "grid dimension x is zero"),
         (
-            Launch {
-                kernel: 999,
-                ..launch
-            },
-            CompletionStatus::BadKernel,
-            "kernel handle 999",
-        ),
-        (
-            Launch {
-                grid: [0, 1, 1],
-                ..launch
-            },
-            CompletionStatus::BadShape,
-            "grid dimension x is zero",
-        ),
-        (
-            Launch {
-                block: [1024, 1024, 64],
-                ..launch
-            },
-            CompletionStatus::BadShape,
+            |it| it.block = [1024, 1024, 64],
+            BadShape,
             "67108864 threads",
         ),
     ];
-    for (launch, status, text) in cases {
+    for (change, status, text) in cases {
+        let mut launch = launch;
+        change(&mut launch);
         let (found, said) = bad.submit(Operation::Launch(launch));
         assert_eq!(found, status, "{launch:?}: {said}");
         assert_names(&said, &[text]);
@@ -287,12 +236,28 @@ fn submissions_that_make_no_sense_are_refused_by_the_mediator() {
 }
 
 fn memset(address: u64, len: u64) -> Operation {
+    elements(address, len, 1, Width::One)
+}
+
+fn elements(address: u64, len: u64, value: u32, width: Width) -> Operation {
     Operation::Memset(Memset {
         address,
         len,
-        value: 1,
-        width: Width::One,
+        value,
+        width,
     })
+}
+
+/// Returns a copy of a page to the device.
+fn to_device(iova: u64, address: u64) -> Operation {
+    let len = 4096;
+    Operation::CopyToDevice(Copy { iova, address, len })
+}
+
+/// Returns a copy of a page from the device.
+fn from_device(iova: u64, address: u64) -> Operation {
+    let len = 4096;
+    Operation::CopyFromDevice(Copy { iova, address, len })
 }
 
 fn on_device(from: u64, to: u64) -> Operation {
@@ -304,14 +269,6 @@ fn a_memset_of_broken_elements_is_refused_by_the_mediator() {
     let service = two_tenants().start();
     let mut bad = RawTenant::connect(&service.socket(), "bad");
     let address = bad.alloc(4096);
-    let elements = |address, len, value, width| {
-        Operation::Memset(Memset {
-            address,
-            len,
-            value,
-            width,
-        })
-    };
     for (operation, said) in [
         (
             elements(address + 2, 8, 0, Width::Four),
@@ -332,101 +289,42 @@ fn a_memset_of_broken_elements_is_refused_by_the_mediator() {
     assert_eq!(bad.submit(wait).0, CompletionStatus::Ok);
 }
 
-// Length: a table of cases, one for each way out of bounds.
 #[test]
 fn copies_out_of_bounds_are_refused_by_the_mediator() {
     let service = two_tenants().start();
     let bystander = Bystander::start(&service, "good", "reduction");
     let mut bad = RawTenant::connect(&service.socket(), "bad");
     let address = bad.alloc(4096);
-    let (iova, size) = bad.map(
-        &[7; 4096],
-        Protection {
-            read: true,
-            write: true,
-        },
-    );
-    let (sealed, _) = bad.map(&[1; 4096], READABLE);
-    let copy = Copy {
-        iova,
-        address,
-        len: 4096,
-    };
+    let (iova, size) = bad.map(&[7; 4096], Protection::READ_WRITE);
+    let (sealed, _) = bad.map(&[1; 4096], Protection::READ);
     let bad_address = CompletionStatus::BadAddress;
     let bad_iova = CompletionStatus::BadIova;
     let beyond = address + (1 << 40);
+    let (shifted, far) = (iova + 8, iova + size + (1 << 30));
+    let hex = |address: u64| format!("{address:#x}");
     let cases = [
+        (to_device(iova, beyond), bad_address, hex(beyond)),
+        (from_device(iova, 0), bad_address, hex(0)),
+        (memset(beyond, 8), bad_address, hex(beyond)),
+        (memset(address, u64::MAX), bad_address, hex(address)),
+        (on_device(beyond, address), bad_address, hex(beyond)),
+        (on_device(address, beyond), bad_address, hex(beyond)),
+        (to_device(shifted, address), bad_iova, hex(shifted)),
         (
-            Operation::CopyToDevice(Copy {
-                address: beyond,
-                ..copy
-            }),
-            bad_address,
-            format!("{beyond:#x}"),
-        ),
-        (
-            Operation::CopyFromDevice(Copy { address: 0, ..copy }),
-            bad_address,
-            "0x0".into(),
-        ),
-        (memset(beyond, 8), bad_address, format!("{beyond:#x}")),
-        (
-            memset(address, u64::MAX),
-            bad_address,
-            format!("{address:#x}"),
-        ),
-        (
-            on_device(beyond, address),
-            bad_address,
-            format!("{beyond:#x}"),
-        ),
-        (
-            on_device(address, beyond),
-            bad_address,
-            format!("{beyond:#x}"),
-        ),
-        (
-            Operation::CopyToDevice(Copy {
-                iova: iova + 8,
-                ..copy
-            }),
-            bad_iova,
-            format!("{:#x}", iova + 8),
-        ),
-        (
-            Operation::CopyFromDevice(Copy {
-                iova: iova + size + (1 << 30),
-                ..copy
-            }),
+            from_device(far, address),
             bad_iova,
             "outside every mapped".into(),
         ),
-        (
-            Operation::CopyFromDevice(Copy {
-                iova: u64::MAX,
-                ..copy
-            }),
-            bad_iova,
-            "0xffffffffffffffff".into(),
-        ),
-        (
-            Operation::CopyFromDevice(Copy {
-                iova: sealed,
-                ..copy
-            }),
-            bad_iova,
-            format!("{sealed:#x}"),
-        ),
+        (from_device(u64::MAX, address), bad_iova, hex(u64::MAX)),
+        (from_device(sealed, address), bad_iova, hex(sealed)),
     ];
     for (operation, status, text) in cases {
         let (found, said) = bad.submit(operation);
         assert_eq!(found, status, "{operation:?}: {said}");
         assert_names(&said, &[&text]);
     }
-    assert_eq!(
-        bad.submit(Operation::CopyToDevice(copy)).0,
-        CompletionStatus::Ok
-    );
+    let good = bad.submit(to_device(iova, address));
+    assert_eq!(good.0, CompletionStatus::Ok);
     bystander.finish();
 }
 
@@ -455,17 +353,7 @@ fn an_access_out_of_bounds_in_a_kernel_names_kernel_and_address() {
         let wild = 0x7abc_0000_0000_u64;
         let inputs: Vec<u64> = bench.buffers().map(|buffer| buffer.address()).collect();
         let args = Args::new().u64(inputs[0]).u64(inputs[1]).u64(wild).u32(32);
-        let stream = gpu.stream().unwrap();
-        let error = stream
-            .launch(&bench.kernel, 1, 32, 0, &args)
-            .unwrap()
-            .wait()
-            .unwrap_err();
-        assert_eq!(
-            error.status(),
-            Some(CompletionStatus::MemoryFault),
-            "{error:?}"
-        );
+        let error = failure(gpu, &bench.kernel, 32, &args, CompletionStatus::MemoryFault);
         assert_names(
             &error,
             &[
@@ -485,18 +373,9 @@ fn an_endless_kernel_ends_with_its_budget() {
     beside_a_bystander(
         two_tenants().limit("kernel_budget_cycles", budget),
         |gpu, _| {
-            let kernel = gpu
-                .module(ENDLESS.as_bytes())
-                .unwrap()
-                .kernel("endless")
-                .unwrap();
-            let stream = gpu.stream().unwrap();
-            let error = stream
-                .launch(&kernel, 1, 32, 0, &Args::new())
-                .unwrap()
-                .wait()
-                .unwrap_err();
-            assert_eq!(error.status(), Some(CompletionStatus::Budget), "{error:?}");
+            let module = gpu.module(ENDLESS.as_bytes()).unwrap();
+            let kernel = module.kernel("endless").unwrap();
+            let error = failure(gpu, &kernel, 32, &Args::new(), CompletionStatus::Budget);
             assert_names(&error, &["kernel 'endless'", "budget of 1000000 cycles"]);
         },
     );

@@ -10,7 +10,9 @@ use gridmux_channel::session::{CallError, Session};
 use gridmux_channel::wire::transfer::DmaMap;
 use gridmux_channel::wire::{Command, HEADER_BYTES, Header};
 use gridmux_tenant::Args;
-use gridmux_tests::{Bench, Bystander, RawTenant, Service, ServiceBuilder, until};
+use gridmux_tests::{
+    Bench, Bystander, RawTenant, Service, ServiceBuilder, failure, run_once, until,
+};
 use gridmux_workloads::{Prng, Size};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -41,11 +43,7 @@ fn assert_unharmed(service: &Service, bystander: Bystander) {
     service.await_gone("hostile");
     assert_eq!(service.tenant("good").usage.failed, 0);
     assert_eq!(service.statistics().host_restarts, 0);
-    let gpu = service.gpu("hostile");
-    Bench::set_up(&gpu, "vecadd", Size::Tiny, 8)
-        .unwrap()
-        .run(&gpu)
-        .unwrap();
+    run_once(service, "hostile");
     bystander.finish();
 }
 
@@ -224,56 +222,31 @@ fn scribbling_over_the_rings_harms_nobody_else() {
 fn an_absurd_mapping_is_refused_and_the_channel_stays() {
     let (service, bystander) = start();
     let mut tenant = RawTenant::connect(&service.socket(), "hostile");
-    let both = Protection {
-        read: true,
-        write: true,
-    };
+    let both = Protection::READ_WRITE;
     let memfd = SealedMemfd::create("small", 8192).unwrap();
     let unsealed = memfd_create("unsealed", MFdFlags::MFD_ALLOW_SEALING).unwrap();
     nix::unistd::ftruncate(&unsealed, 8192).unwrap();
     let no_memfd: OwnedFd = tempfile::tempfile().unwrap().into();
     let read_only = reopened_read_only(memfd.as_fd());
     let iova = 1 << 33;
-    let refused = [
-        ("no length", iova, 0, 0, memfd.as_fd()),
-        ("longer than the memory", iova, 1 << 30, 0, memfd.as_fd()),
-        ("longer than anything", iova, u64::MAX, 0, memfd.as_fd()),
-        (
-            "around the end of the space",
-            u64::MAX - 4095,
-            8192,
-            0,
-            memfd.as_fd(),
-        ),
-        (
-            "an offset beyond the memory",
-            iova,
-            4096,
-            1 << 40,
-            memfd.as_fd(),
-        ),
-        (
-            "an offset that wraps",
-            iova,
-            8192,
-            u64::MAX - 4095,
-            memfd.as_fd(),
-        ),
-        ("memory that can shrink", iova, 8192, 0, unsealed.as_fd()),
+    let socket = UnixStream::pair().unwrap().0;
+    let last_page = u64::MAX - 4095;
+    let (small, loose) = (memfd.as_fd(), unsealed.as_fd());
+    for (what, address, size, offset, fd) in [
+        ("no length", iova, 0, 0, small),
+        ("longer than the memory", iova, 1 << 30, 0, small),
+        ("longer than anything", iova, u64::MAX, 0, small),
+        ("around the end of the space", last_page, 8192, 0, small),
+        ("an offset beyond the memory", iova, 4096, 1 << 40, small),
+        ("an offset that wraps", iova, 8192, last_page, small),
+        ("memory that can shrink", iova, 8192, 0, loose),
         ("no memfd", iova, 8192, 0, no_memfd.as_fd()),
-        ("a socket", iova, 8192, 0, tenant_socket(&service).as_fd()),
+        ("a socket", iova, 8192, 0, socket.as_fd()),
         ("memory that is read only", iova, 8192, 0, read_only.as_fd()),
-    ]
-    .map(|(what, address, size, offset, fd)| {
+    ] {
         let request = DmaMap::new(address, size, offset, both);
-        (
-            what,
-            tenant
-                .session
-                .call(Command::DmaMap, request.as_bytes(), &[fd]),
-        )
-    });
-    for (what, reply) in refused {
+        let session = &mut tenant.session;
+        let reply = session.call(Command::DmaMap, request.as_bytes(), &[fd]);
         assert!(
             matches!(reply, Err(CallError::Refused { .. })),
             "{what}: {reply:?}"
@@ -312,19 +285,11 @@ fn reopened_read_only(memfd: BorrowedFd<'_>) -> OwnedFd {
         .into()
 }
 
-/// Returns a descriptor of a kind that nobody maps.
-fn tenant_socket(_: &Service) -> OwnedFd {
-    UnixStream::pair().unwrap().0.into()
-}
-
 #[test]
 fn another_tenants_memory_is_neither_read_nor_written() {
     const SECRET: [u8; 4096] = [0x5a; 4096];
-    let (service, bystander) = {
-        let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1), ("owner", 1)]).start();
-        let bystander = Bystander::start(&service, "good", "matmul");
-        (service, bystander)
-    };
+    let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1), ("owner", 1)]).start();
+    let bystander = Bystander::start(&service, "good", "matmul");
     let owner = service.gpu("owner");
     let secret = owner.alloc(4096).unwrap();
     let owners_stream = owner.stream().unwrap();
@@ -334,15 +299,10 @@ fn another_tenants_memory_is_neither_read_nor_written() {
 
     let mut raw = RawTenant::connect(&service.socket(), "hostile");
     let address = secret.address();
-    let (iova, len) = raw.map(
-        &[0; 4096],
-        Protection {
-            read: true,
-            write: true,
-        },
-    );
+    let (iova, len) = raw.map(&[0; 4096], Protection::READ_WRITE);
     let own = raw.alloc(len);
     let copy = Copy { iova, address, len };
+    let on_device = |from, to| Operation::CopyOnDevice(DeviceCopy { from, to, len });
     for operation in [
         Operation::CopyFromDevice(copy),
         Operation::CopyToDevice(copy),
@@ -352,16 +312,8 @@ fn another_tenants_memory_is_neither_read_nor_written() {
             value: 0,
             width: Width::Four,
         }),
-        Operation::CopyOnDevice(DeviceCopy {
-            from: address,
-            to: own,
-            len,
-        }),
-        Operation::CopyOnDevice(DeviceCopy {
-            from: own,
-            to: address,
-            len,
-        }),
+        on_device(address, own),
+        on_device(own, address),
     ] {
         let (status, text) = raw.submit(operation);
         assert_eq!(
@@ -387,16 +339,12 @@ fn kernels_cannot_reach(service: &Service, address: u64) {
     let own: Vec<u64> = bench.buffers().map(|buffer| buffer.address()).collect();
     for (a, sum, verb) in [(own[0], address, "wrote"), (address, own[2], "read")] {
         let args = Args::new().u64(a).u64(own[1]).u64(sum).u32(256);
-        let stream = gpu.stream().unwrap();
-        let error = stream
-            .launch(&bench.kernel, 1, 256, 0, &args)
-            .unwrap()
-            .wait()
-            .unwrap_err();
-        assert_eq!(
-            error.status(),
-            Some(CompletionStatus::MemoryFault),
-            "{error:?}"
+        let error = failure(
+            &gpu,
+            &bench.kernel,
+            256,
+            &args,
+            CompletionStatus::MemoryFault,
         );
         let text = error.to_string();
         assert!(text.contains(verb), "{text}");
@@ -432,10 +380,7 @@ fn map_until_refused(tenant: &mut RawTenant, protection: Protection) -> (u64, Ca
 
 #[test]
 fn a_tenant_that_maps_until_it_is_refused_leaves_descriptors_to_others() {
-    let both = Protection {
-        read: true,
-        write: true,
-    };
+    let both = Protection::READ_WRITE;
     let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1)]).start();
     let host = Pid::from_raw(i32::try_from(service.host()).unwrap());
     // Far fewer than a service has, so that a few clients could take them all.
@@ -478,10 +423,7 @@ fn mappings_consist_of_whole_pages() {
     let (service, bystander) = start();
     let mut tenant = RawTenant::connect(&service.socket(), "hostile");
     let memfd = SealedMemfd::create("hostile", 1 << 16).unwrap();
-    let protection = Protection {
-        read: true,
-        write: false,
-    };
+    let protection = Protection::READ;
     for (iova, size, offset) in [(0x1001, 4096, 0), (0x1000, 33, 0), (0x1000, 4096, 8)] {
         let refused = tenant
             .session

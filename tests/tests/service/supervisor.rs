@@ -128,10 +128,8 @@ fn statistics_are_answered_while_the_device_host_stands_still_and_history_outliv
     let gpu = until("the new device host", || {
         connect(&service.socket(), "only").ok()
     });
-    Bench::set_up(&gpu, "vecadd", Size::Tiny, 3)
-        .unwrap()
-        .run(&gpu)
-        .unwrap();
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+    bench.run(&gpu).unwrap();
     let after = service.statistics();
     assert_eq!((history(&after).0, history(&after).2), (6, 6));
     assert!(history(&after).1 > expected.1);
@@ -167,10 +165,8 @@ fn the_service_outlives_one_device_host_after_another() {
     }
     // A client that comes while there is none waits in the backlog, or is closed and comes again.
     let gpu = until("a place", || connect(&service.socket(), "only").ok());
-    Bench::set_up(&gpu, "vecadd", Size::Tiny, 3)
-        .unwrap()
-        .run(&gpu)
-        .unwrap();
+    let bench = Bench::set_up(&gpu, "vecadd", Size::Tiny, 3).unwrap();
+    bench.run(&gpu).unwrap();
     assert_eq!(service.statistics().host_restarts, 4);
 }
 

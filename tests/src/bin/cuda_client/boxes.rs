@@ -110,61 +110,34 @@ impl Layout {
 /// Width, height and depth, and the layouts of source and target.
 type Shape = ([usize; 3], Layout, Layout);
 
+/// Returns a shape from its size and from pitch, height and beginning of its layouts.
+const fn shape(
+    size: [usize; 3],
+    from: (usize, usize, [usize; 3]),
+    to: (usize, usize, [usize; 3]),
+) -> Shape {
+    (
+        size,
+        Layout::new(from.0, from.1, from.2),
+        Layout::new(to.0, to.1, to.2),
+    )
+}
+
 /// Boxes inside others; some whose rows, or rows and planes, follow each other without a gap; single rows.
 const SPATIAL: [Shape; 6] = [
-    (
-        [13, 5, 4],
-        Layout::new(40, 7, [3, 2, 1]),
-        Layout::new(32, 6, [1, 0, 2]),
-    ),
-    (
-        [32, 4, 4],
-        Layout::new(32, 4, [0, 0, 0]),
-        Layout::new(32, 4, [0, 0, 1]),
-    ),
-    (
-        [32, 4, 3],
-        Layout::new(32, 6, [0, 1, 0]),
-        Layout::new(32, 4, [0, 0, 2]),
-    ),
-    (
-        [100, 1, 1],
-        Layout::new(0, 0, [5, 0, 0]),
-        Layout::new(0, 0, [9, 0, 0]),
-    ),
-    (
-        [1, 2, 7],
-        Layout::new(16, 3, [15, 1, 0]),
-        Layout::new(3, 2, [0, 0, 3]),
-    ),
-    (
-        [8, 1, 5],
-        Layout::new(8, 1, [0, 0, 0]),
-        Layout::new(64, 2, [56, 1, 2]),
-    ),
+    shape([13, 5, 4], (40, 7, [3, 2, 1]), (32, 6, [1, 0, 2])),
+    shape([32, 4, 4], (32, 4, [0, 0, 0]), (32, 4, [0, 0, 1])),
+    shape([32, 4, 3], (32, 6, [0, 1, 0]), (32, 4, [0, 0, 2])),
+    shape([100, 1, 1], (0, 0, [5, 0, 0]), (0, 0, [9, 0, 0])),
+    shape([1, 2, 7], (16, 3, [15, 1, 0]), (3, 2, [0, 0, 3])),
+    shape([8, 1, 5], (8, 1, [0, 0, 0]), (64, 2, [56, 1, 2])),
 ];
 
 const PLANAR: [Shape; 4] = [
-    (
-        [13, 9, 1],
-        Layout::new(40, 0, [3, 2, 0]),
-        Layout::new(32, 0, [19, 1, 0]),
-    ),
-    (
-        [32, 20, 1],
-        Layout::new(32, 0, [0, 3, 0]),
-        Layout::new(32, 0, [0, 0, 0]),
-    ),
-    (
-        [1, 30, 1],
-        Layout::new(5, 0, [4, 0, 0]),
-        Layout::new(128, 0, [127, 0, 0]),
-    ),
-    (
-        [77, 1, 1],
-        Layout::new(0, 0, [3, 0, 0]),
-        Layout::new(100, 0, [0, 5, 0]),
-    ),
+    shape([13, 9, 1], (40, 0, [3, 2, 0]), (32, 0, [19, 1, 0])),
+    shape([32, 20, 1], (32, 0, [0, 3, 0]), (32, 0, [0, 0, 0])),
+    shape([1, 30, 1], (5, 0, [4, 0, 0]), (128, 0, [127, 0, 0])),
+    shape([77, 1, 1], (0, 0, [3, 0, 0]), (100, 0, [0, 5, 0])),
 ];
 
 /// A memory, and the kinds by which a descriptor may name it.

@@ -1,9 +1,7 @@
 //! Global and generic addresses that lead out of the own partition.
 
-use super::scene::{BUFFER, Outcome, Scene};
-use super::{FORMS, MODES, does_harm, kernel, survives};
-use gridmux_ptx::forms::Form;
-use gridmux_ptx::forms::fence::FenceMode;
+use super::scene::BUFFER;
+use super::{MODES, does_harm, ends, kernel, survives, unfenced};
 
 #[test]
 fn stores_to_a_neighbour_land_in_the_own_partition() {
@@ -92,20 +90,12 @@ fn loads_do_not_see_a_neighbour() {
     ];
     for (name, body) in attacks {
         let ptx = kernel("", &format!("{body}\nst.global.u32 [%own], %s;"));
-        let mut open = Scene::new();
-        let params = [open.buffer, open.neighbour[1]];
-        let whole = (Form::WHOLE, FenceMode::Window);
-        open.run(&ptx, whole, &params, ([1, 1, 1], 1, 0));
-        let secret = open.words()[0];
+        let launch = ([1, 1, 1], 1, 0);
+        let secret = unfenced(&ptx, launch).words()[0];
         assert_ne!(secret, 0, "{name} reads nothing even without the fence");
-        for form in FORMS {
-            for mode in MODES {
-                let mut scene = Scene::new();
-                let outcome = scene.run(&ptx, (form, mode), &params, ([1, 1, 1], 1, 0));
-                assert_eq!(outcome, Outcome::Ended(0, 0), "{name}, {form}, {mode:?}");
-                assert_ne!(scene.words()[0], secret, "{name}, {form}, {mode:?}");
-            }
-        }
+        ends(name, &ptx, &MODES, launch, |scene, what| {
+            assert_ne!(scene.words()[0], secret, "{what}");
+        });
     }
 }
 
@@ -224,26 +214,12 @@ fn well_behaved_kernels_compute_the_same_bits() {
         st.global.u64 [%a+8], %c;";
     let ptx = kernel(before, body);
     let launch = ([4, 1, 1], 64, 512);
-    let mut original = Scene::new();
-    let params = [original.buffer, original.neighbour[1]];
-    let whole = (Form::WHOLE, FenceMode::Window);
-    assert_eq!(
-        original.run(&ptx, whole, &params, launch),
-        Outcome::Ended(0, 0)
-    );
-    let expected = original.read(params[0]);
+    let original = unfenced(&ptx, launch);
+    let expected = original.read(original.buffer);
     assert!(expected.iter().any(|&b| b != 0) && expected.len() as u64 == BUFFER);
-    for form in FORMS {
-        for mode in MODES {
-            let mut scene = Scene::new();
-            let outcome = scene.run(&ptx, (form, mode), &params, launch);
-            assert_eq!(outcome, Outcome::Ended(0, 0), "{form}, {mode:?}");
-            assert!(
-                scene.read(params[0]) == expected,
-                "{form}, {mode:?}: other bits"
-            );
-        }
-    }
+    ends("well behaved", &ptx, &MODES, launch, |scene, what| {
+        assert!(scene.read(scene.buffer) == expected, "{what}: other bits");
+    });
 }
 
 /// The fence rounds a pointer down once for all that goes through it, so it must not round too much.
@@ -259,22 +235,9 @@ fn pointers_keep_the_bits_that_their_accesses_need() {
         st.global.u64 [%own+1024], %c;\nst.global.u64 [%own+1032], %c;";
     let ptx = kernel("", body);
     let launch = ([1, 1, 1], 64, 0);
-    let mut original = Scene::new();
-    let params = [original.buffer, original.neighbour[1]];
-    let whole = (Form::WHOLE, FenceMode::Window);
-    assert_eq!(
-        original.run(&ptx, whole, &params, launch),
-        Outcome::Ended(0, 0)
-    );
-    for form in FORMS {
-        for mode in MODES {
-            let mut scene = Scene::new();
-            let outcome = scene.run(&ptx, (form, mode), &params, launch);
-            assert_eq!(outcome, Outcome::Ended(0, 0), "{form}, {mode:?}");
-            assert!(
-                scene.read(params[0]) == original.read(params[0]),
-                "{form}, {mode:?}"
-            );
-        }
-    }
+    let original = unfenced(&ptx, launch);
+    let expected = original.read(original.buffer);
+    ends("rounded pointers", &ptx, &MODES, launch, |scene, what| {
+        assert!(scene.read(scene.buffer) == expected, "{what}");
+    });
 }

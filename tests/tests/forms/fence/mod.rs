@@ -35,33 +35,71 @@ fn declaring(before: &str, declared: &str, body: &str) -> String {
     )
 }
 
-/// Runs an attack everywhere; gives how many combinations ran and what they recorded.
-fn attack(name: &str, ptx: &str) -> Vec<Outcome> {
-    let mut outcomes = Vec::new();
+/// Runs a kernel with a launch's grid, threads of a block and bytes of dynamic shared memory in every fenced form with
+/// each of these modes. Gives `check` each outcome, the scene afterwards, and what to call the run in messages.
+fn everywhere(
+    name: &str,
+    ptx: &str,
+    modes: &[FenceMode],
+    launch: ([u32; 3], u32, u32),
+    check: impl Fn(Outcome, &Scene, &str),
+) {
     for form in FORMS {
-        for mode in MODES {
+        for mode in modes {
             let mut scene = Scene::new();
             let params = [scene.buffer, scene.neighbour[1]];
-            let outcome = scene.run(ptx, (form, mode), &params, ([3, 1, 1], 64, 512));
-            assert!(
-                !matches!(outcome, Outcome::Faulted(_)),
-                "{name}, {form}, {mode:?}: {outcome:?}"
-            );
-            assert!(
-                scene.is_untouched(),
-                "{name}, {form}, {mode:?}: somebody else's memory has changed"
-            );
-            outcomes.push(outcome);
+            let outcome = scene.run(ptx, (form, *mode), &params, launch);
+            check(outcome, &scene, &format!("{name}, {form}, {mode:?}"));
         }
     }
-    outcomes
 }
 
-/// An attack that every fenced form carries and survives.
+/// Runs a kernel as [`everywhere`] does, and checks that it ends without a fault.
+fn ends(
+    name: &str,
+    ptx: &str,
+    modes: &[FenceMode],
+    launch: ([u32; 3], u32, u32),
+    check: impl Fn(&Scene, &str),
+) {
+    everywhere(name, ptx, modes, launch, |outcome, scene, what| {
+        assert_eq!(outcome, Outcome::Ended(0, 0), "{what}");
+        check(scene, what);
+    });
+}
+
+/// Runs an attack everywhere: no run faults or changes somebody else's memory. Gives `check` each outcome.
+fn attack(name: &str, ptx: &str, check: impl Fn(Outcome, &str)) {
+    everywhere(
+        name,
+        ptx,
+        &MODES,
+        ([3, 1, 1], 64, 512),
+        |outcome, scene, what| {
+            let has_faulted = matches!(outcome, Outcome::Faulted(_));
+            assert!(!has_faulted, "{what}: {outcome:?}");
+            let is_untouched = scene.is_untouched();
+            assert!(is_untouched, "{what}: somebody else's memory has changed");
+            check(outcome, what);
+        },
+    );
+}
+
+/// Checks that every fenced form carries an attack and survives it.
 fn survives(name: &str, ptx: &str) {
-    for outcome in attack(name, ptx) {
-        assert!(matches!(outcome, Outcome::Ended(..)), "{name}: {outcome:?}");
-    }
+    attack(name, ptx, |outcome, what| {
+        assert!(matches!(outcome, Outcome::Ended(..)), "{what}: {outcome:?}");
+    });
+}
+
+/// Runs a kernel as it is and checks that it ends; returns the scene.
+fn unfenced(ptx: &str, launch: ([u32; 3], u32, u32)) -> Scene {
+    let mut scene = Scene::new();
+    let params = [scene.buffer, scene.neighbour[1]];
+    let whole = (Form::WHOLE, FenceMode::Window);
+    let outcome = scene.run(ptx, whole, &params, launch);
+    assert_eq!(outcome, Outcome::Ended(0, 0), "without the fence");
+    scene
 }
 
 /// Without the fence, the attack changes somebody's memory or faults.

@@ -1,7 +1,7 @@
 //! Shared memory that a block does not have, or that another block had before.
 
 use super::scene::{Outcome, Scene};
-use super::{FORMS, MODES, declaring, does_harm, kernel, survives};
+use super::{FORMS, MODES, declaring, does_harm, ends, kernel, survives};
 use gridmux_ptx::forms::Form;
 use gridmux_ptx::forms::fence::FenceMode;
 
@@ -76,13 +76,9 @@ fn shared_memory_cannot_be_left() {
     for bytes in [0, 4, 100] {
         let body = "mov.u32 %s, d;\nst.shared.u32 [%s+252], %r;\nst.shared.u32 [%s], %r;";
         let ptx = kernel(before, body);
-        for form in FORMS {
-            let mut scene = Scene::new();
-            let params = [scene.buffer, scene.neighbour[1]];
-            let run = (form, FenceMode::Window);
-            let outcome = scene.run(&ptx, run, &params, ([2, 1, 1], 32, bytes));
-            assert_eq!(outcome, Outcome::Ended(0, 0), "{form}, {bytes} bytes");
-        }
+        let name = format!("{bytes} bytes");
+        let launch = ([2, 1, 1], 32, bytes);
+        ends(&name, &ptx, &[FenceMode::Window], launch, |_, _| {});
     }
 }
 
@@ -178,13 +174,8 @@ fn shared_memory_that_nobody_declares_cannot_be_left() {
     for (name, before, body) in attacks {
         let ptx = kernel(before, body);
         does_harm(name, &ptx);
-        for form in FORMS {
-            let mut scene = Scene::new();
-            let params = [scene.buffer, scene.neighbour[1]];
-            let run = (form, FenceMode::Window);
-            let outcome = scene.run(&ptx, run, &params, ([2, 1, 1], 32, 0));
-            assert_eq!(outcome, Outcome::Ended(0, 0), "{name}, {form}");
-        }
+        let launch = ([2, 1, 1], 32, 0);
+        ends(name, &ptx, &[FenceMode::Window], launch, |_, _| {});
     }
 }
 
@@ -204,17 +195,11 @@ fn a_base_in_front_of_shared_memory_keeps_its_offset() {
             .replace(", x;", ", d;"),
     ] {
         let ptx = kernel(before, &text);
-        for form in FORMS {
-            for mode in MODES {
-                let mut scene = Scene::new();
-                let params = [scene.buffer, scene.neighbour[1]];
-                let outcome = scene.run(&ptx, (form, mode), &params, ([1, 1, 1], 64, 512));
-                assert_eq!(outcome, Outcome::Ended(0, 0), "{form}, {mode:?}");
-                let words = scene.words();
-                let expected: Vec<u32> = (0..64).map(|n| 2 * n).collect();
-                assert_eq!(words[..64], expected, "{form}, {mode:?}");
-            }
-        }
+        let expected: Vec<u32> = (0..64).map(|n| 2 * n).collect();
+        let launch = ([1, 1, 1], 64, 512);
+        ends("offsets", &ptx, &MODES, launch, |scene, what| {
+            assert_eq!(scene.words()[..64], expected, "{what}");
+        });
     }
 }
 

@@ -70,22 +70,19 @@ fn traps_are_recorded_and_leave_in_order() {
     for (name, kind, before, body) in attacks {
         let ptx = kernel(before, body);
         does_harm(name, &ptx);
-        for outcome in attack(name, &ptx) {
+        attack(name, &ptx, |outcome, what| {
             let Outcome::Ended(recorded, line) = outcome else {
                 // A worker cannot carry on behind an exit of some of its threads.
-                assert!(
-                    matches!(&outcome, Outcome::Refused(_)),
-                    "{name}: {outcome:?}"
-                );
-                continue;
+                let is_refused = matches!(outcome, Outcome::Refused(_));
+                assert!(is_refused, "{what}: {outcome:?}");
+                return;
             };
-            assert_eq!(recorded, kind as u32, "{name}");
+            assert_eq!(recorded, kind as u32, "{what}");
             let text = ptx.lines().nth(line as usize - 1).expect("a line");
-            let is_there = ["trap", "brkpt", "__assertfail"]
-                .iter()
-                .any(|w| text.contains(w));
-            assert!(is_there, "{name}: line {line} is {text:?}");
-        }
+            let stops = ["trap", "brkpt", "__assertfail"];
+            let is_there = stops.iter().any(|stop| text.contains(stop));
+            assert!(is_there, "{what}: line {line} is {text:?}");
+        });
     }
 }
 
@@ -112,12 +109,13 @@ fn functions_are_fenced_too() {
     does_harm("a call through a pointer", &kernel(&before, pointer));
     survives("a call through a pointer", &kernel(&before, pointer));
     does_harm("a call through a wild pointer", &kernel(&before, wild));
-    for outcome in attack("a call through a wild pointer", &kernel(&before, wild)) {
+    let wild = kernel(&before, wild);
+    attack("a call through a wild pointer", &wild, |outcome, what| {
         let Outcome::Ended(kind, _) = outcome else {
-            panic!("{outcome:?}");
+            panic!("{what}: {outcome:?}");
         };
-        assert_eq!(kind, FaultKind::IndirectCall as u32);
-    }
+        assert_eq!(kind, FaultKind::IndirectCall as u32, "{what}");
+    });
 }
 
 #[test]
