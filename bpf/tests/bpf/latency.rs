@@ -34,6 +34,15 @@ fn find(histograms: &[TenantHistogram], tenant: u32, kind: Kind) -> &Histogram {
         .histogram
 }
 
+/// Returns a sample of `tenant` that has only the time from submit to start, in nanoseconds.
+fn started(tenant: u32, submit_to_start_ns: u64) -> Sample {
+    Sample {
+        tenant,
+        submit_to_start_ns: Some(submit_to_start_ns),
+        ..Sample::default()
+    }
+}
+
 #[test]
 fn the_program_counts_what_a_process_would_count_itself() {
     let name = instance("count");
@@ -106,11 +115,7 @@ fn the_kernel_drains_by_itself() {
     program.drains_itself().unwrap();
     let mut recorder = recorder(&program);
     for _ in 0..1000 {
-        assert!(recorder.record(&Sample {
-            tenant: 1,
-            submit_to_start_ns: Some(1),
-            ..Sample::default()
-        }));
+        assert!(recorder.record(&started(1, 1)));
     }
     // Ends when the timer has run; the bound only keeps a broken timer from hanging the test.
     for _ in 0..1000 {
@@ -152,12 +157,7 @@ fn every_sample_is_accounted_for_while_the_timer_drains() {
     let producer = std::thread::spawn(move || {
         let mut want = Histogram::default();
         for latency in numbers().take(1_000_000) {
-            let sample = Sample {
-                tenant: 1,
-                submit_to_start_ns: Some(latency),
-                ..Sample::default()
-            };
-            if recorder.record(&sample) {
+            if recorder.record(&started(1, latency)) {
                 want.add(latency);
             }
         }
@@ -170,11 +170,7 @@ fn every_sample_is_accounted_for_while_the_timer_drains() {
     let (want, mut recorder) = producer.join().unwrap();
     program.drain().unwrap();
     // One more, of another tenant, tells the last drops.
-    assert!(recorder.record(&Sample {
-        tenant: 2,
-        submit_to_start_ns: Some(0),
-        ..Sample::default()
-    }));
+    assert!(recorder.record(&started(2, 0)));
     let read = program.histograms().unwrap();
     assert_eq!((read[0].tenant, &read[0].histogram), (1, &want));
     let stats = program.stats().unwrap();
@@ -189,14 +185,7 @@ fn a_new_device_host_takes_the_ring_over() {
     };
     for _ in 0..3 {
         let mut recorder = recorder(&program);
-        assert!((0..10_000).all(|launch| {
-            let sample = Sample {
-                tenant: 1,
-                submit_to_start_ns: Some(launch),
-                ..Sample::default()
-            };
-            recorder.record(&sample)
-        }));
+        assert!((0..10_000).all(|launch| recorder.record(&started(1, launch))));
         program.drain().unwrap();
     }
     assert_eq!(program.histograms().unwrap()[0].histogram.count(), 30_000);
@@ -213,11 +202,7 @@ fn a_full_ring_drops_and_tells() {
         return;
     };
     let mut recorder = recorder(&program);
-    let sample = Sample {
-        tenant: 1,
-        submit_to_start_ns: Some(1),
-        ..Sample::default()
-    };
+    let sample = started(1, 1);
     let accepted = (0..40_000).filter(|_| recorder.record(&sample)).count() as u64;
     assert_eq!(accepted + recorder.dropped(), 40_000);
     assert!(recorder.dropped() > 0, "40,000 samples do not fit");
@@ -244,11 +229,7 @@ fn unregistered_tenants_are_dropped_and_keys_are_bounded() {
     program.register(7).unwrap();
     let mut strict = recorder(&program);
     for tenant in [7, 8, 7] {
-        strict.record(&Sample {
-            tenant,
-            submit_to_start_ns: Some(9),
-            ..Sample::default()
-        });
+        strict.record(&started(tenant, 9));
     }
     let read = program.histograms().unwrap();
     assert_eq!(
@@ -261,11 +242,7 @@ fn unregistered_tenants_are_dropped_and_keys_are_bounded() {
     let program = load(&instance("bounded"), OPEN).unwrap();
     let mut open = recorder(&program);
     for tenant in 0..20_000 {
-        while !open.record(&Sample {
-            tenant,
-            submit_to_start_ns: Some(9),
-            ..Sample::default()
-        }) {
+        while !open.record(&started(tenant, 9)) {
             program.drain().unwrap();
         }
     }
@@ -285,11 +262,7 @@ fn an_instance_has_one_live_owner_and_dead_ones_are_replaced() {
         // The child below: pins, and ends without cleaning up.
         let program = LatencyProgram::load(&name).unwrap();
         let mut recorder = recorder(&program);
-        recorder.record(&Sample {
-            tenant: 1,
-            submit_to_start_ns: Some(1),
-            ..Sample::default()
-        });
+        recorder.record(&started(1, 1));
         program.pinned().unwrap();
         std::process::abort();
     }
