@@ -205,7 +205,8 @@ fn submissions_that_make_no_sense_are_refused_by_the_mediator() {
         kernel.params_bytes
     );
     let area = format!("4+{} lie outside", kernel.params_bytes);
-    let cases: [(fn(&mut Launch), CompletionStatus, &str); 6] = [
+    type Change = fn(&mut Launch);
+    let cases: [(Change, CompletionStatus, &str); 6] = [
         (|it| it.args_len -= 4, BadArguments, &wants),
         (|it| it.args_offset = 4, BadArguments, &area),
         (

@@ -1,12 +1,12 @@
-//! What a stream's priority is worth: which levels the device distinguishes, how soon a launch of a higher level gets its
-//! first block beside a running kernel, whether a block that does not fit holds others back, which share of the SMs
-//! slices at a higher level keep over a filler, and how consecutive slices overlap.
+//! What a stream's priority is worth: which levels the device distinguishes, how soon a launch of a higher level gets
+//! its first block beside a running kernel, whether a block that does not fit holds others back, which share of the
+//! SMs slices at a higher level keep over a filler, and how consecutive slices overlap.
 //!
 //! Rules: every kernel's blocks write stamps, and what a figure says is read off these; a filler is a launch with more
 //! blocks than the device holds, at the lowest level; its blocks take half to one and a half of the time that is named,
-//! so that their ends lie scattered. A time from a submission to a first block is reported as what it is beyond the same on
-//! an idle device, so that the clocks of host and device need not agree. Over a library whose levels make no difference
-//! the part says so, and its other figures mean what they mean for one level.
+//! so that their ends lie scattered. A time from a submission to a first block is reported as what it is beyond the
+//! same on an idle device, so that the clocks of host and device need not agree. Over a library whose levels make no
+//! difference the part says so, and its other figures mean what they mean for one level.
 //!
 //! It takes about 20 s on an H200; each question bounds its launches by number and their blocks by time.
 

@@ -115,7 +115,8 @@ fn a_copy_must_stay_inside_an_allocation_and_its_buffer() {
         rest_bytes: 0,
     };
     assert!(find_copy(&tables, &good).is_ok());
-    let changes: [(fn(&mut CopyCommand), CompletionStatus); 6] = [
+    type Change = fn(&mut CopyCommand);
+    let changes: [(Change, CompletionStatus); 6] = [
         (|copy| copy.bytes = 4097, CompletionStatus::BadAddress),
         (|copy| copy.address = 0, CompletionStatus::BadAddress),
         (|copy| copy.domain.0 = 1, CompletionStatus::BadAddress),

@@ -47,13 +47,13 @@ fn three(weights: [u32; 3], last_ns: u64) -> Vec<Tenant> {
 
 /// Returns a load for each kernel of each stream of a tenant, with launches for at least `until` nanoseconds.
 fn loads(number: u32, (weight, streams): &Tenant, until: u64) -> Vec<Load> {
-    let load = |stream: u8, turn: u64, of: &[Kernel]| {
-        let (threads, shared_kib, blocks, block_ns) = of[turn as usize];
+    let load = |stream: u8, turn: usize, of: &[Kernel]| {
+        let (threads, shared_kib, blocks, block_ns) = of[turn];
         // On the whole device the fewest blocks at a time that a kernel here has.
         let waves = u64::from(blocks).div_ceil(64);
         let launch = |n: u64| LoadLaunch {
             // In turn with the stream's other kernels.
-            at: Nanos(n * of.len() as u64 + turn),
+            at: Nanos(n * of.len() as u64 + turn as u64),
             blocks,
             block_ns: Nanos(block_ns),
         };
@@ -72,7 +72,7 @@ fn loads(number: u32, (weight, streams): &Tenant, until: u64) -> Vec<Load> {
     };
     let streams = (0..).zip(streams);
     let mut loads: Vec<Load> = streams
-        .flat_map(|(stream, of)| (0..of.len() as u64).map(move |turn| load(stream, turn, of)))
+        .flat_map(|(stream, of)| (0..of.len()).map(move |turn| load(stream, turn, of)))
         .collect();
     if loads.is_empty() {
         // It introduces the tenant.
