@@ -48,6 +48,6 @@ pub use load_error::LoadError;
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
 pub use plan::{
-    BlockChange, BlockEvent, CapReached, PlanNote, PlanOptions, Sample, StandIn, Standing, enforces,
+    BlockChange, BlockEvent, CapReached, PlanOptions, Sample, StandIn, Standing, enforces,
 };
 pub use report::{Advance, Printed, Report};

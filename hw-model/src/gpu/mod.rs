@@ -25,7 +25,7 @@ use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::load_error::LoadError;
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::plan::obey::Obey;
-use crate::plan::{BlockEvent, CapReached, PlanNote, PlanOptions, Sample, Standing};
+use crate::plan::{BlockEvent, CapReached, PlanOptions, Sample, Standing};
 use crate::report::{Advance, Printed, Report};
 use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -111,12 +111,12 @@ impl Gpu {
         self.machine.sms.iter().map(|sm| *sm.totals()).collect()
     }
 
-    /// Obeys a plan from now on, instead of the stock block scheduler or the plan before; gives what the plan asks
-    /// for and this GPU does not have. Blocks that are resident stay until the plan's way of giving up takes them.
+    /// Obeys a plan from now on, instead of the stock block scheduler or the plan before. What it asks for and
+    /// this GPU does not have is left out. Resident blocks stay until the plan's way of giving up takes them.
     ///
     /// A plan whose epoch follows that of the plan before comes from the same publisher: its dirty bits are believed.
     /// Starts are counted from the first plan on, for launches that are open then from their beginning.
-    pub fn set_plan(&mut self, plan: &Plan) -> &[PlanNote] {
+    pub fn set_plan(&mut self, plan: &Plan) {
         let (config, launches, now) = (&self.config, &self.launches, self.now);
         let sms = &mut self.machine.sms;
         let obey = self
@@ -124,22 +124,15 @@ impl Gpu {
             .get_or_insert_with(|| Box::new(Obey::new(config, sms, launches)));
         obey.reader = None;
         obey.replace(plan, sms, now);
-        &obey.notes
     }
 
     /// Obeys the plans of a publisher: the newest one is read at the beginning of each epoch in which something
-    /// happens. [`Gpu::plan_notes`] has what the newest one asks for in vain.
+    /// happens.
     pub fn follow_plans(&mut self, mut reader: PlanReader) {
         self.set_plan(reader.read());
         if let Some(obey) = &mut self.obey {
             obey.reader = Some(reader);
         }
-    }
-
-    /// Returns what the present plan asks for and this GPU does not have.
-    #[must_use]
-    pub fn plan_notes(&self) -> &[PlanNote] {
-        self.obey.as_ref().map_or(&[], |obey| &obey.notes)
     }
 
     /// Sets how switches behave in `plan` mode; nothing while no plan is set.

@@ -6,7 +6,7 @@
 //! the quotas are the SM's (`timing`). [`StandIn`] stands for a kernel of which only durations are known. The room
 //! `mix` puts policies in charge of all of this.
 //!
-//! Rules: a plan for another GPU is obeyed as far as it applies and reported, never refused; everything is decided
+//! Rules: a plan for another GPU is obeyed as far as it applies, never refused; everything is decided
 //! between epochs, so cycles do not depend on the number of threads; with plans read from a publisher they depend on
 //! when the writer publishes, with `set_plan` on nothing outside.
 
@@ -30,35 +30,6 @@ use gridmux_policy::units::Cycles;
 pub struct PlanOptions {
     /// Contexts move at no cost: the papers' ideal variant (SMK, section 6.5). Blocks are drained all the same.
     pub free_switches: bool,
-}
-
-/// Something that a plan asks for and this GPU does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PlanNote {
-    /// The plan is for a GPU with more SMs; this one is left out.
-    #[error("the plan names {sm}, the GPU has {count}; the SM is left out")]
-    NoSuchSm {
-        /// Named.
-        sm: SmId,
-        /// SMs that there are.
-        count: u16,
-    },
-    /// The plan is for a GPU with fewer SMs; on this one every row gets the default row's cap.
-    #[error("no group of the plan has {sm}; every row gets the default row's cap there")]
-    Uncovered {
-        /// Left out.
-        sm: SmId,
-    },
-    /// The cap is more than an SM's block slots, so that these bind first.
-    #[error("the plan gives {row} {cap} blocks an SM, an SM holds {limit}")]
-    CapBeyondSm {
-        /// The row.
-        row: RowId,
-        /// Asked for: the greatest of its caps.
-        cap: u16,
-        /// Block slots.
-        limit: u16,
-    },
 }
 
 /// Returns how well `plan` mode holds an element of a plan (design invariant 1).

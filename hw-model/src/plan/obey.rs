@@ -12,7 +12,7 @@
 use super::books::{Books, OnSm};
 use super::leave::Areas;
 use super::rules::Rules;
-use super::{BlockChange, BlockEvent, CapReached, PlanNote, PlanOptions, block_event};
+use super::{BlockChange, BlockEvent, CapReached, PlanOptions, block_event};
 use crate::config::GpuConfig;
 use crate::timing::context_switch::SavedBlock;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -44,7 +44,6 @@ enum Choice {
 #[derive(Debug)]
 pub(crate) struct Obey {
     pub(crate) options: PlanOptions,
-    pub(crate) notes: Vec<PlanNote>,
     pub(crate) reader: Option<PlanReader>,
     pub(crate) records: bool,
     pub(crate) events: Vec<BlockEvent>,
@@ -91,7 +90,6 @@ impl Obey {
             rules: Rules::new(config),
             books,
             on_sm: OnSm::default(),
-            notes: Vec::new(),
             reader: None,
             records: false,
             events: Vec::new(),
@@ -112,8 +110,7 @@ impl Obey {
 
     /// Obeys another plan from now on. SMs near which it says what the one before said stay as they are.
     pub(crate) fn replace(&mut self, plan: &Plan, sms: &mut [Sm], now: u64) {
-        self.notes.clear();
-        self.rules.replace(plan, &mut self.notes, &mut self.changed);
+        self.rules.replace(plan, &mut self.changed);
         if !self.changed.contains(&true) {
             return;
         }

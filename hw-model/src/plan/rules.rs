@@ -3,12 +3,11 @@
 //! Rules: whatever a plan says, only SMs that exist are looked up; rows and limits are found in dense tables; a plan
 //! that follows the one held changes only the SMs near which its dirty bits say so.
 
-use super::PlanNote;
 use crate::config::GpuConfig;
 use crate::occupancy::device_shape;
 use crate::timing::quota::Weights;
 use gridmux_policy::ids::SmId;
-use gridmux_policy::plan::{DispatchOrder, NO_CAP, Plan, Preemption};
+use gridmux_policy::plan::{DispatchOrder, Plan, Preemption};
 use gridmux_policy::shape::DeviceShape;
 use std::sync::Arc;
 
@@ -36,12 +35,7 @@ impl Rules {
     }
 
     /// Takes another plan. `changed` says by SM whether anything near it may be different.
-    pub(super) fn replace(
-        &mut self,
-        plan: &Plan,
-        notes: &mut Vec<PlanNote>,
-        changed: &mut Vec<bool>,
-    ) {
+    pub(super) fn replace(&mut self, plan: &Plan, changed: &mut Vec<bool>) {
         let follows = plan.epoch == self.plan.epoch.wrapping_add(1)
             && plan.default_row() == self.plan.default_row();
         self.plan.clone_from(plan);
@@ -56,31 +50,7 @@ impl Rules {
             let same = follows && *group != nowhere && !changed_near(plan, *group);
             !same
         }));
-        self.note(notes);
         self.weigh();
-    }
-
-    fn note(&self, notes: &mut Vec<PlanNote>) {
-        let plan = &self.plan;
-        let count = self.shape.sms;
-        for group in plan.groups() {
-            let beyond = group.sms.iter().filter(|sm| sm.0 >= count);
-            notes.extend(beyond.map(|sm| PlanNote::NoSuchSm { sm, count }));
-        }
-        if !plan.groups().is_empty() {
-            let nowhere = (0..).map(SmId).zip(&self.group_of);
-            let nowhere = nowhere.filter(|(_, group)| **group == plan.groups().len());
-            notes.extend(nowhere.map(|(sm, _)| PlanNote::Uncovered { sm }));
-        }
-        let limit = u16::try_from(self.shape.blocks).unwrap_or(NO_CAP);
-        for (place, row) in plan.rows().iter().enumerate() {
-            let caps = (0..plan.groups().len()).map(|group| plan.cell(group, place).cap);
-            let most = caps.filter(|cap| *cap != NO_CAP).max();
-            if let Some(cap) = most.filter(|cap| *cap > limit) {
-                let row = row.row;
-                notes.push(PlanNote::CapBeyondSm { row, cap, limit });
-            }
-        }
     }
 
     /// Collects the weights of each group in which some row has one.
@@ -198,8 +168,8 @@ mod tests {
             let mut draft = publisher.edit();
             fill(&rules, cap, budget, draft.both());
             draft.publish();
-            let (mut notes, mut changed) = (Vec::new(), Vec::new());
-            rules.replace(publisher.newest(), &mut notes, &mut changed);
+            let mut changed = Vec::new();
+            rules.replace(publisher.newest(), &mut changed);
             changed
         };
         assert_eq!(changes(1, None), [true, true], "the first");
@@ -216,8 +186,8 @@ mod tests {
         let mut plan = Plan::default();
         fill(&rules, 1, None, (&Plan::default(), &mut plan));
         for _ in 0..2 {
-            let (mut notes, mut changed) = (Vec::new(), Vec::new());
-            rules.replace(&plan, &mut notes, &mut changed);
+            let mut changed = Vec::new();
+            rules.replace(&plan, &mut changed);
             assert_eq!(changed, [true, true]);
         }
     }

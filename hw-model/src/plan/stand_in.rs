@@ -23,45 +23,7 @@ const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
 /// The kernel. `%rd2` is how long the block has been resident. A pause that is longer than a sleep and the few
 /// instructions around it was spent off the SM, and counts as one sleep.
-const PTX: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry stand_in(.param .u64 stay_ns, .param .u64 sleep_ns)
-{
-    .reg .pred %p<3>;
-    .reg .b32 %r<8>;
-    .reg .b64 %rd<9>;
-    mov.u64 %rd1, %globaltimer;
-    mov.u32 %r1, %tid.x;
-    mov.u32 %r2, %tid.y;
-    mov.u32 %r3, %tid.z;
-    mov.u32 %r4, %ntid.x;
-    mov.u32 %r5, %ntid.y;
-    mad.lo.u32 %r6, %r3, %r5, %r2;
-    mad.lo.u32 %r6, %r6, %r4, %r1;
-    setp.ge.u32 %p1, %r6, 32;
-    @%p1 bra END;
-    ld.param.u64 %rd3, [stay_ns];
-    ld.param.u64 %rd4, [sleep_ns];
-    add.u64 %rd5, %rd4, 500;
-    mov.u64 %rd2, 0;
-AGAIN:
-    sub.u64 %rd6, %rd3, %rd2;
-    min.u64 %rd6, %rd6, %rd4;
-    cvt.u32.u64 %r7, %rd6;
-    nanosleep.u32 %r7;
-    mov.u64 %rd7, %globaltimer;
-    sub.u64 %rd8, %rd7, %rd1;
-    mov.u64 %rd1, %rd7;
-    min.u64 %rd8, %rd8, %rd5;
-    add.u64 %rd2, %rd2, %rd8;
-    setp.lt.u64 %p2, %rd2, %rd3;
-    @%p2 bra AGAIN;
-END:
-    ret;
-}
-";
+const PTX: &str = include_str!("stand_in.ptx");
 
 /// What is known of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -38,45 +38,7 @@ fn every_workload_takes_the_same_cycles_on_one_two_and_four_threads() {
 }
 
 /// All warps of all SMs hammer a few words with atomics, plain stores and loads of what they wrote just before.
-const CONTENDED: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry contended(.param .u64 words, .param .u64 out)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<16>;
-    .reg .b64 %rd<8>;
-    ld.param.u64 %rd1, [words];
-    ld.param.u64 %rd2, [out];
-    mov.u32 %r1, %ctaid.x;
-    mov.u32 %r2, %ntid.x;
-    mov.u32 %r3, %tid.x;
-    mad.lo.u32 %r4, %r1, %r2, %r3;
-    and.b32 %r5, %r4, 7;
-    mul.wide.u32 %rd3, %r5, 4;
-    add.s64 %rd4, %rd1, %rd3;
-    mul.wide.u32 %rd5, %r4, 16;
-    add.s64 %rd6, %rd2, %rd5;
-    mov.u32 %r6, 0;
-    mov.u32 %r10, 0;
-LOOP:
-    atom.global.add.u32 %r7, [%rd4], 1;
-    red.global.max.u32 [%rd4+32], %r4;
-    ld.global.u32 %r8, [%rd4];
-    st.global.u32 [%rd6], %r7;
-    ld.global.u32 %r9, [%rd6];
-    xor.b32 %r11, %r9, %r7;
-    or.b32 %r10, %r10, %r11;
-    setp.le.u32 %p1, %r8, %r7;
-    @%p1 or.b32 %r10, %r10, 256;
-    st.global.v2.u32 [%rd6+8], {%r8, %r10};
-    add.u32 %r6, %r6, 1;
-    setp.lt.u32 %p1, %r6, 5;
-    @%p1 bra LOOP;
-    ret;
-}
-";
+const CONTENDED: &str = include_str!("contended.ptx");
 
 #[test]
 fn contended_words_end_alike_and_threads_see_their_own_writes() {

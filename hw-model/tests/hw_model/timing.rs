@@ -7,27 +7,7 @@ use gridmux_workloads::Size;
 use std::sync::Arc;
 
 /// Follows `hops` pointers from `start` and stores where it ends.
-const CHASE: &str = r"
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry chase(.param .u64 start, .param .u32 hops, .param .u64 out)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<3>;
-    ld.param.u64 %rd1, [start];
-    ld.param.u32 %r1, [hops];
-LOOP:
-    ld.global.u64 %rd1, [%rd1];
-    sub.u32 %r1, %r1, 1;
-    setp.ne.u32 %p1, %r1, 0;
-    @%p1 bra LOOP;
-    ld.param.u64 %rd2, [out];
-    st.global.u64 [%rd2], %rd1;
-    ret;
-}
-";
+const CHASE: &str = include_str!("chase.ptx");
 
 /// A ring of pointers in device memory, and the kernel that follows them.
 struct Chase {

@@ -3,24 +3,7 @@
 use gridmux_mediator::compiler::{AnswerError, Translated, admit, compile, hash_of, translate};
 use gridmux_ptx::Module;
 
-const TWO: &str = ".version 7.0
-.target sm_70
-.address_size 64
-.visible .global .align 4 .u32 counter = 5;
-.visible .entry first(.param .u64 p, .param .u32 n)
-{
-    .reg .u32 %r<3>;
-    mov.u32 %r1, %ctaid.x;
-    ret;
-}
-.visible .entry second(.param .align 16 .b8 block[48])
-{
-    .reg .u32 %r<3>;
-    mov.u32 %r1, %ctaid.x;
-    add.u33 %r1, %r1, 1;
-    ret;
-}
-";
+const TWO: &str = include_str!("two.ptx");
 
 fn honest() -> Translated {
     translate(vec![TWO.into()]).unwrap()

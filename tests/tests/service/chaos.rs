@@ -32,23 +32,7 @@ const HOST_LIFE: Duration = Duration::from_secs(12);
 const POLICY: &str = "gridmux";
 
 /// A kernel that never ends, and one that writes where it may not.
-const BAD: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry endless()
-{
-$again:
-    bra.uni $again;
-}
-.visible .entry outside()
-{
-    .reg .b64 %rd<2>;
-    mov.u64 %rd1, 64;
-    st.global.u32 [%rd1], 7;
-    ret;
-}
-";
+const BAD: &str = include_str!("bad.ptx");
 
 /// The state that all tenants share.
 struct World {

@@ -74,23 +74,7 @@ fn a_client_that_leaves_takes_its_endless_kernel_along() {
 }
 
 /// A kernel whose threads count to `n`.
-const COUNT: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry count(.param .u32 n)
-{
-    .reg .pred %p<2>;
-    .reg .u32 %r<3>;
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, 0;
-again:
-    add.u32 %r2, %r2, 1;
-    setp.lt.u32 %p1, %r2, %r1;
-    @%p1 bra again;
-    ret;
-}
-";
+const COUNT: &str = include_str!("count.ptx");
 
 #[test]
 fn tenants_share_the_hosts_time_by_their_weights() {

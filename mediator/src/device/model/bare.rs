@@ -300,24 +300,7 @@ mod tests {
     use super::{BareDevice, BareRun, BareStream};
 
     /// Adds one to the word of its block.
-    const ADD: &str = "
-.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry add(.param .u64 words)
-{
-    .reg .u32 %r<3>;
-    .reg .u64 %rd<4>;
-    ld.param.u64 %rd1, [words];
-    mov.u32 %r1, %ctaid.x;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.u64 %rd3, %rd1, %rd2;
-    ld.global.u32 %r2, [%rd3];
-    add.u32 %r2, %r2, 1;
-    st.global.u32 [%rd3], %r2;
-    ret;
-}
-";
+    const ADD: &str = include_str!("add.ptx");
 
     fn run(streams: usize, ahead: u32, restored: bool) -> (BareRun, Vec<u32>) {
         let mut device = BareDevice::open("h200", Some(2), 1 << 20).unwrap();
