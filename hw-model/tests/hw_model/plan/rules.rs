@@ -143,8 +143,9 @@ fn cheapest_switches_blocks_out_unless_they_are_near_their_end() {
 
 #[test]
 fn a_plan_for_another_gpu_is_obeyed_as_far_as_it_applies() {
-    // The row's cap is more than an SM holds, or names an SM too many; SM 2 is in no group of the plan for two.
-    for (planned, cap, by_sm) in [(2, 3000, [8, 8, 0]), (4, 3, [3, 3, 3])] {
+    // SM 2 is in no group of the plan for two, so it has no cap. The plan for four names an SM too many, and its cap is
+    // more than an SM holds.
+    for (planned, cap, by_sm) in [(2, 3, [3, 3, 8]), (4, 3000, [8, 8, 8])] {
         let chip = part_of("gtx480", planned);
         let foreign = plan(&chip, Preemption::Drain, &[row(A, cap, 0)]);
         let mut stage = Stage::new(3, |_| foreign);
