@@ -29,7 +29,7 @@ const MIX: &[Part] = &[
 fn mix() -> (Vec<Vec<Case>>, Vec<Load>) {
     let part = |(tenant, weight, name, stream, arrivals): &Part| {
         let workload = by_name(name).unwrap_or_else(|| panic!("no {name}"));
-        // Data of its own for each launch, so that each result is told apart.
+        // Each launch has data of its own, so that results differ.
         let seeds = 1..=arrivals.len() as u64;
         let cases: Vec<Case> = seeds.map(|n| workload.case(Size::Small, n)).collect();
         let launches = arrivals.iter().zip(&cases).map(|(at, case)| LoadLaunch {

@@ -296,7 +296,7 @@ fn an_excess_of_late_is_bounded_repaid_from_the_bound_and_forgotten() {
 
 #[test]
 fn a_history_that_nobody_saw_is_no_excess_of_late() {
-    // A policy that takes another one's place is told what lives.
+    // A policy that replaces another receives the launches that are open.
     let lost = Event::Lost { n: 1 };
     let mut book = after(&[lost, tenant(A), Event::Resynced]);
     let late_excess = |book: &Book| book.late_excess(A, Nanos(1));

@@ -45,7 +45,7 @@ pub struct Timed {
     pub counters: Counters,
 }
 
-/// Returns a part of a built-in GPU that has every unit of the whole, and so many SMs.
+/// Returns a part of a built-in GPU: every unit of the whole, and this number of SMs.
 pub fn part_of(gpu: &str, sms: u16) -> GpuConfig {
     let config = GpuConfig::builtin(gpu).expect("built in");
     config.scaled_to_sms(sms)
