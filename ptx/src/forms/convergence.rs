@@ -149,8 +149,7 @@ struct Masks {
 
 impl Masks {
     /// Returns whether a warp-synchronising instruction names only threads that come to it together: its mask was
-    /// taken, by `activemask` or `match`, from the threads that were at one place, and whoever was there comes here
-    /// once.
+    /// taken, by `activemask` or `match`, from the threads that were at one place, each of which comes here once.
     fn names_who_is_here(
         &mut self,
         function: &Function,

@@ -2,7 +2,7 @@
 //! `workloads/corpus`, with a launch and a host reference for each.
 //!
 //! One file per family, each with a table of [`rows`] and, for each row, a function that makes the launch's arguments
-//! and says what it leaves in its buffers. They are for checking whoever runs PTX: small, varied, and not benchmarks.
+//! and says what it leaves in its buffers. They check what runs PTX: small, varied, and not benchmarks.
 //!
 //! - Integers must match exactly. Floating-point tolerances stand beside each reference; they allow any rounding and
 //!   order of the same sum, and for approximations of special functions the error that CUDA's tables state.

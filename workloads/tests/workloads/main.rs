@@ -1,5 +1,5 @@
-//! What the workloads and the corpus promise whoever runs them. That the references accept what the kernels compute is
-//! held where kernels run, in the SM model's tests.
+//! What workloads and corpus promise to those that run them. The SM model's tests, where kernels run, hold that the
+//! references accept what the kernels compute.
 
 mod corpus;
 mod table;
