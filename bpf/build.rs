@@ -15,7 +15,7 @@ fn main() {
     }
 }
 
-#[cfg(not(feature = "libbpf"))]
+#[cfg(any(loom, not(feature = "libbpf")))]
 mod programs {
     //! Nothing to compile: the loader was left out.
 
@@ -25,7 +25,7 @@ mod programs {
     }
 }
 
-#[cfg(feature = "libbpf")]
+#[cfg(all(not(loom), feature = "libbpf"))]
 mod programs {
     //! Finds the compiler and runs it once for each object.
 

@@ -12,8 +12,6 @@ mod compile;
 pub mod config;
 mod copies;
 pub mod counters;
-#[doc(hidden)]
-pub mod crew;
 pub mod description;
 pub mod drive;
 mod estimate;

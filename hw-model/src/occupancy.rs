@@ -5,7 +5,7 @@
 
 use crate::config::{GpuConfig, WARP_LANES};
 use crate::kernel::Kernel;
-use gridmux_policy::shape::{BlockShape, DeviceShape};
+use gridmux_policy::shape::{AllocationUnits, BlockShape, DeviceShape};
 
 /// The resource that runs out first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,34 +40,6 @@ pub struct Occupancy {
     pub blocks_per_sm: u32,
     /// What prevents one more.
     pub limit: OccupancyLimit,
-}
-
-/// Units in which an SM's resources are allocated (CUDA's occupancy calculation).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AllocationUnits {
-    /// 32-bit registers, per warp.
-    pub registers: u32,
-    /// Bytes of shared memory, per block.
-    pub shared_bytes: u32,
-    /// Bytes of shared memory that the system takes of each block.
-    pub reserved_shared_bytes: u32,
-}
-
-impl AllocationUnits {
-    /// Returns what one block of `threads` threads takes that declares so many registers for each thread and so many
-    /// bytes of shared memory.
-    #[must_use]
-    pub fn block_needs(&self, threads: u32, registers: u32, shared_bytes: u32) -> BlockNeeds {
-        let warps = threads.div_ceil(WARP_LANES);
-        let shared = shared_bytes.saturating_add(self.reserved_shared_bytes);
-        BlockNeeds {
-            warps,
-            registers: warps * (registers * WARP_LANES).next_multiple_of(self.registers.max(1)),
-            shared_bytes: shared
-                .checked_next_multiple_of(self.shared_bytes.max(1))
-                .unwrap_or(u32::MAX),
-        }
-    }
 }
 
 /// Returns the units of a modelled GPU.
@@ -127,7 +99,12 @@ pub fn block_needs(
     let shared = kernel
         .static_shared_bytes
         .saturating_add(dynamic_shared_bytes);
-    allocation_units(config).block_needs(threads, kernel.registers_per_thread, shared)
+    let block = allocation_units(config).block(threads, kernel.registers_per_thread, shared);
+    BlockNeeds {
+        warps: block.threads / WARP_LANES,
+        registers: block.registers,
+        shared_bytes: block.shared_bytes,
+    }
 }
 
 /// Returns the blocks of that shape that one SM can hold at once, and what limits them.

@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Threads of a warp.
+const WARP_THREADS: u32 = 32;
+
 /// A device as policies see it: the number of its SMs, and the limits of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceShape {
@@ -92,6 +95,34 @@ impl BlockShape {
             threads,
             registers: 0,
             shared_bytes: 0,
+        }
+    }
+}
+
+/// Units in which an SM's resources are allocated (CUDA's occupancy calculation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllocationUnits {
+    /// 32-bit registers, per warp.
+    pub registers: u32,
+    /// Bytes of shared memory, per block.
+    pub shared_bytes: u32,
+    /// Bytes of shared memory that the system takes of each block.
+    pub reserved_shared_bytes: u32,
+}
+
+impl AllocationUnits {
+    /// Returns what one block of `threads` threads takes that declares so many registers for each thread and so many
+    /// bytes of shared memory.
+    #[must_use]
+    pub fn block(&self, threads: u32, registers: u32, shared_bytes: u32) -> BlockShape {
+        let warps = threads.div_ceil(WARP_THREADS);
+        let shared = shared_bytes.saturating_add(self.reserved_shared_bytes);
+        BlockShape {
+            threads: warps * WARP_THREADS,
+            registers: warps * (registers * WARP_THREADS).next_multiple_of(self.registers.max(1)),
+            shared_bytes: shared
+                .checked_next_multiple_of(self.shared_bytes.max(1))
+                .unwrap_or(u32::MAX),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The lock-free parts that several rooms share, a table of objects, and the one choice between the atomics and locks
 //! that ship and loom's.
 //!
+//! - [`crew`]: threads that share the items of one job after another.
 //! - [`publish`]: one writer hands its newest value to any number of readers.
 //! - [`spsc`]: a bounded ring from one producer to one consumer.
 //! - [`park`]: the flag by which one end falls asleep and the other wakes it.
@@ -15,6 +16,7 @@
 //! - No operation of a reader, producer or consumer waits, locks or calls the allocator. Only the table has a lock, and
 //!   nothing of the dispatcher's uses it.
 
+pub mod crew;
 pub mod park;
 pub mod publish;
 pub mod shim;

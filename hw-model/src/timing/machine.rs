@@ -10,10 +10,10 @@ use super::memory_system::{Group, Reply, Request, Topology, groups};
 use super::sm::{Epoch, Sm};
 use crate::config::GpuConfig;
 use crate::counters::Counters;
-use crate::crew::{Crew, Each};
 use crate::exec::{Order, WriteLog, apply_all};
 use crate::memory::Memory;
 use gridmux_policy::ids::RowId;
+use gridmux_sync::crew::{Crew, Each};
 
 /// Fewest busy SM cycles of the last epoch, and requests, for which other threads are asked to help: handing work over
 /// costs about as much as this many instructions.

@@ -16,7 +16,7 @@ pub mod model;
 mod submission;
 
 pub use facts::{DeviceFacts, HardwareFacts, Timing};
-pub use gridmux_hw_model::occupancy::AllocationUnits;
+pub use gridmux_policy::shape::AllocationUnits;
 pub use submission::Submission;
 
 use gridmux_channel::memory::TenantBuffer;
@@ -358,10 +358,7 @@ impl KernelLimits {
         let shared = self
             .static_shared_bytes
             .saturating_add(dynamic_shared_bytes);
-        let needs = self
-            .units
-            .block_needs(threads, self.registers_per_thread, shared);
-        needs.counted()
+        self.units.block(threads, self.registers_per_thread, shared)
     }
 }
 

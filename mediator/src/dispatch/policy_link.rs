@@ -132,6 +132,7 @@ pub(super) const AWAKE: u32 = 0;
 /// It waits for events.
 pub(super) const ASLEEP: u32 = 1;
 /// It has used its part of a core, and takes events when it has rested.
+#[cfg(not(loom))]
 pub(super) const RESTING: u32 = 2;
 /// Unobserved events at which a rest ends.
 const CROWD: u64 = EVENTS as u64 / 2;

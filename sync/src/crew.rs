@@ -12,7 +12,7 @@
 //! Invariants, which `tests/loom_crew.rs` explores: **C1** every item of a job runs exactly once; **C2** no item runs
 //! after `run` returned; **C3** what an item wrote is seen by the caller and by the items of the next job.
 
-use gridmux_sync::shim::{
+use crate::shim::{
     Arc, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, CachePadded, JoinHandle, Ordering, fence,
     spin_loop, thread,
 };
@@ -284,7 +284,7 @@ fn rest(rounds: &mut u32) {
 
 /// Items that the threads of a job may each have for themselves.
 #[derive(Debug)]
-pub(crate) struct Each<'a, T> {
+pub struct Each<'a, T> {
     first: *mut T,
     count: usize,
     whole: std::marker::PhantomData<&'a mut [T]>,
@@ -294,7 +294,9 @@ pub(crate) struct Each<'a, T> {
 unsafe impl<T: Send> Sync for Each<'_, T> {}
 
 impl<'a, T> Each<'a, T> {
-    pub(crate) fn new(items: &'a mut [T]) -> Self {
+    /// Returns the items of a slice.
+    #[must_use]
+    pub fn new(items: &'a mut [T]) -> Self {
         Self {
             first: items.as_mut_ptr(),
             count: items.len(),
@@ -303,7 +305,8 @@ impl<'a, T> Each<'a, T> {
     }
 
     /// Returns the number of items.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.count
     }
 
@@ -311,8 +314,12 @@ impl<'a, T> Each<'a, T> {
     ///
     /// # Safety
     /// Nobody else may hold this item at the same time.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    #[must_use]
     #[allow(clippy::mut_from_ref, reason = "that is its purpose")]
-    pub(crate) unsafe fn get(&self, at: usize) -> &mut T {
+    pub unsafe fn get(&self, at: usize) -> &mut T {
         assert!(at < self.count);
         // SAFETY: inside the slice, and the caller promises that nobody else holds it.
         unsafe { &mut *self.first.add(at) }

@@ -3,7 +3,7 @@
 //! A binary of its own, because loom replaces the atomic operations of the whole build.
 #![cfg(loom)]
 
-use gridmux_hw_model::crew::Crew;
+use gridmux_sync::crew::Crew;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
