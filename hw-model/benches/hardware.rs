@@ -30,7 +30,7 @@ fn bench(filters: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let files = read_all(&validation::folder())?;
     let judged = run(
         &files,
-        &|class| classes.contains(&class),
+        &|figure| classes.contains(&figure.class),
         &|file, figure, took| {
             eprintln!(
                 "hardware: {}: {}, {:.1} s",

@@ -10,6 +10,7 @@ use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
     CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
+use gridmux_mediator::backoff::Backoff;
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::config::Limits;
 use gridmux_mediator::device::model::{self, ModelDevice};
@@ -34,6 +35,9 @@ use std::time::Duration;
 
 /// A kernel that counts to `n` in every thread; its blocks all take the same time.
 pub(crate) const SPIN: &str = include_str!("spin.ptx");
+
+/// How long a rig sleeps that has waited for its device for long.
+pub(crate) const REST: Duration = Duration::from_micros(20);
 
 /// The modelled GPU, of which some SMs are there.
 pub(crate) const GPU: &str = "h200";
@@ -209,6 +213,8 @@ pub(crate) struct ModelRig {
     /// The client whose barriers tell the time, once there is one.
     timer: Option<Rc<RefCell<Wire>>>,
     pub(crate) done: Vec<Done>,
+    /// The wait for the device's thread: a test beside this one needs the core.
+    backoff: Backoff,
 }
 
 impl ModelRig {
@@ -255,6 +261,7 @@ impl ModelRig {
             submitted: Vec::new(),
             counters: Vec::new(),
             timer: None,
+            backoff: Backoff::default(),
             done: Vec::new(),
         }
     }
@@ -450,8 +457,9 @@ impl ModelRig {
             let wire = program.wire.borrow();
             wire.submissions.is_empty() && wire.sent.is_empty() && wire.completions.is_empty()
         });
-        if turn == Turn::Waiting {
-            std::thread::yield_now();
+        match turn {
+            Turn::Waiting => self.backoff.wait(|| std::thread::sleep(REST)),
+            _ => self.backoff.reset(),
         }
         turn != Turn::Idle || events > 0 || !over
     }

@@ -44,19 +44,11 @@ const fn stream(blocks: u32, threads: u16, rounds: u32, ahead: u32, count: u64) 
     }
 }
 
-/// Returns what the honest tenants do: short and medium kernels in closed loops, each of them `times` as often.
-fn honest(times: u64) -> [[StreamLoop; 2]; 2] {
-    [
-        [
-            stream(8, 256, 20, 1, 120 * times),
-            stream(48, 256, 200, 1, 40 * times),
-        ],
-        [
-            stream(16, 128, 10, 2, 160 * times),
-            stream(24, 512, 150, 1, 40 * times),
-        ],
-    ]
-}
+/// What the honest tenants do: short and medium kernels in closed loops.
+const HONEST: [[StreamLoop; 2]; 2] = [
+    [stream(8, 256, 20, 1, 120), stream(48, 256, 200, 1, 40)],
+    [stream(16, 128, 10, 2, 160), stream(24, 512, 150, 1, 40)],
+];
 
 fn rig(budgets: Budgets) -> ModelRig {
     ModelRig::with("gridmux", SMS, budgets)
@@ -79,26 +71,21 @@ struct Outcome {
 }
 
 /// Runs the honest tenants' programs, beside an offender where there is one.
-fn run(
-    times: u64,
-    budgets: Budgets,
-    offend: Option<(Offender, Offend<'_>)>,
-) -> (Outcome, ModelRig) {
+fn run(budgets: Budgets, offend: Option<(Offender, Offend<'_>)>) -> (Outcome, ModelRig) {
     let mut rig = rig(budgets);
     let offender = rig.tenant(1);
-    let programs = honest(times);
     let honest = [0, 1].map(|_| rig.tenant(1));
     if let Some((Offender::First, offend)) = offend {
         offend(&mut rig, offender);
         rig.run_until(HEAD_START_NS);
     }
-    let clients = [0, 1].map(|n| rig.client_of(honest[n], LOADS, &programs[n]));
+    let clients = [0, 1].map(|n| rig.client_of(honest[n], LOADS, &HONEST[n]));
     if let Some((Offender::Last, offend)) = offend {
         rig.run_until(HEAD_START_NS);
         offend(&mut rig, offender);
     }
     rig.run_programs(&clients);
-    let p99_ns = [0, 1].map(|n| p99_ns(&rig, clients[n], &programs[n]));
+    let p99_ns = [0, 1].map(|n| p99_ns(&rig, clients[n], &HONEST[n]));
     (Outcome { p99_ns }, rig)
 }
 
@@ -120,13 +107,12 @@ fn p99_ns(rig: &ModelRig, client: usize, streams: &[StreamLoop]) -> u64 {
     times[(times.len() * 99).div_ceil(100) - 1]
 }
 
-fn judge(name: &str, times: u64, offend: Offend<'_>) {
+fn judge(name: &str, offend: Offend<'_>) {
     static UNDISTURBED: OnceLock<Outcome> = OnceLock::new();
     let budgets = Budgets::default();
-    // The two alone repeat themselves: launches beyond these would change nothing.
-    let undisturbed = UNDISTURBED.get_or_init(|| run(1, budgets, None).0);
+    let undisturbed = UNDISTURBED.get_or_init(|| run(budgets, None).0);
     for side in [Offender::First, Offender::Last] {
-        let (outcome, rig) = run(times, budgets, Some((side, offend)));
+        let (outcome, rig) = run(budgets, Some((side, offend)));
         let slowdown = [0, 1].map(|n| outcome.p99_ns[n] as f64 / undisturbed.p99_ns[n] as f64);
         println!("{name}, {side:?}: {slowdown:.2?} {outcome:?} undisturbed {undisturbed:?}");
         println!("  offender: {:?}", rig.usage(TenantId(0)));
@@ -137,25 +123,23 @@ fn judge(name: &str, times: u64, offend: Offend<'_>) {
     }
 }
 
-// Where an offender slows what is beside it by chance, it takes more launches to judge it.
-
 #[test]
 fn a_hundred_endless_kernels() {
-    judge("hundred", 2, &|rig, offender| {
+    judge("hundred", &|rig, offender| {
         rig.client_of(offender, ENDLESS, &[stream(64, 256, 0, 10, 10); 10]);
     });
 }
 
 #[test]
 fn a_printf_flood() {
-    judge("printf", 2, &|rig, offender| {
+    judge("printf", &|rig, offender| {
         rig.client_of(offender, PRINTING, &[stream(4, 32, 10, 4, u64::MAX); 2]);
     });
 }
 
 #[test]
 fn barriers_and_refused_launches_in_loops() {
-    judge("barriers and refusals", 1, &|rig, offender| {
+    judge("barriers and refusals", &|rig, offender| {
         for submits in [Submits::Barriers, Submits::Refused] {
             rig.client_that(submits, offender, &[stream(1, 32, 0, 4, u64::MAX); 2]);
         }
@@ -174,7 +158,7 @@ fn a_tenant_whose_launches_never_end_goes_behind_and_loses_none() {
         let queued = u32::try_from(QUEUED).expect("few");
         rig.client_of(offender, ENDLESS, &[stream(4, 64, 0, queued, QUEUED)]);
     };
-    let (_, mut rig) = run(1, budgets, Some((Offender::First, &offend)));
+    let (_, mut rig) = run(budgets, Some((Offender::First, &offend)));
     let usage = rig.usage(TenantId(0));
     assert!(usage.is_behind, "{usage:?}");
     assert_eq!(

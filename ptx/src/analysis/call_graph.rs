@@ -96,19 +96,14 @@ impl CallGraph {
         let mut at = 0;
         while let Some(&FuncId(n)) = reached.get(at) {
             at += 1;
-            let taken = self.indirectly[n as usize] && !std::mem::replace(&mut any, true);
-            let taken = (0_u32..)
-                .zip(&self.address_taken)
-                .filter(|(_, t)| taken && **t);
-            for f in self.callees[n as usize]
-                .iter()
-                .copied()
-                .chain(taken.map(|(f, _)| f))
-            {
-                if program.functions[f as usize].is_defined
-                    && !std::mem::replace(&mut seen[f as usize], true)
-                {
-                    reached.push(FuncId(f));
+            let meets_any = self.indirectly[n as usize] && !std::mem::replace(&mut any, true);
+            let all = if meets_any { self.callees.len() } else { 0 };
+            let taken = (0..all).filter(|&f| self.address_taken[f]);
+            for f in self.callees(n as usize).chain(taken) {
+                if program.functions[f].is_defined && !std::mem::replace(&mut seen[f], true) {
+                    reached.push(FuncId(
+                        u32::try_from(f).expect("functions have 32-bit numbers"),
+                    ));
                 }
             }
         }

@@ -14,7 +14,7 @@ use gridmux_workloads::Arg;
 use std::sync::Arc;
 
 /// Cycles of one launch, or warp instructions without timing, after which it faults.
-const LONGEST_LAUNCH_CYCLES: u64 = 20_000_000;
+const LONGEST_LAUNCH_CYCLES: u64 = 4_000_000;
 /// Address space of the domain: room for a partition of 8 GiB, aligned, and its guards.
 const DOMAIN_BYTES: u64 = 16 << 30;
 

@@ -12,6 +12,9 @@ use validation::judge::{run, summaries};
 use validation::read::{parse, read_all};
 use validation::schema::{Class, Run};
 
+/// Elements of a launch, KiB of a chain of pointers and KiB of a sweep from which a figure takes seconds.
+const LONG: (u64, u64, u64) = (1 << 22, 60_000, 6_000);
+
 /// How far below its bound, in percent points, an error may fall before the bound must follow.
 const SLACK: f64 = 2.0;
 
@@ -27,7 +30,7 @@ fn no_class_is_further_from_the_cards_than_it_was() {
     let files = read_all(&folder).unwrap_or_else(|error| panic!("{error}"));
     let text = std::fs::read_to_string(folder.join("bounds.toml")).expect("it is committed");
     let bounds: Bounds = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
-    let judged = run(&files, &|_| true, &|_, _, _| {});
+    let judged = run(&files, &|figure| is_quick(&figure.run), &|_, _, _| {});
     let summaries = summaries(&files, &judged);
     let named: Vec<&str> = summaries.iter().map(|s| s.class.name()).collect();
     let mut wrong = Vec::new();
@@ -42,6 +45,19 @@ fn no_class_is_further_from_the_cards_than_it_was() {
         wrong.extend(complaint(name, summary.mean * 100.0, bound.copied()));
     }
     assert!(wrong.is_empty(), "bounds.toml: {}", wrong.join("; "));
+}
+
+/// Returns whether this test runs a figure; the others, most of them one kernel in several sizes, are left to the bench
+/// `hardware`.
+fn is_quick(run: &Run) -> bool {
+    match *run {
+        Run::Launches {
+            elements, block, ..
+        } => elements < LONG.0 || block == 32,
+        Run::Chase { footprint_kb } => footprint_kb < LONG.1,
+        Run::Sweep { footprint_kb } => footprint_kb < LONG.2,
+        _ => true,
+    }
 }
 
 /// Says what is wrong with the mean error of a class, in percent, beside its bound.

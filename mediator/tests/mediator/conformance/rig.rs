@@ -8,6 +8,8 @@
 //! from the length of a block against a launch's latency; the figures are at [`Dispatched::slack`].
 
 use super::tap::{LaunchIndex, Port, Request, Stage, Tap};
+use crate::modelled::REST;
+use gridmux_mediator::backoff::Backoff;
 use gridmux_mediator::device::{Device, DomainId};
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::accounts::Account;
@@ -253,6 +255,7 @@ impl Rig {
         self.stage.borrow_mut().submit_due(Nanos(0));
         let mut turns = 0;
         let mut last = Nanos(0);
+        let mut backoff = Backoff::default();
         while self.stage.borrow().now() < self.until {
             let now = self.stage.borrow().now();
             turns = if now == last { turns + 1 } else { 0 };
@@ -266,9 +269,10 @@ impl Rig {
             if turn == Turn::Idle && events == 0 && !self.stage.borrow_mut().pass_idle_time() {
                 return;
             }
-            if turn == Turn::Waiting {
+            match turn {
                 // The model's clock is a thread's.
-                std::thread::yield_now();
+                Turn::Waiting => backoff.wait(|| std::thread::sleep(REST)),
+                _ => backoff.reset(),
             }
         }
     }

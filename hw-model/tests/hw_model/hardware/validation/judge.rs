@@ -28,12 +28,12 @@ pub struct Summary {
 /// figure, nothing for those left out.
 pub fn run(
     files: &[Measurements],
-    chosen: &(dyn Fn(Class) -> bool + Sync),
+    chosen: &(dyn Fn(&Figure) -> bool + Sync),
     progress: &(dyn Fn(&Measurements, &Figure, Duration) + Sync),
 ) -> Vec<Vec<Option<Judged>>> {
     let jobs: Vec<(usize, usize)> = (0..files.len())
         .flat_map(|file| (0..files[file].figures.len()).map(move |figure| (file, figure)))
-        .filter(|(file, figure)| chosen(files[*file].figures[*figure].class))
+        .filter(|(file, figure)| chosen(&files[*file].figures[*figure]))
         .collect();
     let next = AtomicUsize::new(0);
     let work = || {
