@@ -53,7 +53,7 @@ fn is_quick(run: &Run) -> bool {
     match *run {
         Run::Launches {
             elements, block, ..
-        } => elements < LONG.0 || block == 32,
+        } => elements < LONG.0 || matches!(block, 32 | 1024),
         Run::Chase { footprint_kb } => footprint_kb < LONG.1,
         Run::Sweep { footprint_kb } => footprint_kb < LONG.2,
         _ => true,
