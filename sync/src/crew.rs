@@ -306,7 +306,7 @@ impl<'a, T> Each<'a, T> {
 
     /// Returns the number of items.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 

@@ -212,7 +212,7 @@ impl Machine {
                 group.serve(item - 1, end, senders, requests, replies);
                 *next = group.next_event();
             };
-            let count = parts.len() + 1;
+            let count = parts.count() + 1;
             if worth {
                 crew.run(count, &run);
             } else {
