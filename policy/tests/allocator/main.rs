@@ -3,7 +3,6 @@
 //! A binary of its own, because it counts the calls of the whole program's allocator.
 
 mod published_plan;
-mod steady_state;
 
 use gridmux_testkit::allocator::CountingAllocator;
 
