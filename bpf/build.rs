@@ -19,9 +19,9 @@ fn main() {
 mod programs {
     //! Nothing to compile: the loader was left out.
 
-    /// Says which feature was left out.
+    /// Says why the loader was left out.
     pub(crate) fn compile() -> Result<(), String> {
-        Err("the feature `libbpf` of gridmux-bpf is off".into())
+        Err("the feature `libbpf` of gridmux-bpf is off, or loom explores this build".into())
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn missing() -> Option<String> {
     missing_capabilities().or_else(missing_system_call)
 }
 
-/// Returns a container's seccomp filter answers EPERM, an emulated kernel ENOSYS.
+/// Returns why the system call is missing: a container's seccomp filter answers EPERM, an emulated kernel ENOSYS.
 fn missing_system_call() -> Option<String> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,

@@ -93,7 +93,7 @@ fn launch(cookie: u64) -> SubmissionEntry {
     SubmissionEntry::new(Operation::Launch(launch), 0, cookie, 0)
 }
 
-/// Returns one cache line there and back, nothing else.
+/// Measures one cache line there and back, nothing else.
 fn ping_pong_p50() -> f64 {
     #[repr(align(128))]
     struct Line(AtomicU64);
@@ -126,7 +126,7 @@ fn ping_pong_p50() -> f64 {
     median(samples)
 }
 
-/// Returns a submission there, a completion back, each with its wake-up check.
+/// Measures a submission there and a completion back, each with its wake-up check.
 fn ring_p50() -> f64 {
     let (mut host, mut client) = pair();
     let echo = thread::spawn(move || {

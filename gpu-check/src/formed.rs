@@ -1,7 +1,7 @@
 //! A kernel in one of its forms, loaded and launched through the driver.
 //!
 //! A [`Stage`] holds what all forms of a [`Work`] share: its buffers in one 4 GiB window of addresses, so that the
-//! fence has a reservation to confine to, and streams. A [`Formed`] is one form of its kernel; [`Formed::launch`]
+//! fence has a reservation to confine to, and its stream. A [`Formed`] is one form of its kernel; [`Formed::launch`]
 //! covers the grid as the form does.
 
 use crate::cuda::{CudaError, Function, Module, Session, Shape};
@@ -188,6 +188,7 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// The driver's.
     pub fn clear(self) -> Result<(), CudaError> {
+        self.cuda.end_stream(self.stream)?;
         self.cuda.free(self.memory)
     }
 }
@@ -254,6 +255,8 @@ impl Formed<'_> {
             self.run(u32::MAX, Some((start, end)))?;
             fastest = fastest.min(cuda.elapsed_us(start, end)?);
         }
+        cuda.end_event(start)?;
+        cuda.end_event(end)?;
         Ok(fastest)
     }
 

@@ -11,9 +11,9 @@
 //!   only says how fast a device is, is a **figure** and never judged, because over the SM model it is the model's.
 //! - What a driver does not offer is reported as such, and is no failure.
 //! - A kernel ends by itself whatever the host does: a loop that waits has a bound.
-//! - PTX is of an old version ([`kernels::portable`]), so that a driver of CUDA 12.0 or later compiles it.
+//! - PTX is of an old version ([`gridmux_workloads::portable`]), so that a driver of CUDA 12.0 or later compiles it.
 //!
-//! The room knows PTX and the workloads, and reaches a device through the driver's API alone.
+//! The room knows PTX, the launcher and the workloads, and reaches a device through the driver's API alone.
 
 pub mod convert;
 pub mod cuda;

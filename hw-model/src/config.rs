@@ -12,8 +12,6 @@ pub const LINE_BYTES: u64 = 128;
 pub const SECTOR_BYTES: u64 = 32;
 /// Lanes of a warp.
 pub const WARP_LANES: u32 = 32;
-/// Most warps that one SM may hold; the schedulers keep them in one 64-bit mask.
-pub const MAX_WARPS_PER_SM: u32 = 64;
 
 /// Order in which a warp scheduler offers its warps the issue slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]

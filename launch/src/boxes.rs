@@ -24,10 +24,10 @@ pub const MAX_GRID: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
 pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// Most threads in a block.
 pub const MAX_THREADS: u32 = 1024;
-/// More blocks than this are launched whole: gridmux counts them in 32 bits.
+/// Most blocks of a grid that is cut into slices: they are counted in 32 bits, and larger grids are launched whole.
 pub const MAX_BLOCKS: u64 = u32::MAX as u64;
 
-/// A launch shape that no GPU accepts, or that cannot be sliced.
+/// Why no GPU accepts a launch's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// A grid or block dimension of zero.
@@ -51,7 +51,7 @@ pub enum ShapeError {
         limit: u32,
     },
     /// Too many threads in a block.
-    #[error("a block of {threads} threads; the limit is 1024")]
+    #[error("a block of {threads} threads; the limit is {MAX_THREADS}")]
     Threads {
         /// Product of the block's dimensions.
         threads: u64,

@@ -1,7 +1,8 @@
 //! The one lock of this crate: a mutex that counts, per thread, how often it was taken.
 //!
-//! Rule: locks are for control paths. The dispatcher must take none in its steady state (design invariant INV 4), and
-//! `tests/steady_state.rs` reads the count to prove it; clippy's `disallowed-types` keeps other locks out.
+//! Rule: locks are for control paths. The dispatcher must take none in its steady state (invariant 4 of
+//! `ARCHITECTURE.md`), and `tests/steady_state.rs` reads the count to prove it; clippy's `disallowed-types` keeps
+//! other locks out.
 
 #[allow(
     clippy::disallowed_types,

@@ -1,4 +1,5 @@
-//! Design invariant INV 4: in its steady state the dispatcher allocates nothing, frees nothing and takes no lock.
+//! Invariant 4 of `ARCHITECTURE.md`: in its steady state the dispatcher allocates nothing, frees nothing and takes no
+//! lock.
 //!
 //! A counting allocator and the crate's counting lock are read around many turns in which launches are admitted,
 //! sliced, run, completed and replanned.

@@ -249,10 +249,7 @@ where
         }
         let tenant = TenantId(u32::try_from(program).unwrap_or(u32::MAX));
         let submitted = self.driver.submit(tenant, submission, at);
-        submitted.map_err(|error| MixError::Refused {
-            program: self.programs[program].name.clone(),
-            why: error.to_string(),
-        })?;
+        submitted.map_err(|error| refused(&error))?;
         self.sent.push(Sent {
             program,
             stream,

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// The version of the format that is read.
 const VERSION: u64 = 1;
 
-/// Longest launch that a trace may hold, in nanoseconds: a quarter of an hour.
+/// Longest launch that a trace may hold, in nanoseconds: 1,000 s.
 const MOST_NS: u64 = 1_000_000_000_000;
 
 /// The launches of a file.

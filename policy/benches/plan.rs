@@ -376,7 +376,7 @@ fn row_new(row: u32) -> Event {
     }
 }
 
-/// Returns a replan after a change, against filling a plan of that size.
+/// Measures a replan after a change, against filling a plan of that size.
 ///
 /// With `unbalanced`, shares are off and everyone's start level moves, so that the partition takes
 /// its longest way.

@@ -1,4 +1,4 @@
-//! How well an executor holds each element of a plan (design invariant 1).
+//! How well an executor holds each element of a plan.
 //!
 //! A policy is written once; what becomes of it depends on the executor. Each executor answers,
 //! element by element, whether it holds the plan exactly, nearly, or not at all, and the conformance

@@ -1,4 +1,4 @@
-//! What each tenant's blocks held, over what it was entitled to (design section 10).
+//! What each tenant's blocks held, over what it was entitled to.
 //!
 //! Held is the time integral of a tenant's dominant share while it is busy: for each resource the sum
 //! over its resident blocks, and of these the largest. Entitled is the time integral, while the tenant is

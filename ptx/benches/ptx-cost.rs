@@ -3,7 +3,7 @@
 //! Every kernel of the corpus and of the workloads is rewritten in every form and assembled for its own architecture
 //! and the later ones; a kernel that cannot take the form is left out. The fence comes in each of its modes, and
 //! composed with the other forms in the cheapest. Distributions, by architecture too, and the worst kernels go to
-//! stderr; each figure that the design sets a bar for carries it as the peer `bar`.
+//! stderr; each figure that has a bar carries it as the peer `bar`.
 //!
 //! Code is counted in instructions, without the padding that ends every kernel. What a kernel takes in memory and in
 //! the instruction cache is a multiple of 128 bytes, eight instructions, so a kernel of ten may grow by a fifth at no
@@ -38,7 +38,7 @@ struct Variant {
     name: &'static str,
     form: Form,
     mode: FenceMode,
-    /// Most extra registers at the median and the 95th percentile (DESIGN «Kernel forms»).
+    /// Most extra registers at the median and the 95th percentile.
     bar: Option<(u32, u32)>,
 }
 

@@ -99,20 +99,21 @@ impl Crew {
     /// Runs `item(0)` to `item(count - 1)`, each once, in any order, and returns when all are done.
     ///
     /// # Panics
-    /// If an item panicked.
+    /// If an item panicked, or if there are more items than a ticket can count, 2^24 - 1.
     pub fn run<F: Fn(usize) + Sync>(&mut self, count: usize, item: &F) {
         if self.threads.is_empty() || count < 2 {
             (0..count).for_each(item);
             return;
         }
+        assert!((count as u64) < ITEM_MASK, "{count} items are too many");
         let shared = &*self.shared;
         self.jobs += 1;
         // Until the shares are filled their tickets name the new job and no item, so that no claim can succeed
         // while the function is exchanged.
         for share in &shared.shares {
             let nothing = self.jobs << ITEM_BITS | ITEM_MASK;
-            // Release: pairs with the loads of `run`, `data` and `count` in `help`, which see these tickets, too.
-            share.ticket.store(nothing, Ordering::Release);
+            // Relaxed: published by the three release stores below.
+            share.ticket.store(nothing, Ordering::Relaxed);
         }
         let run = call::<F> as Run as *mut ();
         let data = std::ptr::from_ref(item).cast_mut().cast();
@@ -120,8 +121,9 @@ impl Crew {
         shared.run.store(run, Ordering::Release);
         shared.data.store(data, Ordering::Release);
         shared.count.store(count, Ordering::Release);
-        // Relaxed: the tickets' release stores below publish it.
+        // Relaxed: the tickets' release stores below publish both.
         shared.done.store(0, Ordering::Relaxed);
+        shared.panicked.store(false, Ordering::Relaxed);
         for (number, share) in shared.shares.iter().enumerate() {
             let first = shared.first(number, count) as u64;
             let ticket = self.jobs << ITEM_BITS | first;

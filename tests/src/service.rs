@@ -56,7 +56,7 @@ impl ServiceBuilder {
         }
     }
 
-    /// Returns another policy than `smk-p`.
+    /// Sets another policy than `smk-p`.
     #[must_use]
     pub fn policy(mut self, policy: &'static str) -> Self {
         self.policy = policy;
@@ -91,7 +91,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Returns another size of the device's memory than 256 MiB.
+    /// Sets another size of the device's memory than 256 MiB.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;

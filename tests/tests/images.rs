@@ -201,7 +201,7 @@ fn images_are_loaded() {
     assert_eq!(refused(std::ptr::null()), Status::INVALID_VALUE);
 }
 
-/// Returns what nvcc puts into a program of several objects: a wrapper with a container for each.
+/// Loads what nvcc puts into a program of several objects: a wrapper with a container for each.
 fn objects_of_a_program_are_linked() {
     let code = container(2, 90, "\x7fELF");
     let (user, library) = (container(1, 80, &user()), container(1, 80, &library(11)));

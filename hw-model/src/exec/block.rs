@@ -264,7 +264,7 @@ impl Block {
         self.stalled &= !(1 << warp);
     }
 
-    /// Returns a warp ended.
+    /// Takes note of a warp's end; returns who may go on at a barrier.
     pub(crate) fn end(&mut self, warp: u32) -> Meeting {
         self.alive &= !(1 << warp);
         self.stalled &= !(1 << warp);

@@ -1,4 +1,4 @@
-//! Partitions: several tenants in one domain, each in a power-of-two reservation of its own (DESIGN «fence»).
+//! Partitions: several tenants in one domain, each in a power-of-two reservation of its own.
 //!
 //! A fence replaces the upper bits of every address, so that each address of a fenced kernel lies in its tenant's
 //! reservation; it does not keep the kernel inside the tenant's allocations. Rules: whatever is not allocated, and

@@ -32,7 +32,7 @@ pub struct PlanOptions {
     pub free_switches: bool,
 }
 
-/// Returns how well `plan` mode holds an element of a plan (design invariant 1).
+/// Returns how well `plan` mode holds an element of a plan.
 #[must_use]
 pub fn enforces(element: Element) -> Enforcement {
     match element {

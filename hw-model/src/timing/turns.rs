@@ -71,7 +71,7 @@ impl Threads {
         }
     }
 
-    /// Returns a tenant launches at `now`; returns when its thread comes to it.
+    /// Takes note of a tenant's launch at `now`; returns when its thread comes to it.
     pub(crate) fn submit(&mut self, tenant: TenantId, now: u64) -> u64 {
         self.busy.retain(|(_, until)| *until > now);
         let known = self.busy.iter_mut().find(|(other, _)| *other == tenant);

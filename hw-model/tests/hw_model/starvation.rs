@@ -33,8 +33,8 @@ fn cycles(gpu: &str, policy: SchedulerPolicy, text: &str, threads: u32) -> u64 {
     ended.cycles
 }
 
-/// Returns all warps but the `writer`th ask `word` without a pause, with `others` more instructions in a round, which
-/// wait for nothing; that one writes it after 300 rounds of its own.
+/// Returns a kernel in which all warps but the `writer`th ask `word` without a pause, with `others` more instructions
+/// in a round, which wait for nothing; that one writes it after 300 rounds of its own.
 fn spins(place: &str, writer: u32, others: usize) -> String {
     let others = "add.u32 %r8, %r2, 1;\n".repeat(others);
     let body = format!(

@@ -1,4 +1,4 @@
-//! Any number of threads gives the same cycles, counters and memory (DESIGN, invariant 5).
+//! Any number of threads gives the same cycles, counters and memory.
 
 use crate::support::flow::module;
 use crate::support::{Bench, case_of};

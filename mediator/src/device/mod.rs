@@ -2,11 +2,11 @@
 //!
 //! Rules:
 //! - [`Device`] belongs to the dispatcher thread. Its calls neither block, nor allocate, nor take a lock of ours
-//!   (design invariant INV 4); commands and reports are `Copy`.
+//!   (invariant 4 of `ARCHITECTURE.md`); commands and reports are `Copy`.
 //! - [`DeviceControl`] belongs to the control thread and may do all of that.
 //! - A handle ([`DeviceKernelId`], [`BufferId`], [`DomainId`]) is an index into the backend's own table; the
 //!   mediator checks that it belongs to the tenant before it reaches a command.
-//! - Times are nanoseconds of the device's clock: virtual on the SM model, real on a GPU (design section 10).
+//! - Times are nanoseconds of the device's clock: virtual on the SM model, real on a GPU.
 
 #[cfg(not(loom))]
 pub mod cuda;
@@ -210,7 +210,7 @@ pub enum Outcome {
     Killed,
 }
 
-/// A report of a device to the dispatcher. Block counts are aggregated (design section 1).
+/// A report of a device to the dispatcher. Block counts are aggregated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeviceReport {
     /// Blocks became resident.

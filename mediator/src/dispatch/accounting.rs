@@ -59,7 +59,7 @@ pub struct TenantUsage {
     pub pending: u64,
     /// Operations admitted whose client left before they were completed.
     pub abandoned: u64,
-    /// Part of what all tenants held, while this one was busy, that it held (design section 10); `None` before any.
+    /// Part of what all tenants held, while this one was busy, that it held; `None` before any.
     pub share_got: Option<f64>,
     /// Part of what all tenants held, while this one was busy, that it was entitled to by its weight.
     pub share_entitled: Option<f64>,

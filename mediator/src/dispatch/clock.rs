@@ -1,4 +1,4 @@
-//! When virtual time may pass (design section 10).
+//! When virtual time may pass.
 //!
 //! In **lockstep** the clock stands still while a client's host code runs: from the completion that it was handed, or
 //! from when it says that it runs, until it says that it waits or thinks. An instant of virtual time then has phases

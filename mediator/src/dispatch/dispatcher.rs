@@ -7,9 +7,9 @@
 //! Its parts know nothing of one another: clients ([`super::clients`]), accounts, rows, lanes, the issue queue, the
 //! clock, and the policy's end. A turn looks at what has something to do, never at what is idle.
 //!
-//! Rules (design invariants INV 2 and INV 4): no launch waits for a plan: a row that the plan does not list has the
-//! plan's default. A turn works on one plan, read once. In the steady state it allocates nothing, frees nothing, takes
-//! no lock and makes no system call but those that wake a sleeping client and, now and then, one that asks which
+//! Rules (invariants 2 and 4 of `ARCHITECTURE.md`): no launch waits for a plan: a row that the plan does not list has
+//! the plan's default. A turn works on one plan, read once. In the steady state it allocates nothing, frees nothing,
+//! takes no lock and makes no system call but those that wake a sleeping client and, now and then, one that asks which
 //! doorbells rang. Everything a client can make it do is bounded per turn.
 
 use super::accounts::Accounts;

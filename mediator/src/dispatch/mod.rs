@@ -8,7 +8,7 @@
 //! dispatcher say to each other, and `control_messages` applies the control thread's.
 //!
 //! Rules: the dispatcher belongs to one thread; nothing in here blocks, and nothing allocates or takes a lock in the
-//! steady state (design invariant INV 4, proved by `tests/steady_state.rs`).
+//! steady state (invariant 4 of `ARCHITECTURE.md`, proved by `tests/steady_state.rs`).
 
 pub mod accounting;
 pub mod accounts;

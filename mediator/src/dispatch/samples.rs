@@ -1,7 +1,7 @@
 //! Launch and completion latency: every completed launch leaves one sample, for eBPF where it is loaded and for the
 //! dispatcher's own histograms always.
 //!
-//! Latencies are device time (design section 10). *Launch latency* is from submission, which is the launch's admission,
+//! Latencies are device time. *Launch latency* is from submission, which is the launch's admission,
 //! to the first block's start; *completion latency* is from submission to the last block's end. The service's own
 //! latency, from the tenant's stamp to the hand-over to the device, is wall time and is kept apart.
 //!

@@ -43,7 +43,7 @@ use crate::device::LaneId;
 use gridmux_policy::shape::{DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
 
-/// Longest time for which a row without competitors is handed to the device at once (design section 3, step 4).
+/// Longest time for which a row without competitors is handed to the device at once.
 pub const WINDOW_NS: u64 = 190_000;
 /// Blocks that last longer go in parts of a wave: a newcomer would wait for two of them.
 const LONG_BLOCK_NS: u64 = 2 * WINDOW_NS;

@@ -150,7 +150,7 @@ fn long_blocks() {
     }
 }
 
-/// Returns a kernel that reads the number of its launch cannot be cut.
+/// Returns a kernel that reads the number of its launch, so that it cannot be cut.
 fn uncuttable() -> String {
     let read = ".reg .u64 %gi;\n    mov.u64 %gi, %gridid;\n    ld.param.u64 %rd1, [out];";
     SPIN.replace("ld.param.u64 %rd1, [out];", read)

@@ -62,7 +62,7 @@ struct Tenant {
 pub(super) struct Feed {
     meter: ShareMeter,
     tenants: Vec<Tenant>,
-    /// Open launches by number; sorted, because numbers rise.
+    /// Open launches by number.
     open: BTreeMap<u64, Open>,
     /// Open launches by queue, in order of arrival.
     queues: BTreeMap<(TenantId, u64), VecDeque<u64>>,
@@ -224,7 +224,7 @@ impl Feed {
         self.idle_once(tenant, at);
     }
 
-    /// Takes a block's event; returns the launch if it was its first start.
+    /// Takes a block's event; returns its row where it is the launch's first start.
     pub(super) fn block(&mut self, event: &BlockEvent, plan: &Plan, at: Nanos) -> Option<RowId> {
         let open = self.open.get_mut(&event.tag)?;
         if open.tallies.is_empty() {

@@ -48,7 +48,7 @@ impl EventExecutor {
         group.map_or(Preemption::None, |group| group.preemption)
     }
 
-    /// Blocks beyond the caps and limits of one SM.
+    /// Gives up blocks beyond the caps and limits of one SM.
     fn give_up_on(&mut self, sm: usize, group: usize) {
         let mut running = self.running_on(sm);
         running.sort_by_key(|r| Reverse((r.serial, r.block)));
@@ -69,7 +69,7 @@ impl EventExecutor {
         }
     }
 
-    /// Blocks beyond a tenant's limit on the device.
+    /// Gives up blocks beyond a tenant's limit on the device.
     fn give_up_on_device(&mut self, tenant: TenantId, limit: SmUnits) {
         let shape = self.config.shape;
         let beyond = |executor: &Self| executor.held(tenant).dominant(&shape) > limit;
@@ -123,8 +123,8 @@ impl EventExecutor {
         true
     }
 
-    /// Switching a block out and in again costs less than what it probably still has to run (Chimera's estimate: the
-    /// mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
+    /// Returns whether switching a block out and in again costs less than what it probably still has to run (Chimera's
+    /// estimate: the mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
     fn pays(&self, block: &Running, cycles: f64) -> bool {
         let book = self.rows.get(block.row.index());
         let Some(mean) = book.and_then(|book| book.ran.checked_div(book.ended)) else {

@@ -76,7 +76,7 @@ pub struct EventExecutor {
     done: Vec<u32>,
 }
 
-/// Returns how well the executor holds an element of a plan (design invariant 1).
+/// Returns how well the executor holds an element of a plan.
 #[must_use]
 pub fn enforces(element: Element) -> Enforcement {
     match element {

@@ -127,7 +127,8 @@ impl EventExecutor {
         self.plan.budget(row).is_none_or(|most| started < most)
     }
 
-    /// Only a row's cap keeps it from a block more: said once until its caps change or it has started all it had.
+    /// Takes note that only a row's cap keeps it from a block more: said once until its caps change or it has started
+    /// all it had.
     fn cap_reached(&mut self, row: RowId) {
         let at = Cycles(self.now);
         if !std::mem::replace(&mut self.row(row).capped, true) {

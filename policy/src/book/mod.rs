@@ -30,8 +30,8 @@ use crate::plan::{NO_CAP, PlanRow, Stop};
 use crate::shape::{BlockShape, DeviceShape, dominant_share, max_residency};
 use crate::units::Nanos;
 
-/// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: the second within which the design wants
-/// a shortfall to be made good.
+/// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: a shortfall is to be
+/// made good within about a second.
 const FORGOTTEN_NS: f64 = 1e9;
 
 /// What is known of one row.
@@ -509,13 +509,14 @@ impl Book {
         };
         let excess = (held - tenant.held) - (entitled - tenant.entitled);
         (tenant.held, tenant.entitled) = (held, entitled);
-        if tenant.active {
-            tenant.excess += excess;
-        }
+        // What was held before this book saw anything is nobody's excess.
         let added = match std::mem::take(&mut tenant.is_late) {
             true => 0.0,
             false => excess,
         };
+        if tenant.active {
+            tenant.excess += added;
+        }
         let late_excess = tenant.late_excess_at(now) + added;
         tenant.late_excess = (late_excess.clamp(-bound, bound), now);
     }

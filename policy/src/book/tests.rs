@@ -304,6 +304,11 @@ fn a_history_that_nobody_saw_is_no_excess_of_late() {
     assert_eq!(late_excess(&book), 0.0);
     book.observe(&share(9_030.0, 20.0, 1));
     assert_eq!(late_excess(&book), 20.0);
+    // Nor of a tenant that has work when it is met.
+    let met = [lost, tenant(A), row_new(3, A, 256), counters(3, 1, 4, 4, 1)];
+    let mut late = after(&[&met[..], &[Event::Resynced]].concat());
+    late.observe(&share(9_000.0, 10.0, 1));
+    assert_eq!(late.tenant(A).expect("it is there").excess, 0.0);
     // Who is named again after a loss keeps its excess; who is not is gone.
     for (events, excess) in [
         (vec![lost, tenant(A), Event::Resynced], 20.0),

@@ -1,4 +1,4 @@
-//! The shares that the policy hears are the integrals of what happened (design section 10), computed here a second time
+//! The shares that the policy hears are the integrals of what happened, computed here a second time
 //! and in the plainest way: from one change to the next.
 
 use super::run::{Run, SMALL, Scene, load};

@@ -245,7 +245,7 @@ pub(crate) fn number(count: usize) -> f64 {
     count as f64
 }
 
-/// One figure: its unit and which way is better, what it is a part or a multiple of, and the design's bar.
+/// One figure: its unit and which way is better, what it is a part or a multiple of, and its bar.
 pub(crate) fn print(
     name: &str,
     value: f64,

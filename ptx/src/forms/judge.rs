@@ -235,8 +235,8 @@ impl Judge<'_> {
         self.calls.address_taken[n].then_some((Reason::AddressTaken, start))
     }
 
-    /// Returns a callee whose address is taken, and that reads the grid, is handed it by every indirect call; that
-    /// takes every function that such a call may reach.
+    /// Returns why a function whose address is taken cannot be handed what it reads of the grid: an indirect call hands
+    /// it to every function that the call may reach.
     fn carry(&self, n: usize, facts: &Facts) -> Option<Found> {
         let needs: Values = slice::needs(facts);
         if !self.calls.address_taken[n] || needs.is_empty() {

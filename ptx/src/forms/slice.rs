@@ -1,7 +1,7 @@
 //! The `slice` form: a kernel that can be launched in sub-boxes of its grid (Kernelet, section 4.1).
 //!
 //! Every read of `%ctaid` gets the sub-box's offset added, every read of `%nctaid` becomes a read of the original
-//! grid, both from the control block (PTX ISA section 10, DESIGN «Kernel forms»):
+//! grid, both from the control block (PTX ISA section 10):
 //!
 //! ```text
 //! mov.u32 %r3, %ctaid.x;   →  mov.u32 %r3, %ctaid.x; ld.param.u32 %t, [control+0]; add.u32 %r3, %r3, %t;

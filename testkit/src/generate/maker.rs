@@ -46,12 +46,13 @@ pub(super) struct Body {
     pub(super) accumulators: Option<String>,
     /// Linear thread in the block; none in a function.
     pub(super) thread: Option<String>,
-    /// Lane in the warp.
+    /// Where the next statement stands.
     pub(super) at: StatementSite,
     /// No exit that only some threads take stands before.
     pub(super) together: bool,
-    /// Lines behind `ret` that belong to this body: `.shared` and `.local` variables.
+    /// Declarations in front of the body: its `.shared` and `.local` variables.
     pub(super) variables: String,
+    /// Statements that may still be made.
     pub(super) budget: u32,
 }
 

@@ -67,7 +67,7 @@ impl Text {
         format!("{}{number}", KINDS[at].2)
     }
 
-    /// Returns a fresh register that was just given a value by `what`, as in `add.s32 {}, a, b`.
+    /// Returns a fresh register that was just given a value by `opcode`, as in `add.s32 {}, a, b`.
     pub(super) fn set(&mut self, kind: Kind, opcode: &str, sources: &str) -> String {
         let d = self.reg(kind);
         emit!(self, "{opcode} {d}, {sources}");

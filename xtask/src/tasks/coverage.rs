@@ -1,7 +1,7 @@
 //! `cargo xtask coverage opcodes`: which combinations of opcode, type and modifiers the SM model executes, and which of
 //! them a test compares with values computed independently.
 //!
-//! What is implemented is asked of the model's loader (`hw-model/examples/opcodes.rs`); what is tested is what the
+//! What is implemented is asked of the model's loader (`hw-model/examples/opcodes/main.rs`); what is tested is what the
 //! model's tests report while they run. Rule: what is implemented or tested is never listed by hand here, so that the
 //! table cannot be wrong about the code. Listed by hand is only what is expected of it: the opcodes that kernels of a
 //! large corpus use ([`COMMON`]), none of which may be missing.

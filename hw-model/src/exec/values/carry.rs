@@ -72,7 +72,7 @@ lane_fn!(
     cx.set_predicate(op.r[5], carried);
 });
 
-/// Returns whether an instruction that reads or writes the carry flag.
+/// Returns whether an instruction reads or writes the carry flag.
 pub(crate) fn uses_flag(i: &Instruction) -> bool {
     i.opcode.family() == Family::Carry
 }

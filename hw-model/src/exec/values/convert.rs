@@ -242,9 +242,9 @@ fn rounding(rounding: Option<Rounding>) -> (u32, bool) {
 fn choose(i: &Instruction, to: T, from: T) -> Option<(ExecFn, Class)> {
     let (mode, integral) = rounding(i.mods.rounding);
     let saturates = i.mods.sat;
-    let mode_is_odd = i.mods.rounding == Some(Rounding::Rna);
+    let ties_away = i.mods.rounding == Some(Rounding::Rna);
     let other = |ty: T| (ty.is_float() && ty != T::F32 && ty != T::F64) || ty == T::Tf32;
-    if i.mods.satfinite || i.mods.relu || mode_is_odd || other(to) || other(from) {
+    if i.mods.satfinite || i.mods.relu || ties_away || other(to) || other(from) {
         return None;
     }
     let chosen = match (to, from) {

@@ -122,8 +122,8 @@ pub(in crate::exec) fn clamped(v: f32, aux: u32) -> f32 {
     if aux & SAT != 0 { both } else { v }
 }
 
-/// Returns one lane function over each half of the words; `f` sees single-precision numbers and gives a double that is
-/// rounded to the format here.
+/// Applies a function to each half of the words; `f` sees single-precision numbers and gives a double that is rounded
+/// to the format here.
 #[inline(always)]
 fn lanes<F: Small, const PACKED: bool>(cx: &Cx<'_>, op: &Op, f: impl Fn(f32, f32, f32) -> f64) {
     let sources = [1, 2, 3].map(|n| read::<u32>(cx, op.r[n]));

@@ -6,7 +6,7 @@ use crate::support::flow::module;
 /// Bytes of the string, and of the format that shows it again and again.
 const LONG: usize = 4095;
 
-/// Returns each thread prints a string of 4095 bytes 2047 times with one call.
+/// Returns a kernel in which each thread prints a string of 4095 bytes 2047 times with one call.
 fn text() -> String {
     let list = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>().join(",");
     let bytes = |n: usize| (if n.is_multiple_of(2) { "37" } else { "115" }).to_owned();

@@ -293,8 +293,8 @@ fn reductions_across_lanes() {
     }
 }
 
-/// Returns each thread applies an operation to a cell of its own, in global and in shared memory; the result is the old
-/// value and the new one added up.
+/// Checks an operation that each thread applies to a cell of its own, in global and in shared memory; the result is the
+/// old value and the new one added up.
 fn cell(op: &str, ty: &str, bits: u32, count: usize, want: impl Fn(&[u64]) -> u64) {
     let operands = ["%b", "%b, %c"][count - 2];
     let (sum, old) = match bits {

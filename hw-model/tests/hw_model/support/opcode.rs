@@ -158,7 +158,7 @@ impl<'a> Table<'a> {
         report(&self.body);
     }
 
-    /// Returns the same for integers.
+    /// Checks the same for integers.
     pub fn check_bits(&self, want: impl Fn(&[u64]) -> u64) {
         let bits = 8 * width(self.output);
         let mask = if bits == 64 {

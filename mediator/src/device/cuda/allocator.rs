@@ -1,7 +1,7 @@
 //! Which bytes of a tenant's partition are taken: first fit over an ordered free list.
 //!
 //! The driver's own `cuMemFree` may wait for the whole device, and with it for every other tenant's kernels. A tenant's
-//! allocations are therefore cut from its partition by this allocator, which calls no driver (design section 4).
+//! allocations are therefore cut from its partition by this allocator, which calls no driver.
 //!
 //! Rules: offsets, not addresses, so that it can be tested anywhere; every offset is a multiple of [`ALIGN_BYTES`];
 //! neighbouring free ranges are always one range; first fit keeps the used part low, because the partition backs only

@@ -110,7 +110,7 @@ pub(super) fn start(ordinal: &str) -> Result<CUdevice, DeviceError> {
 
 /// Settings that the driver reads from the environment when it starts. What the operator set is kept.
 fn prepare_environment() {
-    // Eager loading: a kernel that is loaded at its first launch would stop the device then (design section 4).
+    // Eager loading: a kernel that is loaded at its first launch would stop the device then.
     // As many hardware queues as lanes: with the default of 8, lanes would wait for one another.
     for (name, value) in [
         ("CUDA_MODULE_LOADING", "EAGER"),

@@ -2,7 +2,7 @@
 //!
 //! A sticky error (an illegal address, a failed assertion, a hardware fault) leaves a CUDA context that refuses every
 //! call, and nothing but a new process gets a new one. So the host ends, and the supervisor, which sees its child end,
-//! tells the tenants concerned and starts another (design section 3).
+//! tells the tenants concerned and starts another.
 //!
 //! Rules: the process ends only after the dispatcher was handed the last report, which it has by then turned into
 //! completions; then it lives on for [`GRACE`], in which tenants may fetch the text of their failure and are refused

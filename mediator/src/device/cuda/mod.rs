@@ -6,7 +6,7 @@
 //!
 //! What a GPU cannot do: kill a kernel ([`Command::Kill`] is ignored; it ends by itself), hold its clock
 //! ([`Command::PassTime`] is ignored), or tell where its blocks are. What it must not be asked while it runs: anything
-//! that makes it wait (design section 4). So memory is cut from a partition per tenant ([`partition`], [`allocator`]),
+//! that makes it wait. So memory is cut from a partition per tenant ([`partition`], [`allocator`]),
 //! modules are loaded eagerly, and what tenants give up is freed in quiet moments ([`state`]).
 //!
 //! Rules: the dispatcher's end takes no lock and allocates nothing while nothing fails; it finds kernels, buffers and

@@ -1,7 +1,7 @@
 //! A tenant's device memory: one range of addresses, backed with memory from below as it is needed.
 //!
 //! The range is reserved at its full size when the tenant comes (a power of two in multiples of 4 GiB, so that a later
-//! `fence` confines an address with one mask; design section 4), and costs nothing. Memory is mapped into it in large
+//! `fence` confines an address with one mask), and costs nothing. Memory is mapped into it in large
 //! chunks (CUDA driver API, "Virtual Memory Management"), below the highest allocation, and goes back when the tenant
 //! leaves. So tenants with generous limits share the device's memory, and freeing never touches the driver.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Rules: every change that the dispatcher must see ends in `publish`. What a tenant gives up goes to a list and is
 //! freed by [`State::sweep`]: modules and buffers when the list holds the last handle, and all of it preferably when
-//! nothing is in flight, because the driver may stop the device for it (design section 4).
+//! nothing is in flight, because the driver may stop the device for it.
 
 use super::allocator::{Allocator, MAX_ALLOCATIONS, Range};
 use super::buffer::HostBuffer;

@@ -1,6 +1,6 @@
 //! The bare modelled device: a program's launches on the model and its stock scheduler, without mediator.
 //!
-//! What a program takes here is its *native* time (design section 10), which slowdowns are given against. A program is
+//! What a program takes here is its *native* time, which slowdowns are given against. A program is
 //! a set of streams, each a closed loop: a fixed number of launches is kept submitted until all are, and the next one
 //! follows at the device time at which one ends, so that host code counts as zero, as for a client in lockstep.
 //!

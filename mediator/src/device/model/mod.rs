@@ -2,7 +2,7 @@
 //!
 //! A thread of its own owns the clock and obeys commands as they come. **Timed** ([`thread`]), virtual time passes only
 //! under a permit, which ends at the first moment that the dispatcher could react to. So the dispatcher's reactions
-//! happen at the very instant of what they react to, whatever the host's speed (design section 10). **Functional**
+//! happen at the very instant of what they react to, whatever the host's speed. **Functional**
 //! ([`functional`]), results come without timing, as fast as the host can.
 //!
 //! Rules: the model itself stands behind one lock that the device thread holds while time passes, in steps short

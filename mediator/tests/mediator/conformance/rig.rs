@@ -98,7 +98,8 @@ impl Subject for Dispatched {
         enforces(element)
     }
 
-    /// Returns a piece obeys the plan under which it was handed over, and starts a launch's latency later. Caps and
+    /// Returns how far a piece may be off: it obeys the plan under which it was handed over, and starts a launch's
+    /// latency later. Caps and
     /// limits may be exceeded by what is handed over ahead, which is the more the shorter a slice is: the shortest
     /// lasts a grain, or as long as the shortest block. Where blocks stay unequally long, what was handed over may have
     /// to wait until a slice ahead of it in its lane and the blocks in its way have ended.

@@ -27,7 +27,7 @@ pub(super) struct Access {
 pub(super) struct MatrixRows {
     /// Index of the stride among the operands; past the end when the stride is the row's own length.
     pub(super) stride: usize,
-    /// MatrixRows behind the first.
+    /// Rows behind the first.
     pub(super) more: u32,
     /// Bits of an element, which the stride counts.
     pub(super) element_bits: u32,
@@ -270,7 +270,7 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
     })
 }
 
-/// Returns a generic address of a constant or a parameter would be fenced like one of global memory.
+/// Decides about `cvta`: a generic address of a constant or a parameter would be fenced like one of global memory.
 fn address_conversion(i: &Instruction) -> Treatment {
     match space(i) {
         StateSpace::Const | StateSpace::Param if !i.mods.to => {

@@ -1,4 +1,4 @@
-//! The `fence`: every address confined to the tenant's reservation (DESIGN «fence»).
+//! The `fence`: every address confined to the tenant's reservation.
 //!
 //! A tenant lives in one *reservation*: a power-of-two range of addresses, aligned to its size, at least 4 GiB. The
 //! fence replaces the upper bits of each address by the reservation's, so an access can go nowhere else, whatever the

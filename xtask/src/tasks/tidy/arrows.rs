@@ -201,6 +201,17 @@ mod tests {
     }
 
     #[test]
+    fn every_rule_names_modules_that_exist() {
+        for rule in FORBIDDEN {
+            for part in [rule.from, rule.to] {
+                let at = repo::root().join(rule.folder).join("src").join(part);
+                let exists = at.is_dir() || at.with_extension("rs").is_file();
+                assert!(exists, "{}: there is no module {part}", rule.folder);
+            }
+        }
+    }
+
+    #[test]
     fn a_circle_that_is_too_large_is_found() {
         let names: Vec<String> = (0..36).map(|n| format!("m{n}.rs")).collect();
         let source = |n: usize| format!("use crate::m{}::X;", (n + 1) % 36);

@@ -3,7 +3,7 @@
 //! - [`arrows`]: parts of a room know only what they may, circles of files stay small, no file is shared by `#[path]`.
 //! - [`binaries`]: a room has one integration test binary, and more only for a reason.
 //! - [`columns`]: no line of a source or a document is wider than 120 columns.
-//! - [`rooms`]: dependencies between rooms go only where the design allows.
+//! - [`rooms`]: dependencies between rooms go only where `rooms.rs` allows.
 //! - [`sources`]: module documents, lengths, comments on atomics, atomics from the shim, nothing ignored or left to do.
 //! - [`documents`]: every path and crate that a document names exists; every crate is in `ARCHITECTURE.md`.
 //!

@@ -4,7 +4,7 @@
 //! started, has it ended), and told back as [`DeviceReport`]s. Nothing here calls the driver: the queues stand behind
 //! [`Queues`], so that the bookkeeping is tested without a GPU.
 //!
-//! What stock hardware tells is coarse (design section 1): all blocks of a launch count as placed when its first could
+//! What stock hardware tells is coarse: all blocks of a launch count as placed when its first could
 //! start, and as retired when the last ended. Blocks beyond what the SMs can hold at once are reported as placed and
 //! retired at the end, so that a launch never seems to hold more than the whole device.
 //!
