@@ -204,7 +204,7 @@ mod tests {
     fn every_rule_names_modules_that_exist() {
         for rule in FORBIDDEN {
             for part in [rule.from, rule.to] {
-                let at = repo::root().join(rule.folder).join("src").join(part);
+                let at = crate::repo::root().join(rule.folder).join("src").join(part);
                 let exists = at.is_dir() || at.with_extension("rs").is_file();
                 assert!(exists, "{}: there is no module {part}", rule.folder);
             }
