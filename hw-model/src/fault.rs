@@ -179,6 +179,13 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
+    /// Moves the block by the first block of the slice that was launched, so that it is the one of the whole grid.
+    pub fn move_block(&mut self, first: [u32; 3]) {
+        for (at, first) in self.block.iter_mut().zip(first) {
+            *at = at.saturating_add(first);
+        }
+    }
+
     /// What happened, without where.
     // Length: one sentence per kind of fault.
     fn say_kind(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@
 
 use crate::error::{ClientError, Lost};
 use crate::gpu::Gpu;
+use crate::pending::Watch;
 use crate::raw::Mark;
 use crate::stream::Stream;
 use gridmux_channel::ring::Operation;
@@ -33,7 +34,7 @@ impl Stream {
         let _holding = self.holding.lock();
         let mut core = self.link.enter()?;
         let mut ticket = self.ticket("barrier", None);
-        ticket.watched = true;
+        ticket.watch = Watch::Result;
         let barrier = self.link.submit(&mut core, Operation::Barrier, ticket)?;
         let state = core.pending.stream(self.id());
         state.holds += 1;

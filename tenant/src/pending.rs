@@ -10,13 +10,23 @@ use gridmux_channel::ring::CompletionEntry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What an event asks of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// Nothing: no event has it.
+    Nothing,
+    /// When it was executed; a failure is the stream's at once.
+    Times,
+    /// Its result: a failure is the event's, and the stream's when nobody has asked for it.
+    Result,
+}
+
 /// A submission, as far as error messages and clean-up need to know it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
     pub(crate) operation: &'static str,
     pub(crate) stream: u16,
-    /// An event asks for the result.
-    pub(crate) watched: bool,
+    pub(crate) watch: Watch,
     /// Staging memory to free when it ends.
     pub(crate) chunk: Option<Chunk>,
 }
@@ -111,20 +121,14 @@ impl Pending {
             return None;
         };
         self.ended += 1;
-        if entry.status != 0 && !ticket.watched {
-            self.note_failure();
+        self.stream(ticket.stream).ended += 1;
+        if ticket.watch != Watch::Result {
+            self.note_failure(ticket, entry);
         }
-        let stream = self.stream(ticket.stream);
-        stream.ended += 1;
-        if ticket.watched {
-            if let Some(slot) = self.slot(entry.cookie) {
-                slot.state = State::Done(ticket, entry);
-            }
-        } else {
-            if entry.status != 0 && stream.failure.is_none() {
-                stream.failure = Some((ticket.operation, entry));
-            }
+        if ticket.watch == Watch::Nothing {
             self.release(entry.cookie);
+        } else if let Some(slot) = self.slot(entry.cookie) {
+            slot.state = State::Done(ticket, entry);
         }
         ticket.chunk
     }
@@ -159,15 +163,11 @@ impl Pending {
             return;
         };
         match &mut slot.state {
-            State::Flying(ticket) => ticket.watched = false,
+            State::Flying(ticket) => ticket.watch = Watch::Nothing,
             State::Done(ticket, entry) => {
                 let (ticket, entry) = (*ticket, *entry);
-                if entry.status != 0 {
-                    self.note_failure();
-                }
-                let stream = self.stream(ticket.stream);
-                if entry.status != 0 && stream.failure.is_none() {
-                    stream.failure = Some((ticket.operation, entry));
+                if ticket.watch == Watch::Result {
+                    self.note_failure(ticket, entry);
                 }
                 self.release(cookie);
             }
@@ -194,9 +194,15 @@ impl Pending {
         Arc::clone(&self.failures)
     }
 
-    fn note_failure(&self) {
+    /// Takes note of a failure, if it is one, that no event reports.
+    fn note_failure(&mut self, ticket: Ticket, entry: CompletionEntry) {
+        if entry.status == 0 {
+            return;
+        }
         // Relaxed: who sees the number takes the lock before he looks at the failure.
         self.failures.fetch_add(1, Ordering::Relaxed);
+        let failure = &mut self.stream(ticket.stream).failure;
+        failure.get_or_insert((ticket.operation, entry));
     }
 
     /// Returns how many submissions have ended so far.
@@ -227,14 +233,14 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pending, Ticket};
+    use super::{Pending, Ticket, Watch};
     use gridmux_channel::ring::{CompletionEntry, CompletionStatus};
 
-    fn ticket(watched: bool) -> Ticket {
+    fn ticket(watch: Watch) -> Ticket {
         Ticket {
             operation: "launch",
             stream: 3,
-            watched,
+            watch,
             chunk: None,
         }
     }
@@ -242,7 +248,7 @@ mod tests {
     #[test]
     fn a_completion_counts_once() {
         let mut pending = Pending::with_capacity(1);
-        let cookie = pending.open(ticket(true));
+        let cookie = pending.open(ticket(Watch::Result));
         let entry = CompletionEntry::new(cookie, CompletionStatus::Ok, 1, 2);
         pending.complete(entry);
         pending.complete(entry);
@@ -250,7 +256,7 @@ mod tests {
         assert_eq!(pending.take(cookie).map(|(_, entry)| entry), Some(entry));
         assert!(pending.take(cookie).is_none());
         pending.complete(entry);
-        assert_ne!(pending.open(ticket(true)), cookie);
+        assert_ne!(pending.open(ticket(Watch::Result)), cookie);
         pending.complete(entry);
         assert_eq!(
             (pending.stream(3).opened, pending.ended()),
@@ -262,11 +268,17 @@ mod tests {
     #[test]
     fn a_failure_that_nobody_watches_is_the_streams() {
         let mut pending = Pending::with_capacity(2);
-        for watched in [false, true] {
-            let cookie = pending.open(ticket(watched));
+        for (watch, at_once) in [
+            (Watch::Nothing, true),
+            (Watch::Times, true),
+            (Watch::Result, false),
+        ] {
+            let cookie = pending.open(ticket(watch));
             pending.complete(CompletionEntry::new(cookie, CompletionStatus::Trap, 1, 2));
+            let found = pending.stream(3).failure.take().is_some();
             pending.unwatch(cookie);
-            assert!(pending.stream(3).failure.take().is_some());
+            let later = pending.stream(3).failure.take().is_some();
+            assert_eq!((found, later), (at_once, !at_once), "{watch:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::error::{ClientError, Lost};
 use crate::event::Event;
 use crate::gpu::Gpu;
 use crate::module::Kernel;
+use crate::pending::Watch;
 use crate::pinned::Pinned;
 use crate::shape::{Block, Grid};
 use crate::stream::{Stream, launch_of, narrow};
@@ -38,7 +39,7 @@ impl Stream {
         packed: &[u8],
     ) -> Result<Mark, ClientError> {
         self.launch_as(
-            false,
+            Watch::Nothing,
             kernel,
             grid.into(),
             block.into(),
@@ -47,7 +48,8 @@ impl Stream {
         )
     }
 
-    /// Launches as [`Stream::launch_packed`] does. The event tells when the device executed it ([`Event::timing`]).
+    /// Launches as [`Stream::launch_packed`] does. The event tells when the device executed it ([`Event::timing`]); a failure
+    /// is the stream's at once, as without the event.
     ///
     /// # Errors
     /// As [`Stream::launch_packed`].
@@ -60,7 +62,7 @@ impl Stream {
         packed: &[u8],
     ) -> Result<(Event, Mark), ClientError> {
         let mark = self.launch_as(
-            true,
+            Watch::Times,
             kernel,
             grid.into(),
             block.into(),
@@ -72,7 +74,7 @@ impl Stream {
 
     fn launch_as(
         &self,
-        watched: bool,
+        watch: Watch,
         kernel: &Kernel,
         grid: Grid,
         block: Block,
@@ -94,7 +96,7 @@ impl Stream {
         let grid = grid.0;
         let mut core = self.link.enter()?;
         let launch = launch_of(info, grid, block, shared_bytes);
-        let cookie = self.submit_launch(&mut core, launch, packed, watched)?;
+        let cookie = self.submit_launch(&mut core, launch, packed, watch)?;
         Ok(self.mark(&mut core, cookie))
     }
 
@@ -228,7 +230,7 @@ impl Stream {
     pub fn record_marked(&self) -> Result<(Event, Mark), ClientError> {
         let mut core = self.link.enter()?;
         let mut ticket = self.ticket("event", None);
-        ticket.watched = true;
+        ticket.watch = Watch::Result;
         let cookie = self.link.submit(&mut core, Operation::Barrier, ticket)?;
         let mark = self.mark(&mut core, cookie);
         drop(core);

@@ -11,7 +11,7 @@ use crate::error::{ClientError, Lost};
 use crate::event::Event;
 use crate::link::{Held, Link, LinkRef};
 use crate::module::Kernel;
-use crate::pending::Ticket;
+use crate::pending::{Ticket, Watch};
 use crate::raw::Mark;
 use crate::shape::{Block, Grid};
 use crate::staging::Chunk;
@@ -163,7 +163,7 @@ impl Stream {
             len,
         });
         let mut ticket = self.ticket("copy from the device", None);
-        ticket.watched = true;
+        ticket.watch = Watch::Result;
         match self.link.submit(&mut core, copy, ticket) {
             Ok(cookie) => Ok(Some((cookie, chunk))),
             Err(error) => {
@@ -286,7 +286,7 @@ impl Stream {
     pub fn record(&self) -> Result<Event, ClientError> {
         let mut core = self.link.enter()?;
         let mut ticket = self.ticket("event", None);
-        ticket.watched = true;
+        ticket.watch = Watch::Result;
         let cookie = self.link.submit(&mut core, Operation::Barrier, ticket)?;
         drop(core);
         Ok(Event::new(self.link.clone(), cookie))
@@ -332,7 +332,7 @@ impl Stream {
         let launch = launch_of(info, grid, block, shared_bytes);
         let submitted = args
             .pack(info, &mut packed)
-            .and_then(|()| self.submit_launch(&mut core, launch, &packed, true));
+            .and_then(|()| self.submit_launch(&mut core, launch, &packed, Watch::Result));
         core.packed = packed;
         drop(core);
         Ok(Event::new(self.link.clone(), submitted?))
@@ -354,17 +354,17 @@ impl Stream {
         }
     }
 
-    /// Submits a launch with packed parameters, and returns its cookie; one that is `watched` keeps its end for an
+    /// Submits a launch with packed parameters, and returns its cookie; one that is watched keeps its end for an
     /// event.
     pub(crate) fn submit_launch(
         &self,
         core: &mut Held<'_>,
         launch: Launch,
         packed: &[u8],
-        watched: bool,
+        watch: Watch,
     ) -> Result<u64, ClientError> {
         let mut ticket = self.ticket("launch", None);
-        ticket.watched = watched;
+        ticket.watch = watch;
         let placed = |args_offset| {
             Operation::Launch(Launch {
                 args_offset,
@@ -385,7 +385,7 @@ impl Stream {
         Ticket {
             operation,
             stream: self.id,
-            watched: false,
+            watch: Watch::Nothing,
             chunk,
         }
     }

@@ -361,23 +361,7 @@ fn profiles_are_kept_and_used_by_the_next_mix_and_bad_ones_are_refused() {
 }
 
 /// A kernel that does not end, one that does nothing, and one that the model cannot run.
-const KERNELS: &str = "\
-.version 8.0
-.target sm_70
-.address_size 64
-.visible .entry endless() {
-LOOP:
-    bra LOOP;
-}
-.visible .entry empty() {
-    ret;
-}
-.visible .entry bad() {
-    .reg .b32 %r<2>;
-    frobnicate.u32 %r1;
-    ret;
-}
-";
+const KERNELS: &str = include_str!("sim_mix_kernels.ptx");
 
 fn kernels(folder: &std::path::Path) -> String {
     let file = folder.join("kernels.ptx");

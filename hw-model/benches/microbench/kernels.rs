@@ -16,52 +16,8 @@ const FMAS: u32 = 128;
 
 /// Returns a kernel around a body that is repeated `%r9` times; `%rd1` is the first parameter's address.
 fn looped(setup: &str, body: &str) -> String {
-    format!(
-        "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry bench(.param .u64 data, .param .u32 turns, .param .u64 out)
-{{
-    .reg .pred %p<3>;
-    .reg .b32 %r<64>;
-    .reg .f32 %f<64>;
-    .reg .f64 %d<8>;
-    .reg .b64 %rd<16>;
-    .shared .align 16 .b8 box[16384];
-    ld.param.u64 %rd1, [data];
-    ld.param.u32 %r9, [turns];
-    ld.param.u64 %rd2, [out];
-    mov.u32 %r3, %tid.x;
-    mov.u32 %r4, %ctaid.x;
-    mov.u32 %r5, %ntid.x;
-    mov.u32 %r6, %nctaid.x;
-    mad.lo.u32 %r7, %r4, %r5, %r3;
-    mul.lo.u32 %r8, %r5, %r6;
-    mov.u32 %r1, 1;
-    mov.u32 %r2, 3;
-    mov.f32 %f1, 0f3F800000;
-    mov.f32 %f2, 0f3F000000;
-    mov.f64 %d1, 0d3FF0000000000000;
-    mov.f64 %d2, 0d3FE0000000000000;
-    mov.u32 %r50, 0;
-    {setup}
-LOOP:
-    {body}
-    sub.u32 %r9, %r9, 1;
-    setp.ne.u32 %p1, %r9, 0;
-    @%p1 bra LOOP;
-    cvt.rzi.u32.f32 %r10, %f1;
-    cvt.rzi.u32.f64 %r11, %d1;
-    add.u32 %r1, %r1, %r10;
-    add.u32 %r1, %r1, %r11;
-    add.u32 %r1, %r1, %r50;
-    setp.eq.u32 %p2, %r1, 123456789;
-    @%p2 st.global.u32 [%rd2], %r1;
-    ret;
-}}
-"
-    )
+    let text = include_str!("looped.ptx");
+    text.replace("SETUP", setup).replace("BODY", body)
 }
 
 /// A machine to run on.

@@ -99,6 +99,8 @@ pub struct LaunchCommand {
     pub kernel: DeviceKernelId,
     /// Blocks per axis of this launch (of the slice, not of the tenant's grid).
     pub grid: [u32; 3],
+    /// The slice's first block in the tenant's grid, for what is said of a fault.
+    pub first_block: [u32; 3],
     /// Threads per block and axis.
     pub block: [u32; 3],
     /// Dynamic shared memory.

@@ -307,6 +307,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             domain,
             kernel: launch.kernel,
             grid: slice.dims,
+            first_block: slice.offset,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             budget_cycles,

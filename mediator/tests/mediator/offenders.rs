@@ -20,16 +20,7 @@ const HEAD_START_NS: u64 = 100_000;
 const LOADS: &str = include_str!("loads.ptx");
 
 /// An endless kernel and a printing one take the parameters of every kernel here.
-const ENDLESS: &str = "
-.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry endless(.param .u64 out, .param .u32 n)
-{
-LOOP:
-    bra LOOP;
-}
-";
+const ENDLESS: &str = include_str!("endless.ptx");
 
 const fn stream(blocks: u32, threads: u16, rounds: u32, ahead: u32, count: u64) -> StreamLoop {
     StreamLoop {

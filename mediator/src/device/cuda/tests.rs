@@ -50,6 +50,7 @@ fn launch(grid: [u32; 3], block: [u32; 3]) -> LaunchCommand {
         domain: DomainId(0),
         kernel: DeviceKernelId(0),
         grid,
+        first_block: [0; 3],
         block,
         dynamic_shared_bytes: 0,
         budget_cycles: 0,

@@ -29,6 +29,8 @@ pub(super) struct DeviceThread {
     /// The permit is to end after the step at hand: every permit lets some time pass, however often it is interrupted.
     pause: bool,
     budget: CpuBudget,
+    /// First blocks of the slices that are not their grid's first, by tag.
+    first_blocks: HashMap<u64, [u32; 3]>,
     /// Parameters of the launch at hand.
     launch_params: Vec<u8>,
     model_reports: Vec<ModelReport>,
@@ -67,6 +69,7 @@ impl Steps for DeviceThread {
                 let cost = state.gpu.launch_cost(tag.to_bits());
                 let known = state.gpu.kill(tag.to_bits());
                 self.budget.end(tag.to_bits(), cost, false);
+                self.first_blocks.remove(&tag.to_bits());
                 self.transfers.remove(&tag.to_bits());
                 if known {
                     let now = state.gpu.now_ns();
@@ -97,6 +100,7 @@ impl DeviceThread {
         Self {
             pause: false,
             budget: CpuBudget::new(cpu_budget),
+            first_blocks: HashMap::new(),
             shared,
             wires,
             launch_params: Vec::with_capacity(PARAM_BYTES + CHUNK_BYTES),
@@ -128,7 +132,12 @@ impl DeviceThread {
             budget: Some(Cycles(launch.budget_cycles)),
         });
         match launched {
-            Ok(_) => self.budget.add(bits, launch.launch, launch.is_last, &name),
+            Ok(_) => {
+                if launch.first_block != [0; 3] {
+                    self.first_blocks.insert(bits, launch.first_block);
+                }
+                self.budget.add(bits, launch.launch, launch.is_last, &name);
+            }
             Err(error) => {
                 let text = error.to_string();
                 self.fail(state, launch.tag, CompletionStatus::BadShape, text);
@@ -201,6 +210,7 @@ impl DeviceThread {
             return false;
         };
         let text = self.budget.refusal(bits, spent);
+        self.first_blocks.remove(&bits);
         self.budget.end(bits, gpu.launch_cost(bits), false);
         gpu.kill(bits);
         self.fail(state, Tag::from_bits(bits), CompletionStatus::Budget, text);
@@ -245,6 +255,7 @@ impl DeviceThread {
                 end,
                 counters,
             } => {
+                self.first_blocks.remove(&tag);
                 self.budget.end(tag, counters.warp_instructions, true);
                 let (start, end) = (ns(first_start, state), ns(end, state));
                 self.report(DeviceReport::Ended {
@@ -257,12 +268,13 @@ impl DeviceThread {
             }
             ModelReport::Faulted {
                 tag,
-                fault,
+                mut fault,
                 at,
                 warp_instructions,
             } => {
                 self.budget.end(tag, warp_instructions, false);
                 let status = fault_status(&fault.kind);
+                fault.move_block(self.first_blocks.remove(&tag).unwrap_or_default());
                 state.faults.keep(tag, fault.to_string());
                 let at = ns(at, state);
                 let outcome = Outcome::Failed(status);

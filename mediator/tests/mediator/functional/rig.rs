@@ -157,6 +157,7 @@ impl Rig {
             domain,
             kernel: kernel.loaded.limits.id,
             grid: shape.grid,
+            first_block: [0; 3],
             block: shape.block,
             dynamic_shared_bytes: shape.shared_bytes,
             budget_cycles: self.budget_cycles,

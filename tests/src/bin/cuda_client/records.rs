@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 scenarios! {
-    records: launches_of_three_kernels launches_until_it_is_killed a_long_kernel_holds_no_other_back;
+    records: launches_of_three_kernels launches_until_it_is_killed a_failure_is_the_copys
+        a_long_kernel_holds_no_other_back;
 }
 
 /// Four launches of three kernels on three streams, the last of which is not waited for.
@@ -32,6 +33,16 @@ fn launches_until_it_is_killed() {
         println!("{}", round * 100);
         std::io::stdout().flush().expect("somebody listens");
     }
+}
+
+/// The last of five blocks reads behind the buffer; the copy behind the launch says so, as without recording.
+fn a_failure_is_the_copys() {
+    let session = Session::start();
+    let words = session.words(&[0; 128]);
+    ok(session.launch(session.function(c"add"), (5, 32), LEGACY, &[words, 160]));
+    let mut read = [0_u32; 4];
+    let copied = session.cuMemcpyDtoH_v2(read.as_mut_ptr().cast(), words, 16);
+    assert_eq!(copied, crate::session::code::ILLEGAL_ADDRESS);
 }
 
 /// More launches than wait for their lines at most, behind one that does not end before their lines are there.

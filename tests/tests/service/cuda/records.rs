@@ -26,11 +26,13 @@ impl Recorded {
     }
 
     /// Returns `gridmux run --record` of a scenario on a private service.
-    fn command(&self, scenario: &str) -> Command {
+    fn command(&self, scenario: &str, options: &[&str]) -> Command {
         let library = driver_library();
         let mut command = Command::new(program());
         command
-            .args(["run", "--device", "model:v100", "--sms", "2", "--record"])
+            .args(["run", "--device", "model:v100", "--sms", "2"])
+            .args(options)
+            .arg("--record")
             .arg(self.file())
             .args(["--", env!("CARGO_BIN_EXE_cuda_client"), scenario])
             .env("TMPDIR", self.folder.path())
@@ -38,13 +40,13 @@ impl Recorded {
         command
     }
 
-    fn succeed(&self, scenario: &str) {
-        let ran = self.command(scenario).output().expect("gridmux starts");
-        assert!(
-            ran.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ran.stderr)
-        );
+    /// Runs a scenario, which succeeds; returns what stands on stderr.
+    fn succeed(&self, scenario: &str, options: &[&str]) -> String {
+        let ran = self.command(scenario, options).output();
+        let ran = ran.expect("gridmux starts");
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{said}");
+        said
     }
 
     /// Returns the line of the process, and those of its launches.
@@ -79,9 +81,21 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
+fn a_failure_is_reported_as_without_recording() {
+    for options in [&[][..], &["--timed"]] {
+        let recorded = Recorded::new();
+        let said = recorded.succeed("records::a_failure_is_the_copys", options);
+        // Of the grid, also where the launch went in slices.
+        assert!(said.contains("kernel 'add', block (4, 0, 0)"), "{said}");
+        let (_, launches) = recorded.lines();
+        assert_eq!(launches[0]["failed"], true, "{launches:?}");
+    }
+}
+
+#[test]
 fn every_launch_has_a_line() {
     let recorded = Recorded::new();
-    recorded.succeed("records::launches_of_three_kernels");
+    recorded.succeed("records::launches_of_three_kernels", &[]);
     let (process, launches) = recorded.lines();
     assert_eq!(
         (&process["trace"], &process["device"]["sms"]),
@@ -131,7 +145,7 @@ fn every_launch_has_a_line() {
 #[test]
 fn a_long_kernel_holds_no_other_back() {
     let recorded = Recorded::new();
-    recorded.succeed("records::a_long_kernel_holds_no_other_back");
+    recorded.succeed("records::a_long_kernel_holds_no_other_back", &[]);
     let (_, launches) = recorded.lines();
     let place = launches
         .iter()
@@ -142,7 +156,7 @@ fn a_long_kernel_holds_no_other_back() {
 #[test]
 fn a_killed_program_leaves_a_trace_that_can_be_replayed() {
     let recorded = Recorded::new();
-    let mut command = recorded.command("records::launches_until_it_is_killed");
+    let mut command = recorded.command("records::launches_until_it_is_killed", &[]);
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
@@ -170,7 +184,7 @@ fn a_killed_program_leaves_a_trace_that_can_be_replayed() {
 #[test]
 fn a_replay_is_the_same_every_time() {
     let recorded = Recorded::new();
-    recorded.succeed("records::launches_of_three_kernels");
+    recorded.succeed("records::launches_of_three_kernels", &[]);
     let first = recorded.replay(&["--tenant", "a:3"]);
     assert_eq!(
         first,

@@ -274,10 +274,13 @@ fn launch_turn(
             match running.go_on(state) {
                 Ok(false) => Progress::More,
                 Ok(true) => Progress::Over(Outcome::Done),
-                Err(error) => {
-                    let status = match &error {
+                Err(mut error) => {
+                    let status = match &mut error {
                         RunError::Launch(_) => CompletionStatus::BadShape,
-                        RunError::Fault(fault) => fault_status(&fault.kind),
+                        RunError::Fault(fault) => {
+                            fault.move_block(running.command().first_block);
+                            fault_status(&fault.kind)
+                        }
                     };
                     state.faults.keep(tag, error.to_string());
                     Progress::Over(Outcome::Failed(status))
