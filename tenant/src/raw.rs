@@ -48,8 +48,8 @@ impl Stream {
         )
     }
 
-    /// Launches as [`Stream::launch_packed`] does. The event tells when the device executed it ([`Event::timing`]); a failure
-    /// is the stream's at once, as without the event.
+    /// Launches as [`Stream::launch_packed`] does. The event tells when the device executed it ([`Event::timing`]); a
+    /// failure is the stream's at once, as without the event.
     ///
     /// # Errors
     /// As [`Stream::launch_packed`].
