@@ -30,7 +30,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let bytes = shift.and_then(|shift| number.parse::<u64>().ok()?.checked_mul(1 << shift));
     bytes.ok_or_else(|| {
         format!(
-            "{text:?} is no number of bytes: a whole number, plain or with KiB, MiB, GiB or TiB"
+            "{text:?} is no number of bytes in 64 bits: a whole number, plain or with KiB, MiB, GiB or TiB"
         )
     })
 }

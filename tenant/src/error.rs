@@ -36,7 +36,7 @@ pub enum ClientError {
     #[error(transparent)]
     Ring(RingError),
     /// The mediator lost the device, was stopped, or is gone: everything on the device is lost.
-    #[error("all that was on the device is lost: {0}; call `Gpu::reconnect` and start over")]
+    #[error("all that was on the device is lost: {0}; connect again and start over")]
     DeviceLost(Lost),
     /// An operation ended with an error.
     #[error("{operation}: {message}")]

@@ -115,10 +115,9 @@ impl CpuBudget {
         let piece = self.pieces.iter().find(|piece| piece.tag == tag);
         let kernel = piece.map_or("?", |piece| &piece.kernel);
         format!(
-            "kernel {} was ended: its launch took {:.1} s of processor time; to allow more, raise \
+            "kernel {} was ended: its launch took {spent:.1?} of processor time; to allow more, raise \
              limits.kernel_budget_cpu_seconds of the service, or --kernel-seconds of `gridmux run`",
-            &kernel[..kernel.floor_char_boundary(SHOWN_NAME_BYTES)],
-            spent.as_secs_f64()
+            &kernel[..kernel.floor_char_boundary(SHOWN_NAME_BYTES)]
         )
     }
 
