@@ -204,7 +204,7 @@ mod tests {
         let text = budget.refusal(8, ms(1500));
         for part in [
             "kernel k was ended",
-            "1.5 s",
+            "1.5s",
             "limits.kernel_budget_cpu_seconds",
             "--kernel-seconds",
         ] {
