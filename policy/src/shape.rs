@@ -111,8 +111,8 @@ pub struct AllocationUnits {
 }
 
 impl AllocationUnits {
-    /// Returns what one block of `threads` threads takes that declares so many registers for each thread and so many
-    /// bytes of shared memory.
+    /// Returns the SM resources of one block, given its threads, the registers of each thread and its bytes of shared
+    /// memory.
     #[must_use]
     pub fn block(&self, threads: u32, registers: u32, shared_bytes: u32) -> BlockShape {
         let warps = threads.div_ceil(WARP_THREADS);

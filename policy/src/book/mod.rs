@@ -30,8 +30,8 @@ use crate::plan::{NO_CAP, PlanRow, Stop};
 use crate::shape::{BlockShape, DeviceShape, dominant_share, max_residency};
 use crate::units::Nanos;
 
-/// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: a shortfall is to be
-/// made good within about a second.
+/// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: a shortfall is to be made
+/// good within about a second.
 const FORGOTTEN_NS: f64 = 1e9;
 
 /// What is known of one row.
