@@ -1,9 +1,9 @@
 //! Launch and completion latency: every completed launch leaves one sample, for eBPF where it is loaded and for the
 //! dispatcher's own histograms always.
 //!
-//! Latencies are device time. *Launch latency* is from submission, which is the launch's admission, to the first block's
-//! start; *completion latency* is from submission to the last block's end. The service's own latency, from the tenant's
-//! stamp to the hand-over to the device, is wall time and is kept apart.
+//! Latencies are device time. *Launch latency* is from submission, which is the launch's admission, to the first
+//! block's start; *completion latency* is from submission to the last block's end. The service's own latency, from the
+//! tenant's stamp to the hand-over to the device, is wall time and is kept apart.
 //!
 //! Rules: recording takes no lock, makes no system call and allocates nothing; a full eBPF ring loses the sample for
 //! eBPF only, and counts it.
