@@ -6,6 +6,7 @@
 use super::Book;
 use crate::ids::RowId;
 use crate::units::Nanos;
+use std::collections::VecDeque;
 
 /// The name of launches of which only a row's counters are known.
 const UNNAMED: u64 = u64::MAX;
@@ -25,6 +26,8 @@ pub struct Job {
     pub ended: u64,
     /// Launches that it stands for: more than one where only counters are known.
     launches: u32,
+    /// Its place in the order of arrival.
+    arrival: u64,
 }
 
 impl Job {
@@ -42,6 +45,7 @@ impl Job {
             blocks,
             ended: 0,
             launches: 1,
+            arrival: 0,
         }
     }
 
@@ -53,23 +57,14 @@ impl Job {
 }
 
 impl Book {
-    /// Returns the open launches in order of arrival.
-    #[must_use]
-    pub fn jobs(&self) -> &[Job] {
-        &self.jobs
-    }
-
     /// Puts the oldest open launch of each row that has one into `heads`, in order of arrival.
     pub fn heads(&mut self, heads: &mut Vec<Job>) {
         heads.clear();
-        for row in self.rows.iter_mut().flatten() {
-            row.listed = false;
-        }
-        for job in &self.jobs {
-            if let Some(Some(row)) = self.rows.get_mut(job.row.index())
-                && !std::mem::replace(&mut row.listed, true)
-            {
-                heads.push(*job);
+        heads.extend(self.jobs.iter().filter_map(VecDeque::front));
+        heads.sort_unstable_by_key(|job| job.arrival);
+        for (row, jobs) in self.rows.iter_mut().zip(&self.jobs) {
+            if let Some(row) = row {
+                row.listed = !jobs.is_empty();
             }
         }
     }
@@ -89,14 +84,24 @@ impl Book {
     }
 
     pub(super) fn add_job(&mut self, row: RowId, launch: u64, blocks: u64, at: Nanos) {
-        self.jobs.push(Job::new((row, launch), blocks, at));
+        self.push(Job::new((row, launch), blocks, at));
+    }
+
+    /// Adds the newest launch of a row that exists.
+    fn push(&mut self, job: Job) {
+        self.arrivals += 1;
+        self.jobs[job.row.index()].push_back(Job {
+            arrival: self.arrivals,
+            ..job
+        });
     }
 
     pub(super) fn end_job(&mut self, row: RowId, launch: u64) {
         if let Some(place) = self.place_of(row, launch) {
-            self.jobs[place].launches -= 1;
-            if self.jobs[place].launches == 0 {
-                self.jobs.remove(place);
+            let jobs = &mut self.jobs[row.index()];
+            jobs[place].launches -= 1;
+            if jobs[place].launches == 0 {
+                jobs.remove(place);
             }
         }
     }
@@ -104,24 +109,22 @@ impl Book {
     /// Counts ended blocks of a launch.
     pub(super) fn count(&mut self, row: RowId, launch: u64, ended: u32) {
         if let Some(place) = self.place_of(row, launch) {
-            let job = &mut self.jobs[place];
+            let job = &mut self.jobs[row.index()][place];
             job.ended = job.ended.saturating_add(ended.into());
         }
     }
 
-    /// Returns which job a launch is: its own or, if there is none, that of launches without names.
+    /// Returns which of its row's jobs a launch is: its own or, if there is none, that of launches without names.
     fn place_of(&self, row: RowId, launch: u64) -> Option<usize> {
-        let place = |name: u64| {
-            let is_it = |job: &Job| (job.row, job.launch) == (row, name);
-            self.jobs.iter().position(is_it)
-        };
+        let jobs = self.jobs.get(row.index())?;
+        let place = |name: u64| jobs.iter().position(|job| job.launch == name);
         place(launch).or_else(|| place(UNNAMED))
     }
 
     /// Takes a row's counters in place of what is known of its launches, where these are not as many or have not as
     /// many blocks left. Launches that are known by name stay so, and are taken to have equal parts of the blocks.
     pub(super) fn recount(&mut self, row: RowId, open: u32, left: u64, at: Nanos) {
-        let own = || self.jobs.iter().filter(|job| job.row == row);
+        let own = || self.jobs[row.index()].iter();
         let launches: u64 = own().map(|job| u64::from(job.launches)).sum();
         if launches == u64::from(open) {
             let (jobs, known) = (own().count() as u64, own().map(Job::left));
@@ -131,9 +134,9 @@ impl Book {
             return;
         }
         self.changes.launches = true;
-        self.jobs.retain(|job| job.row != row);
+        self.jobs[row.index()].clear();
         if open > 0 {
-            self.jobs.push(Job {
+            self.push(Job {
                 launches: open,
                 ..Job::expected(row, left, at)
             });
@@ -143,7 +146,7 @@ impl Book {
     /// Gives each of the `jobs` jobs of a row an equal part of the blocks that are left, the older ones the remainder.
     fn share_out(&mut self, row: RowId, mut jobs: u64, mut left: u64) {
         self.changes.launches = true;
-        for job in self.jobs.iter_mut().filter(|job| job.row == row) {
+        for job in &mut self.jobs[row.index()] {
             let part = left.div_ceil(jobs);
             job.blocks = job.ended.saturating_add(part);
             (jobs, left) = (jobs - 1, left - part);

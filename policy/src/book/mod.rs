@@ -29,6 +29,7 @@ use crate::ids::{ProfileKey, RowId, TenantId};
 use crate::plan::{NO_CAP, PlanRow, Stop};
 use crate::shape::{BlockShape, DeviceShape, dominant_share, max_residency};
 use crate::units::Nanos;
+use std::collections::VecDeque;
 
 /// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: a shortfall is to be made
 /// good within about a second.
@@ -130,8 +131,10 @@ pub struct Book {
     tenants: Vec<Option<TenantRecord>>,
     /// By row.
     rows: Vec<Option<RowRecord>>,
-    /// Open launches in order of arrival.
-    jobs: Vec<Job>,
+    /// Open launches by row, the oldest first. A row that is gone leaves its storage to the next of its number.
+    jobs: Vec<VecDeque<Job>>,
+    /// Launches that have arrived so far.
+    arrivals: u64,
     /// Active tenants in order of their numbers.
     active: Vec<TenantId>,
     now: Nanos,
@@ -165,6 +168,7 @@ impl Book {
             tenants: Vec::new(),
             rows: Vec::new(),
             jobs: Vec::new(),
+            arrivals: 0,
             active: Vec::new(),
             now: Nanos::ZERO,
             changes: Changes::ALL,
@@ -443,6 +447,7 @@ impl Book {
         }
         if self.rows.len() <= row.index() {
             self.rows.resize_with(row.index() + 1, || None);
+            self.jobs.resize_with(row.index() + 1, VecDeque::new);
         }
         self.rows[row.index()] = Some(RowRecord {
             tenant,
@@ -473,7 +478,7 @@ impl Book {
         let Some(row) = self.rows.get_mut(id.index()).and_then(Option::take) else {
             return;
         };
-        self.jobs.retain(|job| job.row != id);
+        self.jobs[id.index()].clear();
         let now = self.now;
         if let Some(owner) = self.tenant_mut(row.tenant) {
             owner.rows.retain(|other| *other != id);
@@ -525,7 +530,7 @@ impl Book {
     fn lost(&mut self) {
         let now = self.now;
         self.is_partial = true;
-        self.jobs.clear();
+        self.jobs.iter_mut().for_each(VecDeque::clear);
         for row in self.rows.iter_mut().flatten() {
             if row.open_launches > 0 {
                 row.last_open = now;
