@@ -88,8 +88,8 @@ impl Handler for Device {
 
     fn dma_map(&mut self, request: &DmaMap, fd: Option<OwnedFd>) -> Result<(), Errno> {
         let (address, size) = (request.address, request.size);
-        let overlaps =
-            |(from, bytes, _): &Mapping| *from < address + size && address < from + bytes;
+        let end = address.checked_add(size).ok_or(Errno::EINVAL)?;
+        let overlaps = |(from, bytes, _): &Mapping| *from < end && address < from + bytes;
         if self.dma.iter().any(overlaps) {
             return Err(Errno::EEXIST);
         }
