@@ -575,6 +575,10 @@ pub struct LaunchCosts {
     pub hardware_queues: u32,
     /// Kernels that may have blocks on the GPU at once.
     pub concurrent_kernels: u32,
+    /// Levels of queues: blocks of a higher one go first into room that comes free.
+    pub priority_levels: u8,
+    /// A block that does not fit anywhere holds back those of lower levels that would, as those of its own.
+    pub priority_holds: bool,
 }
 
 /// Copy engines, one per direction.

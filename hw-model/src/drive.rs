@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::gpu::{Gpu, RunError, run_functional};
 use crate::kernel::Kernel;
-use crate::launch::{HARDWARE_QUEUES, Launch, LaunchError, QueueId};
+use crate::launch::{HARDWARE_QUEUES, Launch, LaunchError, Level, QueueId};
 use crate::memory::{DomainId, MemoryError};
 use crate::occupancy::{Occupancy, occupancy};
 use crate::report::{Advance, Report};
@@ -202,6 +202,7 @@ impl Run {
         let queue = self.first_queue + u8::try_from(number % u32::from(self.queues)).unwrap_or(0);
         let launch = Launch {
             queue: QueueId(queue),
+            level: Level::LOWEST,
             tag,
             domain: setup.domain,
             kernel: setup.kernel.clone(),

@@ -22,11 +22,23 @@ pub const WORKSPACE_BYTES: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u8);
 
+/// A level of the block scheduler, as CUDA's stream priorities: blocks of a higher one go first into room that comes
+/// free. 0 is the lowest; a card has `launch.priority_levels`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Level(pub u8);
+
+impl Level {
+    /// The lowest one, which every card has.
+    pub const LOWEST: Self = Self(0);
+}
+
 /// A kernel launch.
 #[derive(Debug, Clone)]
 pub struct Launch<'a> {
     /// Queue; launches of one queue run in order, each after the end of the one before.
     pub queue: QueueId,
+    /// Level; under a plan, which has an order of its own, it says nothing.
+    pub level: Level,
     /// The caller's number, unique among the launches and copies in flight.
     pub tag: u64,
     /// Memory that the kernel sees; the domain its module was loaded into.
@@ -72,6 +84,14 @@ pub enum LaunchError {
     /// There are only [`HARDWARE_QUEUES`].
     #[error("queue {0} does not exist; queues are 0 to 31")]
     NoQueue(u8),
+    /// The card has fewer levels.
+    #[error("level {level} does not exist; this GPU's levels are 0 to {}", levels - 1)]
+    NoLevel {
+        /// Level asked for.
+        level: u8,
+        /// Levels of the card.
+        levels: u8,
+    },
     /// The domain does not exist, or the kernel's module was loaded into another one.
     #[error("kernel '{kernel}' was not loaded into memory domain {}", domain.0)]
     WrongDomain {
@@ -202,6 +222,11 @@ pub fn check(config: &GpuConfig, launch: &Launch<'_>) -> Result<(), LaunchError>
     let kernel = &launch.kernel;
     if usize::from(launch.queue.0) >= HARDWARE_QUEUES {
         return Err(LaunchError::NoQueue(launch.queue.0));
+    }
+    let levels = config.launch.priority_levels;
+    if launch.level.0 >= levels {
+        let level = launch.level.0;
+        return Err(LaunchError::NoLevel { level, levels });
     }
     if kernel.domain != launch.domain {
         return Err(LaunchError::WrongDomain {

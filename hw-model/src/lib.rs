@@ -41,7 +41,7 @@ pub use fault::{Fault, FaultKind, FaultSpace};
 pub use functional::FunctionalRun;
 pub use gpu::{Gpu, LineStalls, RunError, run_functional};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
-pub use launch::{Copy, CopyEngine, Launch, LaunchError, QueueId};
+pub use launch::{Copy, CopyEngine, Launch, LaunchError, Level, QueueId};
 pub use load_error::LoadError;
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};

@@ -7,7 +7,7 @@
 
 use gridmux_channel::memory::Protection;
 use gridmux_channel::ring::{CompletionStatus, Copy, Operation};
-use gridmux_hw_model::{DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, run_functional};
+use gridmux_hw_model::{DomainId, Gpu, GpuConfig, Kernel, Launch, Level, QueueId, run_functional};
 use gridmux_testkit::bench::{Chosen, Figure};
 use gridmux_tests::{Bench, RawTenant, Service, ServiceBuilder};
 use gridmux_workloads::{Arg, Case, Size, workloads};
@@ -117,6 +117,7 @@ impl Bare {
     fn run(&mut self) {
         let launch = Launch {
             queue: QueueId(0),
+            level: Level::LOWEST,
             tag: 1,
             domain: self.domain,
             kernel: Arc::clone(&self.kernel),

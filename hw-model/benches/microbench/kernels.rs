@@ -5,7 +5,7 @@
 //! cannot come out above what they do.
 
 use crate::support::Bench;
-use gridmux_hw_model::{GpuConfig, Launch, QueueId};
+use gridmux_hw_model::{GpuConfig, Launch, Level, QueueId};
 
 /// Instructions of a chain in one turn of its loop.
 const LINKS: u32 = 128;
@@ -48,6 +48,7 @@ impl Runner {
         params.extend(out.to_le_bytes());
         let launch = Launch {
             queue: QueueId(0),
+            level: Level::LOWEST,
             tag: 1,
             domain: self.bench.domain,
             kernel,

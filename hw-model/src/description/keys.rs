@@ -203,6 +203,8 @@ pub(super) const KEYS: &[Key] = &[
     ("launch.block_interval_cycles", "cycles", Number(1e-3, 1e9)),
     ("launch.hardware_queues", "queues", from(1, 32)),
     ("launch.concurrent_kernels", "kernels", AT_LEAST_ONE),
+    ("launch.priority_levels", "levels", from(1, 8)),
+    ("launch.priority_holds", "true or false", Any),
     ("copy.h2d_gigabytes_per_second", "GB/s", Number(1e-3, 1e6)),
     ("copy.d2h_gigabytes_per_second", "GB/s", Number(1e-3, 1e6)),
     ("copy.latency_ns", "ns", from(0, LATENCY)),

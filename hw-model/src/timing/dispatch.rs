@@ -1,8 +1,11 @@
-//! The stock block scheduler: left-over placement from hardware queues.
+//! The stock block scheduler: left-over placement from hardware queues, by level.
 //!
-//! The head of each of the 32 streams is a candidate; candidates place their blocks in order of becoming eligible,
-//! strictly one after another: the next kernel gets what is left only when every block of the earlier ones was
-//! placed. Blocks go to SMs in turn (breadth first), one per `block_interval_cycles` over the whole GPU, the first
+//! The head of each of the 32 streams is a candidate. Of a level, candidates place their blocks in order of becoming
+//! eligible, strictly one after another: the next kernel gets what is left only when every block of the earlier ones
+//! was placed. A candidate of a higher level goes before those of lower ones from the moment at which it is eligible,
+//! so that it takes the next room that its blocks fit into; nothing that runs is stopped. Where a block of a level does
+//! not fit, lower levels wait as well, or, without `launch.priority_holds`, fill the room that it cannot use.
+//! Blocks go to SMs in turn (breadth first), one per `block_interval_cycles` over the whole GPU, the first
 //! blocks of launches at least `front_end_cycles` apart.
 //! Streams share the chip's hardware queues: a launch whose stream has not come to it holds up those of other streams
 //! behind it in the same hardware queue (false serialisation, where there is only one).
@@ -12,7 +15,8 @@ use super::launches::Launches;
 use super::sm::Sm;
 use super::turns::{Threads, Turns};
 use crate::config::GpuConfig;
-use crate::launch::HARDWARE_QUEUES;
+use crate::launch::{HARDWARE_QUEUES, Level};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// A block that was placed.
@@ -22,9 +26,10 @@ pub(crate) struct Placement {
     pub(crate) at: u64,
 }
 
-/// The head of a stream, with blocks left to place; in order of eligibility.
+/// The head of a stream, with blocks left to place; the highest level first, then in order of eligibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
+    level: Reverse<Level>,
     at: u64,
     serial: u64,
     launch: u32,
@@ -32,6 +37,8 @@ struct Candidate {
     hardware: usize,
     /// The front end has taken it.
     has_started: bool,
+    /// Its next block did not fit, or too many kernels ran, and nothing was freed since.
+    is_waiting: bool,
 }
 
 /// Queues and the state of the scheduler.
@@ -46,8 +53,8 @@ pub(crate) struct Dispatcher {
     threads: Threads,
     front_end: Turns,
     placements: Turns,
-    /// The first candidate did not fit and nothing was freed since.
-    full: bool,
+    /// A candidate that waits holds lower levels back.
+    priority_holds: bool,
     kernel_cycles: u64,
     dependent_cycles: u64,
     node_cycles: u64,
@@ -67,7 +74,7 @@ impl Dispatcher {
             threads: Threads::new(config.ns_to_cycles(config.launch.submit_ns.into())),
             front_end: Turns::new(config.launch.front_end_cycles.into()),
             placements: Turns::new(config.launch.block_interval_cycles),
-            full: false,
+            priority_holds: config.launch.priority_holds,
             kernel_cycles: u64::from(config.launch.kernel_cycles),
             dependent_cycles: u64::from(config.launch.dependent_cycles),
             node_cycles: u64::from(config.launch.front_end_cycles),
@@ -112,14 +119,15 @@ impl Dispatcher {
         let at = at.max(launch.submitted_at + self.kernel_cycles);
         launch.eligible_at = Some(at);
         self.candidates.push(Candidate {
+            level: Reverse(launch.level),
             at,
             serial: launch.serial,
             launch: head,
             hardware: queue % self.hardware.len(),
             has_started: false,
+            is_waiting: false,
         });
         self.candidates.sort_unstable();
-        self.full = false;
     }
 
     /// Notes that a launch ended or was dropped at `now`; its successor comes next.
@@ -134,7 +142,7 @@ impl Dispatcher {
         let was_head = self.queues[queue].front() == Some(&index);
         self.queues[queue].retain(|other| *other != index);
         self.candidates.retain(|other| other.launch != index);
-        self.full = false;
+        self.room_freed();
         let next = self.queues[queue].front();
         let next_is_node = next
             .and_then(|next| launches.get(*next))
@@ -150,7 +158,9 @@ impl Dispatcher {
 
     /// Notes that room was freed.
     pub(crate) fn room_freed(&mut self) {
-        self.full = false;
+        for candidate in &mut self.candidates {
+            candidate.is_waiting = false;
+        }
     }
 
     /// Heads with blocks left to place and since when they may, for another block scheduler than the stock one.
@@ -195,8 +205,7 @@ impl Dispatcher {
 
     /// Returns when the next block could be placed, if nothing is freed before.
     pub(crate) fn next_event(&self) -> Option<u64> {
-        let candidate = &self.candidates[self.next_candidate()?];
-        (!self.full).then_some(self.first_place_of(candidate))
+        self.next_candidate(0).map(|(_, at)| at)
     }
 
     /// Returns the first cycle at which a candidate's next block can be placed.
@@ -208,11 +217,29 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the first candidate at the head of its hardware queue.
-    fn next_candidate(&self) -> Option<usize> {
-        self.candidates
-            .iter()
-            .position(|head| self.hardware[head.hardware].front() == Some(&head.launch))
+    /// Returns the candidate that places the next block, and when, not before `now`: of each level's first one at the
+    /// head of its hardware queue the earliest, and of several at a time that of the highest level.
+    fn next_candidate(&self, now: u64) -> Option<(usize, u64)> {
+        let is_head = |head: &Candidate| self.hardware[head.hardware].front() == Some(&head.launch);
+        let mut best: Option<(usize, u64)> = None;
+        let mut level = None;
+        for (place, candidate) in self.candidates.iter().enumerate() {
+            if level == Some(candidate.level) || !is_head(candidate) {
+                continue;
+            }
+            level = Some(candidate.level);
+            if candidate.is_waiting {
+                match self.priority_holds {
+                    true => break,
+                    false => continue,
+                }
+            }
+            let at = self.first_place_of(candidate).max(now);
+            if best.is_none_or(|(_, earliest)| at < earliest) {
+                best = Some((place, at));
+            }
+        }
+        best
     }
 
     /// Places what can be placed between `now` and `end`.
@@ -225,16 +252,12 @@ impl Dispatcher {
         placed: &mut Vec<Placement>,
     ) {
         let nsmid = u32::try_from(sms.len()).unwrap_or(u32::MAX);
-        while !self.full {
-            let Some(first) = self.next_candidate() else {
-                return;
-            };
-            let candidate = self.candidates[first];
-            let (index, hardware) = (candidate.launch, candidate.hardware);
-            let at = self.first_place_of(&candidate).max(now);
+        while let Some((first, at)) = self.next_candidate(now) {
             if at >= end {
                 return;
             }
+            let candidate = self.candidates[first];
+            let (index, hardware) = (candidate.launch, candidate.hardware);
             let (Some(shape), Some(launch)) =
                 (launches.shape(index, nsmid), launches.get_mut(index))
             else {
@@ -243,14 +266,14 @@ impl Dispatcher {
             };
             if launch.first_start.is_none() && self.running >= self.concurrent_kernels {
                 // A kernel that ends makes room for this one.
-                self.full = true;
-                return;
+                self.candidates[first].is_waiting = true;
+                continue;
             }
             let count = sms.len();
             let order = (0..count).map(|step| (self.next_sm + step) % count);
             let Some(sm) = order.into_iter().find(|sm| sms[*sm].fits(&launch.needs)) else {
-                self.full = true;
-                return;
+                self.candidates[first].is_waiting = true;
+                continue;
             };
             let block = launch.next_block;
             launch.next_block += 1;

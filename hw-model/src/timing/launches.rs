@@ -6,7 +6,7 @@
 use crate::counters::Counters;
 use crate::exec::BlockShape;
 use crate::kernel::Kernel;
-use crate::launch::{Launch, MAX_PARAM_BYTES};
+use crate::launch::{Launch, Level, MAX_PARAM_BYTES};
 use crate::memory::DomainId;
 use crate::occupancy::{BlockNeeds, block_needs};
 
@@ -20,6 +20,7 @@ use std::sync::Arc;
 pub(crate) struct LaunchState {
     pub(crate) tag: u64,
     pub(crate) queue: usize,
+    pub(crate) level: Level,
     pub(crate) domain: DomainId,
     pub(crate) kernel: Arc<Kernel>,
     /// The plan's row that it runs under.
@@ -113,6 +114,7 @@ impl Launches {
         self.slots[at] = Some(LaunchState {
             tag: launch.tag,
             queue: usize::from(launch.queue.0),
+            level: launch.level,
             domain: launch.domain,
             kernel: launch.kernel,
             row: standing.row,

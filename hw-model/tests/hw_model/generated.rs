@@ -3,7 +3,7 @@
 
 use crate::support::{Bench, functional, part_of};
 use gridmux_hw_model::config::Assembler;
-use gridmux_hw_model::{Launch, QueueId};
+use gridmux_hw_model::{Launch, Level, QueueId};
 use gridmux_testkit::generate::generate;
 
 /// `tests/tests` runs more of them, in every form.
@@ -26,6 +26,7 @@ fn run(seed: u64, timed: bool) -> Vec<Vec<u8>> {
     let prepared = bench.place(&kernel.args);
     let launch = Launch {
         queue: QueueId(0),
+        level: Level::LOWEST,
         tag: 1,
         domain: bench.domain,
         kernel: loaded,

@@ -24,6 +24,7 @@ mod lines;
 mod linked;
 mod numeric;
 mod plan;
+mod priority;
 mod progress;
 mod resumed;
 mod runtime;

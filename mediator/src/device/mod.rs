@@ -38,6 +38,19 @@ pub const PARAM_BYTES: usize = if cfg!(loom) { 128 } else { 4096 + 64 };
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LaneId(pub u8);
 
+/// A level of hardware queues. Blocks of a higher level take the next room that comes free, before those of lower ones;
+/// what runs is not stopped. 0 is the lowest; [`Device::levels`] says how many there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Level(pub u8);
+
+/// Levels of a device at most: NVIDIA's drivers have priorities 0 to -5.
+pub const MOST_LEVELS: usize = 8;
+
+impl Level {
+    /// The lowest one, which every device has.
+    pub const LOWEST: Self = Self(0);
+}
+
 /// Names one operation in flight: the lane and a generation that tells a late report from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag {
@@ -89,6 +102,8 @@ pub struct BufferId(pub u32);
 pub struct LaunchCommand {
     /// Names it in reports; its lane is the hardware queue.
     pub tag: Tag,
+    /// Level of the lane, the same for all that it holds at a time.
+    pub level: Level,
     /// The launch that it is a piece of: a number that grows from launch to launch.
     pub launch: u64,
     /// No further piece of the launch follows.
@@ -272,6 +287,10 @@ pub trait Device {
     }
     /// Returns how many operations one lane takes at once; they run one after another, in order.
     fn lane_depth(&self) -> usize {
+        1
+    }
+    /// Returns how many levels its lanes may have, from 1 to [`MOST_LEVELS`].
+    fn levels(&self) -> u8 {
         1
     }
     /// Returns how launches come to it. Of a device that does not tell, launches are handed over without a pause.

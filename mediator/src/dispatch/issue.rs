@@ -15,7 +15,7 @@ use super::port::TenantPort;
 use super::queue::Active;
 use super::rows::Row;
 use super::window::{Behind, Piece, Situation, ahead_percent, between_turns_percent};
-use crate::device::{Command, Device, LaneId, LaunchCommand, Tag};
+use crate::device::{Command, Device, LaneId, LaunchCommand, Level, Tag};
 use crate::wall_clock::wall_ns;
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_channel::ring::CompletionStatus;
@@ -302,6 +302,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let command = Command::Launch(LaunchCommand {
             tag,
+            level: Level::LOWEST,
             launch: sequence,
             is_last: launch.issued + u64::from(blocks) == launch.blocks,
             domain,

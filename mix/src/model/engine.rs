@@ -5,7 +5,7 @@
 use crate::driver::{
     self, BlockEvent, CapReached, Described, Driver, Ending, Engine, RowSample, Standing,
 };
-use gridmux_hw_model::launch::{self, Launch, LaunchError, QueueId};
+use gridmux_hw_model::launch::{self, Launch, LaunchError, Level, QueueId};
 use gridmux_hw_model::occupancy::{block_needs, device_shape};
 use gridmux_hw_model::{Counters, Gpu, Kernel, Report, RunError, Sample};
 use gridmux_policy::Watch;
@@ -48,6 +48,7 @@ impl ModelSubmission {
     fn request(&self, tag: u64) -> Launch<'_> {
         Launch {
             queue: self.queue,
+            level: Level::LOWEST,
             tag,
             domain: self.kernel.domain,
             kernel: Arc::clone(&self.kernel),

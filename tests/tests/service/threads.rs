@@ -1,6 +1,6 @@
 //! Generated kernels take the same cycles and leave the same memory on one, two and four threads of the model.
 
-use gridmux_hw_model::{Advance, Counters, Gpu, GpuConfig, Launch, QueueId, Report};
+use gridmux_hw_model::{Advance, Counters, Gpu, GpuConfig, Launch, Level, QueueId, Report};
 use gridmux_policy::units::Cycles;
 use gridmux_testkit::generate::generate;
 use gridmux_workloads::Arg;
@@ -35,6 +35,7 @@ fn run(seed: u64, gpu: &str, threads: usize) -> (u64, Counters, Vec<Vec<u8>>) {
     }
     gpu.launch(Launch {
         queue: QueueId(0),
+        level: Level::LOWEST,
         tag: 1,
         domain,
         kernel: loaded.kernel(kernel.entry).expect("exists"),

@@ -6,7 +6,7 @@
 use crate::support::plan::{Disturbance, Disturbed, context_bytes, disturbed, plan, row};
 use crate::support::states::{TAIL_WORDS, states};
 use crate::support::{Bench, Prepared, part_of};
-use gridmux_hw_model::{GpuConfig, Kernel, Launch, QueueId};
+use gridmux_hw_model::{GpuConfig, Kernel, Launch, Level, QueueId};
 use gridmux_policy::ids::RowId;
 use gridmux_policy::plan::Preemption;
 use gridmux_testkit::generate::generate;
@@ -73,6 +73,7 @@ impl Subject {
     fn launch<'a>(&self, loaded: &Loaded, params: &'a [u8]) -> Launch<'a> {
         Launch {
             queue: QueueId(0),
+            level: Level::LOWEST,
             tag: 1,
             domain: loaded.bench.domain,
             kernel: loaded.kernel.clone(),

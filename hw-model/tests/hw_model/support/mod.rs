@@ -16,7 +16,8 @@ pub mod plan;
 pub mod states;
 
 use gridmux_hw_model::{
-    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, run_functional,
+    Advance, Counters, DomainId, Gpu, GpuConfig, Kernel, Launch, Level, QueueId, Report,
+    run_functional,
 };
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Arg, Case, Role, Size, Workload, by_name};
@@ -178,6 +179,7 @@ impl Bench {
     pub fn launch<'a>(&self, kernel: &Arc<Kernel>, case: &Case, params: &'a [u8]) -> Launch<'a> {
         Launch {
             queue: QueueId(0),
+            level: Level::LOWEST,
             tag: 1,
             domain: self.domain,
             kernel: kernel.clone(),
@@ -198,6 +200,7 @@ impl Bench {
     ) -> Launch<'a> {
         Launch {
             queue: QueueId(0),
+            level: Level::LOWEST,
             tag: 1,
             domain: self.domain,
             kernel: kernel.clone(),

@@ -73,6 +73,7 @@ pub struct CudaDevice {
     flights: Flights<StreamQueues>,
     tables: Reader<Tables>,
     shape: DeviceShape,
+    levels: u8,
     shared: Arc<Shared>,
 }
 
@@ -95,6 +96,7 @@ pub fn open(ordinal: &str, waker: &Arc<Waker>) -> Result<OpenCuda, DeviceError> 
     let (facts, units) = facts::read(device)?;
     let opened = Instant::now();
     let queues = StreamQueues::new(context, opened)?;
+    let levels = queues.levels();
     let mapper = Mapper::new(device)?;
     let faults = Arc::new(Faults::default());
     let shared = Arc::new(Shared {
@@ -110,6 +112,7 @@ pub fn open(ordinal: &str, waker: &Arc<Waker>) -> Result<OpenCuda, DeviceError> 
         flights: Flights::new(queues, faults, lost::end_process_soon),
         tables,
         shape,
+        levels,
         shared,
     };
     Ok(OpenCuda {
@@ -143,6 +146,7 @@ impl CudaDevice {
             grid: launch.grid,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            level: launch.level,
             params,
         };
         let blocks = Some(blocks_of(launch, kernel, shape));
@@ -247,6 +251,10 @@ impl Device for CudaDevice {
 
     fn poll_every(&self) -> Duration {
         POLL_EVERY
+    }
+
+    fn levels(&self) -> u8 {
+        self.levels
     }
 
     fn now(&self) -> Nanos {

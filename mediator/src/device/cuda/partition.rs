@@ -57,7 +57,7 @@ impl Mapper {
             sys::cuMemGetAllocationGranularity(&raw mut granularity, &raw const properties, which)
         };
         check("cuMemGetAllocationGranularity", got)?;
-        let stream = super::queues::make_stream()?;
+        let stream = super::queues::make_stream(0)?;
         Ok(Self {
             device,
             granularity: (granularity as u64).max(1),

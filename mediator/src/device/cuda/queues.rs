@@ -1,4 +1,8 @@
-//! The lanes as CUDA streams, each with a start and an end event, all made when the device is opened.
+//! The lanes as CUDA streams, one for each level, and a start and an end event for each lane, all made when the device
+//! is opened.
+//!
+//! A stream's priority is given when it is made (CUDA driver API, cuStreamCreateWithPriority), so that a lane has one
+//! for each level that the device distinguishes; it holds one operation at a time, in the stream of its level.
 //!
 //! Rules: nothing here blocks: work is enqueued and events are asked, never waited for. Only the dispatcher's thread
 //! calls in here after the device was opened; the context becomes current there at the first call.
@@ -6,7 +10,7 @@
 use super::clock::{Anchor, milliseconds};
 use super::driver::{Context, CudaError, check, wrapped};
 use super::flights::{Queues, Work};
-use crate::device::{LANES, LaneId};
+use crate::device::{LANES, LaneId, Level, MOST_LEVELS};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags};
 use gridmux_channel::ring::Width;
@@ -18,7 +22,8 @@ use std::time::Instant;
 /// One hardware queue and its marks.
 #[derive(Clone, Copy)]
 struct StreamLane {
-    stream: CUstream,
+    /// By level; what the device does not distinguish repeats the highest.
+    streams: [CUstream; MOST_LEVELS],
     start: CUevent,
     end: CUevent,
 }
@@ -29,6 +34,7 @@ pub(super) struct StreamQueues {
     is_bound: bool,
     opened: Instant,
     lanes: [StreamLane; LANES],
+    levels: u8,
     anchor: Anchor,
     anchor_event: CUevent,
     /// The next anchor's event; free to be recorded while `asked` is `None`.
@@ -41,15 +47,25 @@ pub(super) struct StreamQueues {
 // "Event Management"); `bind` makes it so.
 unsafe impl Send for StreamQueues {}
 
-/// Returns a stream that waits for no other.
-pub(super) fn make_stream() -> Result<CUstream, CudaError> {
+/// Returns a stream of a priority that waits for no other.
+pub(super) fn make_stream(priority: i32) -> Result<CUstream, CudaError> {
     let mut stream = ptr::null_mut();
     let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
     // SAFETY: `stream` lives through the call.
-    check("cuStreamCreate", unsafe {
-        sys::cuStreamCreate(&raw mut stream, flags)
+    check("cuStreamCreateWithPriority", unsafe {
+        sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority)
     })?;
     Ok(stream)
+}
+
+/// Returns the priorities of the levels, the lowest first: they go from 0 down.
+fn priorities() -> Result<Vec<i32>, CudaError> {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: both live through the call.
+    check("cuCtxGetStreamPriorityRange", unsafe {
+        sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest)
+    })?;
+    Ok((greatest..=least).rev().take(MOST_LEVELS).collect())
 }
 
 fn make_event() -> Result<CUevent, CudaError> {
@@ -65,10 +81,15 @@ impl StreamQueues {
     /// # Errors
     /// The driver's.
     pub(super) fn new(context: Context, opened: Instant) -> Result<Self, CudaError> {
+        let priorities = priorities()?;
         let mut made = Vec::with_capacity(LANES);
         for _ in 0..LANES {
+            let mut streams = [ptr::null_mut(); MOST_LEVELS];
+            for (place, priority) in priorities.iter().enumerate() {
+                streams[place..].fill(make_stream(*priority)?);
+            }
             made.push(StreamLane {
-                stream: make_stream()?,
+                streams,
                 start: make_event()?,
                 end: make_event()?,
             });
@@ -81,18 +102,24 @@ impl StreamQueues {
             is_bound: false,
             opened,
             lanes,
+            levels: u8::try_from(priorities.len()).unwrap_or(1).max(1),
             anchor: Anchor { at: Nanos(0) },
             anchor_event: make_event()?,
             next_event: make_event()?,
             asked: None,
         };
-        queues.record(queues.anchor_event, queues.lanes[0].stream)?;
+        queues.record(queues.anchor_event, queues.lanes[0].streams[0])?;
         // SAFETY: the event was made above. This is the only wait, before there is a tenant.
         wrapped("cuEventSynchronize", unsafe {
             result::event::synchronize(queues.anchor_event)
         })?;
         queues.anchor.at = queues.now();
         Ok(queues)
+    }
+
+    /// Returns how many levels the device distinguishes.
+    pub(super) fn levels(&self) -> u8 {
+        self.levels
     }
 
     /// Makes the context current on the dispatcher's thread, once.
@@ -148,6 +175,7 @@ impl StreamQueues {
                 block,
                 dynamic_shared_bytes,
                 params,
+                ..
             } => {
                 let mut size = params.len();
                 // CUDA driver API, cuLaunchKernel: pairs of a name and a value, then END.
@@ -221,7 +249,16 @@ impl Queues for StreamQueues {
 
     fn enqueue(&mut self, lane: LaneId, work: &Work<'_>) -> Result<(), CudaError> {
         self.bind()?;
-        let StreamLane { stream, start, end } = self.lanes[usize::from(lane.0)];
+        let StreamLane {
+            streams,
+            start,
+            end,
+        } = self.lanes[usize::from(lane.0)];
+        let level = match work {
+            Work::Launch { level, .. } => *level,
+            _ => Level::LOWEST,
+        };
+        let stream = streams[usize::from(level.0).min(MOST_LEVELS - 1)];
         if self.asked.is_none() {
             let now = self.now();
             if self.anchor.is_old(now) {

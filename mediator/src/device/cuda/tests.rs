@@ -8,7 +8,7 @@ use crate::device::cuda::buffer::HostBuffer;
 use crate::device::{
     AllocationUnits, BufferId, Command, CompiledModule, CopyCommand, Device, DeviceControl,
     DeviceCopyCommand, DeviceError, DeviceKernelId, DeviceReport, Direction, DomainId,
-    KernelLimits, LaneId, LaunchCommand, MemsetCommand, Outcome, Tag,
+    KernelLimits, LaneId, LaunchCommand, Level, MemsetCommand, Outcome, Tag,
 };
 use crate::waker::Waker;
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
@@ -45,6 +45,7 @@ fn tag(lane: u8) -> Tag {
 fn launch(grid: [u32; 3], block: [u32; 3]) -> LaunchCommand {
     LaunchCommand {
         tag: tag(0),
+        level: Level::LOWEST,
         launch: 0,
         is_last: true,
         domain: DomainId(0),

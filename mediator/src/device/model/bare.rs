@@ -11,7 +11,7 @@ use crate::device::DeviceError;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_hw_model::launch::HARDWARE_QUEUES;
 use gridmux_hw_model::{
-    Copy, CopyEngine, DomainId, Gpu, Kernel, Launch, LoadedModule, QueueId, Report,
+    Copy, CopyEngine, DomainId, Gpu, Kernel, Launch, Level, LoadedModule, QueueId, Report,
 };
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
@@ -276,6 +276,7 @@ impl Loop<'_> {
         let queue = u8::try_from(index % HARDWARE_QUEUES).unwrap_or(0);
         let launch = Launch {
             queue: QueueId(queue),
+            level: Level::LOWEST,
             tag,
             domain: self.device.domain,
             kernel: Arc::clone(&stream.kernel),

@@ -121,6 +121,7 @@ pub struct ModelDevice {
     params: Producer<Chunk>,
     reports: Consumer<DeviceReport>,
     submission: Submission,
+    levels: u8,
     shared: Arc<Shared>,
     thread: std::thread::Thread,
 }
@@ -175,9 +176,9 @@ pub fn open(
             printed: PrintedTexts::default(),
         }),
     });
-    let submission = match timing {
-        Timing::Timed => submission_of(&config),
-        Timing::Functional => Submission::default(),
+    let (submission, levels) = match timing {
+        Timing::Timed => (submission_of(&config), config.launch.priority_levels),
+        Timing::Functional => (Submission::default(), 1),
     };
     let (command_in, command_out) = spsc::ring(COMMANDS);
     let (params_in, params_out) = spsc::ring(COMMANDS * super::PARAM_BYTES.div_ceil(CHUNK_BYTES));
@@ -202,6 +203,7 @@ pub fn open(
         params: params_in,
         reports: report_out,
         submission,
+        levels,
         shared: Arc::clone(&shared),
         thread: thread.thread().clone(),
     };
@@ -297,6 +299,10 @@ impl Device for ModelDevice {
 
     fn lane_depth(&self) -> usize {
         LANE_DEPTH
+    }
+
+    fn levels(&self) -> u8 {
+        self.levels
     }
 
     fn submission(&self) -> Submission {

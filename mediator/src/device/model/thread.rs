@@ -6,7 +6,7 @@ use super::transfer::Transfer;
 use super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
 use crate::device::{Command, DeviceReport, Direction, LaunchCommand, Outcome, PARAM_BYTES, Tag};
 use gridmux_channel::ring::CompletionStatus;
-use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, QueueId};
+use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, Level, QueueId};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::report::{Advance, Report as ModelReport};
 use gridmux_policy::units::{Cycles, Nanos};
@@ -122,6 +122,7 @@ impl DeviceThread {
         let name = Arc::clone(&kernel.name);
         let launched = state.gpu.launch(Launch {
             queue: QueueId(launch.tag.lane.0),
+            level: Level(launch.level.0),
             tag: bits,
             domain: DomainId(launch.domain.0),
             kernel: Arc::clone(kernel),

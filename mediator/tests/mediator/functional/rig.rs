@@ -6,7 +6,7 @@ use gridmux_mediator::compiler::compile;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
     BufferId, Command, CopyCommand, Device, DeviceControl, DeviceModuleId, DeviceReport, Direction,
-    DomainId, LaneId, LaunchCommand, LoadedKernel, Outcome, Tag, Timing,
+    DomainId, LaneId, LaunchCommand, Level, LoadedKernel, Outcome, Tag, Timing,
 };
 use gridmux_mediator::waker::Waker;
 use gridmux_policy::units::Nanos;
@@ -152,6 +152,7 @@ impl Rig {
         self.launches += 1;
         let command = Command::Launch(LaunchCommand {
             tag,
+            level: Level::LOWEST,
             launch: self.launches,
             is_last: true,
             domain,

@@ -4,7 +4,7 @@
 
 use super::schema::Submit;
 use gridmux_hw_model::{
-    Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, QueueId, Report, occupancy,
+    Advance, DomainId, Gpu, GpuConfig, Kernel, Launch, Level, QueueId, Report, occupancy,
 };
 use gridmux_policy::units::Cycles;
 use std::sync::Arc;
@@ -110,6 +110,7 @@ impl Machine {
         let params: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let launch = Launch {
             queue: QueueId(queue),
+            level: Level::LOWEST,
             tag: self.tag,
             domain: self.domain,
             kernel: kernel.clone(),

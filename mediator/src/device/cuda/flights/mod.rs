@@ -15,7 +15,7 @@
 use super::driver::CudaError;
 use super::faults::Faults;
 use super::tables::{Function, Keep};
-use crate::device::{DeviceReport, DomainId, LANES, LaneId, Outcome, Tag};
+use crate::device::{DeviceReport, DomainId, LANES, LaneId, Level, Outcome, Tag};
 use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::units::Nanos;
 use std::collections::VecDeque;
@@ -29,6 +29,7 @@ pub(super) enum Work<'a> {
         grid: [u32; 3],
         block: [u32; 3],
         dynamic_shared_bytes: u32,
+        level: Level,
         params: &'a [u8],
     },
     /// Host memory to device memory.

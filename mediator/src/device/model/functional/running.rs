@@ -6,7 +6,7 @@
 
 use super::super::State;
 use crate::device::{DeviceReport, LaunchCommand, Tag};
-use gridmux_hw_model::launch::{Launch, LaunchError, QueueId};
+use gridmux_hw_model::launch::{Launch, LaunchError, Level, QueueId};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::{Counters, FunctionalRun, Kernel, RunError, occupancy};
 use gridmux_policy::units::Nanos;
@@ -125,6 +125,7 @@ impl Running {
         }
         let run = state.gpu.begin_functional(&Launch {
             queue: QueueId(self.command.tag.lane.0),
+            level: Level::LOWEST,
             tag: self.command.tag.to_bits(),
             domain: DomainId(self.command.domain.0),
             kernel: Arc::clone(&self.kernel),
