@@ -54,6 +54,8 @@ named! {
         BlockRate "block-rate",
         /// Kernel launches.
         Launch "launch",
+        /// Which of two kernels gets room that comes free.
+        Priority "priority",
         /// Latencies of memories and instructions.
         Latency "latency",
         /// Rates of pipelines, caches and memories.
@@ -271,6 +273,12 @@ pub enum Run {
     },
     /// A launch of a kernel that does nothing, from submission to end.
     EmptyLaunch {},
+    /// A kernel on another queue, beside one of 20 waves of blocks, each with an SM to itself: where its first block's
+    /// start lies, as a part of the time between the first and the last start of the other one's blocks.
+    Newcomer {
+        /// Its queue is of the highest level; else of the same.
+        highest: bool,
+    },
     /// A product of single-precision matrices.
     Sgemm {
         /// The algorithm.
@@ -321,6 +329,7 @@ impl Run {
             Self::Barrier { .. } => ("barrier", TIME),
             Self::Launches { .. } => ("launches", &[GigabytesPerSecond, Microseconds, Cycles]),
             Self::EmptyLaunch {} => ("empty-launch", &[Cycles, Microseconds]),
+            Self::Newcomer { .. } => ("newcomer", &[Ratio]),
             Self::Sgemm { .. } => ("sgemm", &[GigaflopsPerSecond, TeraflopsPerSecond]),
             Self::ReadAfterWrite { .. } => ("read-after-write", &[Ratio]),
         }

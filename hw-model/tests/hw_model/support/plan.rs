@@ -9,7 +9,7 @@ use gridmux_hw_model::{
 };
 use gridmux_policy::ids::{DeviceId, RowId, SmId, TenantId};
 use gridmux_policy::plan::{
-    Cell, DispatchOrder, Group, Plan, PlanRow, Preemption, QuotaRule, TenantLimit,
+    Cell, DispatchOrder, Group, Plan, PlanRow, Preemption, QuotaRule, Surplus, TenantLimit,
 };
 use gridmux_policy::plan_builder::PlanBuilder;
 use gridmux_policy::shape::{BlockShape, SmUnits};
@@ -27,6 +27,7 @@ pub struct GroupOf {
     pub order: DispatchOrder,
     pub preemption: Preemption,
     pub head_of_line: bool,
+    pub surplus: Surplus,
 }
 
 /// A row, and what it gets on each group: as many cells as groups, or one for all.
@@ -93,6 +94,7 @@ pub fn all(config: &GpuConfig, preemption: Preemption) -> GroupOf {
         order: DispatchOrder::Rank,
         preemption,
         head_of_line: false,
+        surplus: Surplus::Idle,
     }
 }
 
@@ -113,6 +115,7 @@ pub fn plan_of(
             order: group.order,
             preemption: group.preemption,
             head_of_line: group.head_of_line,
+            surplus: group.surplus,
         })
     });
     let groups: Vec<_> = groups.collect();

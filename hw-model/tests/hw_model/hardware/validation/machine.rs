@@ -101,7 +101,7 @@ impl Machine {
     /// Queues a launch; in a graph as the next node of its queue.
     fn submit(
         &mut self,
-        (queue, submit): (u8, Submit),
+        (queue, level, submit): (u8, u8, Submit),
         kernel: &Arc<Kernel>,
         shape: Shape,
         words: &[u64],
@@ -110,7 +110,7 @@ impl Machine {
         let params: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let launch = Launch {
             queue: QueueId(queue),
-            level: Level::LOWEST,
+            level: Level(level),
             tag: self.tag,
             domain: self.domain,
             kernel: kernel.clone(),
@@ -155,8 +155,47 @@ impl Machine {
     /// Runs one launch; returns the cycles from its submission to its end.
     pub fn run(&mut self, kernel: &Arc<Kernel>, shape: Shape, words: &[u64]) -> u64 {
         let began = self.gpu.now().0;
-        self.submit((0, Submit::Stream), kernel, shape, words);
+        self.submit((0, 0, Submit::Stream), kernel, shape, words);
         self.finish() - began
+    }
+
+    /// Runs a launch, and one block of the same on another queue, of a level, once the launch's first wave has begun.
+    /// Returns where that block's start lies, as a part of the time between the first and the last start of the other
+    /// blocks.
+    pub fn newcomer(
+        &mut self,
+        kernel: &Arc<Kernel>,
+        shape: Shape,
+        level: u8,
+        words: &[u64],
+    ) -> f64 {
+        let one = Shape { blocks: 1, ..shape };
+        let first = self.tag + 1;
+        self.submit((0, 0, Submit::Stream), kernel, shape, words);
+        let (mut starts, mut newcomer) = (Vec::new(), None);
+        let mut reports = Vec::new();
+        while self.in_flight > 0 {
+            self.gpu.advance(Cycles(u64::MAX / 2), &mut reports);
+            for report in reports.drain(..) {
+                match report {
+                    Report::Placed { tag, blocks, at } if tag == first => {
+                        let was = starts.len();
+                        starts.extend((0..blocks).map(|_| at.0));
+                        let wave = usize::from(self.config().sm.count);
+                        if was < wave && starts.len() >= wave {
+                            self.submit((1, level, Submit::Stream), kernel, one, words);
+                        }
+                    }
+                    Report::Placed { at, .. } => newcomer = Some(at.0),
+                    Report::Ended { .. } => self.in_flight -= 1,
+                    Report::Faulted { fault, .. } => panic!("{fault}"),
+                    _ => {}
+                }
+            }
+        }
+        let (begin, end) = (starts[0], starts[starts.len() - 1]);
+        let start = newcomer.expect("it was placed");
+        (start - begin) as f64 / (end - begin) as f64
     }
 
     /// Runs `count` launches, submitted by one thread and dealt to `queues` queues in turn; the nth gets `words(n)`.
@@ -171,7 +210,7 @@ impl Machine {
         let began = self.gpu.now().0;
         let in_turn = (0..queues).cycle();
         for (n, queue) in (0..count).zip(in_turn) {
-            self.submit((queue, submit), kernel, shape, &words(n));
+            self.submit((queue, 0, submit), kernel, shape, &words(n));
         }
         self.finish() - began
     }

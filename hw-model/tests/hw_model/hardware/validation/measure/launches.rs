@@ -4,6 +4,7 @@ use super::super::machine::{Machine, Shape};
 use super::super::schema::Submit;
 use super::{Amount, float, kernel_text};
 use gridmux_hw_model::GpuConfig;
+use gridmux_workloads::microbench::loops;
 
 pub(super) fn launches(
     config: &GpuConfig,
@@ -71,6 +72,27 @@ pub(super) fn read_after_write(config: &GpuConfig, write: u64, read: u64) -> Amo
     };
     Amount {
         cycles: once(true) / once(false),
+        events: 1.0,
+        ..Amount::default()
+    }
+}
+
+/// Waves of blocks of the kernel that runs, and turns of each block's loop, which take about 20 us.
+const WAVES: u32 = 20;
+const TURNS: u64 = 20;
+
+pub(super) fn newcomer(config: &GpuConfig, highest: bool) -> Amount {
+    let mut machine = Machine::new(config);
+    let kernel = super::body::kernel(&loops::shared_chase(false), &mut machine);
+    let out = machine.buffer(256);
+    let shape = Shape {
+        dynamic_shared_bytes: machine.spoiler(&kernel, 32, 1),
+        ..Shape::new(WAVES * u32::from(config.sm.count), 32)
+    };
+    let levels = config.launch.priority_levels;
+    let level = if highest { levels - 1 } else { 0 };
+    Amount {
+        cycles: machine.newcomer(&kernel, shape, level, &[out, TURNS, out]),
         events: 1.0,
         ..Amount::default()
     }

@@ -111,6 +111,7 @@ fn measure(card: &Card, run: Run) -> Amount {
             queues,
             submit,
         } => launches::launches(whole, (elements, block), (queues, submit)),
+        Run::Newcomer { highest } => launches::newcomer(&slice, highest),
         Run::EmptyLaunch {} => launches::empty_launch(whole),
         Run::Sgemm { step } => sgemm::sgemm(&slice, step),
         Run::ReadAfterWrite { write_mb, read_mb } => {
