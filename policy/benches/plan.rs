@@ -11,7 +11,7 @@ use gridmux_policy::plan::TenantLimit;
 use gridmux_policy::{
     BlockShape, Cell, Class, DeviceId, DeviceShape, DispatchOrder, Event, Group, GroupId, Nanos,
     Plan, PlanBuilder, PlanRow, Policy, Preemption, ProfileKey, Profiles, Publisher, RowId,
-    ShareMeter, SmSet, SmUnits, Stop, TenantId, by_name,
+    ShareMeter, SmSet, SmUnits, Stop, Surplus, TenantId, by_name,
 };
 use gridmux_sync::spsc;
 use gridmux_testkit::bench::{self, Chosen};
@@ -130,6 +130,7 @@ fn fill(plan: &mut Plan, before: &Plan, tenants: u32, groups: u16) {
             order: DispatchOrder::Rank,
             preemption: Preemption::Drain,
             head_of_line: false,
+            surplus: Surplus::Idle,
         });
     }
     for tenant in 0..tenants {

@@ -2,7 +2,7 @@
 
 use crate::book::Book;
 use crate::ids::{RowId, SmId};
-use crate::plan::{DispatchOrder, Group, Preemption};
+use crate::plan::{DispatchOrder, Group, Preemption, Surplus};
 use crate::shape::{BlockShape, DeviceShape, Room};
 use crate::sm_set::SmSet;
 
@@ -121,7 +121,7 @@ impl CapTable {
     /// Puts SMs with the same caps into groups, which fill free room and give blocks up as is said.
     pub fn groups(
         &mut self,
-        (order, preemption): (DispatchOrder, Preemption),
+        (order, preemption, surplus): (DispatchOrder, Preemption, Surplus),
         groups: &mut Vec<Group>,
     ) {
         self.groups.clear();
@@ -141,6 +141,7 @@ impl CapTable {
             order,
             preemption,
             head_of_line: false,
+            surplus,
         }));
     }
 }
@@ -161,7 +162,7 @@ fn part(device: &DeviceShape, block: &BlockShape, (weight, all): (u64, u64)) -> 
 #[cfg(test)]
 mod tests {
     use super::CapTable;
-    use crate::plan::{DispatchOrder, Preemption};
+    use crate::plan::{DispatchOrder, Preemption, Surplus};
     use crate::shape::{BlockShape, DeviceShape};
 
     #[test]
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(table.place_in_turn(0, &block, (2, 4)), 4);
         assert_eq!(table.place_in_turn(1, &block, (0, 9)), 2, "two an SM fit");
         let mut groups = Vec::new();
-        let how = (DispatchOrder::Arrival, Preemption::None);
+        let how = (DispatchOrder::Arrival, Preemption::None, Surplus::Idle);
         table.groups(how, &mut groups);
         // SM 2 took the first and the fourth block of row 0.
         assert_eq!(groups.len(), 2);

@@ -29,11 +29,13 @@ pub enum Element {
     Weight,
     /// How promptly a row can stop.
     Stop,
+    /// What becomes of room that nobody within cap and limit can use.
+    Surplus,
 }
 
 impl Element {
     /// Every element, in the order in which they are printed.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cap,
         Self::DeviceLimit,
         Self::GroupLimit,
@@ -43,6 +45,7 @@ impl Element {
         Self::Budget,
         Self::Weight,
         Self::Stop,
+        Self::Surplus,
     ];
 
     /// Returns the name under which it is printed.
@@ -58,6 +61,7 @@ impl Element {
             Self::Budget => "budget",
             Self::Weight => "weight",
             Self::Stop => "stop",
+            Self::Surplus => "surplus",
         }
     }
 }

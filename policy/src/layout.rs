@@ -5,7 +5,9 @@
 
 use crate::book::Book;
 use crate::ids::{DeviceId, GroupId, RowId};
-use crate::plan::{Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
+use crate::plan::{
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop, Surplus,
+};
 use crate::plan_builder::PlanBuilder;
 use crate::shape::BlockShape;
 use crate::sm_set::SmSet;
@@ -17,6 +19,8 @@ pub struct Layout {
     pub device: DeviceId,
     /// How promptly rows must be able to stop.
     pub stop: Stop,
+    /// How promptly a row must be able to that is the only one with work.
+    pub stop_alone: Stop,
     /// Cap of rows that are not listed.
     pub default_cap: u16,
 }
@@ -29,6 +33,7 @@ impl Layout {
         Self {
             device,
             stop: Stop::Checked,
+            stop_alone: Stop::Ahead,
             default_cap: 1,
         }
     }
@@ -40,6 +45,7 @@ impl Layout {
         Self {
             device,
             stop: Stop::Ahead,
+            stop_alone: Stop::Ahead,
             default_cap: NO_CAP,
         }
     }
@@ -57,6 +63,10 @@ impl Layout {
         ranked: &[RowId],
         cap: impl Fn(usize, usize) -> u16,
     ) {
+        let stop = match ranked.len() {
+            0 | 1 => self.stop_alone,
+            _ => self.stop,
+        };
         let mut plan = PlanBuilder::new(next, self.device, book.shape());
         plan.default_row(DefaultRow {
             cap: self.default_cap,
@@ -67,7 +77,7 @@ impl Layout {
         }
         for (at, row) in ranked.iter().enumerate() {
             let rank = u32::try_from(at).unwrap_or(u32::MAX);
-            let place = plan.row(book.listed(*row, rank, self.stop), Cell::default());
+            let place = plan.row(book.listed(*row, rank, stop), Cell::default());
             for group in 0..groups.len() {
                 let id = GroupId(u16::try_from(group).unwrap_or(u16::MAX));
                 plan.cell(id, place, Cell::capped(cap(group, at)));
@@ -87,5 +97,6 @@ pub fn whole(book: &Book, order: DispatchOrder, preemption: Preemption) -> Group
         order,
         preemption,
         head_of_line: false,
+        surplus: Surplus::Idle,
     }
 }

@@ -51,6 +51,7 @@ pub use ids::{BlockIndex, DeviceId, GroupId, KernelKey, ProfileKey, RowId, SmId,
 pub use learner::Learner;
 pub use plan::{
     Cell, DispatchOrder, Group, NO_CAP, Plan, PlanReader, PlanRow, Preemption, Publisher, Stop,
+    Surplus,
 };
 pub use plan_builder::{PlanBuilder, PlanError};
 pub use policy::{Policy, PolicyInfo, UnknownPolicy, Watch, by_name, policies as all_policies};

@@ -108,6 +108,18 @@ impl Preemption {
     }
 }
 
+/// What becomes of room that no row within its cap and limit can use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Surplus {
+    /// It stays empty: caps and limits bind always, as in the papers' static partitions.
+    #[default]
+    Idle,
+    /// It is lent to rows beyond their caps and limits, in dispatch order, which bind only while a row within its own
+    /// has blocks waiting. What was lent comes back when its blocks end: they are not preempted.
+    Lend,
+}
+
 /// What a row that has spent its issue quota does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -148,6 +160,8 @@ pub struct Group {
     pub preemption: Preemption,
     /// The first in dispatch order that has a waiting block holds up everyone behind it.
     pub head_of_line: bool,
+    /// What becomes of room that nobody within cap and limit can use.
+    pub surplus: Surplus,
 }
 
 /// A tenant's limit on the whole device.
@@ -413,6 +427,19 @@ impl Plan {
     #[must_use]
     pub fn head_of_line(&self) -> bool {
         !self.groups.is_empty() && self.groups.iter().all(|group| group.head_of_line)
+    }
+
+    /// Returns whether every group lends the room that nobody within cap and limit can use.
+    #[must_use]
+    pub fn lends(&self) -> bool {
+        let lends = |group: &Group| group.surplus == Surplus::Lend;
+        !self.groups.is_empty() && self.groups.iter().all(lends)
+    }
+
+    /// Returns the rows with work, in order of rank.
+    pub fn working_rows(&self) -> impl DoubleEndedIterator<Item = &PlanRow> {
+        let places = self.fit_order.iter();
+        places.filter_map(|place| self.rows.get(*place as usize))
     }
 
     /// Returns whether a row changed since the plan before, by its place.

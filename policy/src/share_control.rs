@@ -1,21 +1,21 @@
 //! Holds tenants' shares at their weights over time.
 //!
 //! A partition in whole blocks misses the weights, executors obey it late (slices end as a whole)
-//! and with a bias of their own. The controller closes the loop: it takes what each tenant held
-//! beyond what it was entitled to (its **excess**, in SM · ns) and lets the next partition start the
-//! tenant that much higher or lower, so that the excess is made up within a horizon.
+//! and with a bias of their own. The controller closes the loop: it takes what each tenant was served
+//! per weight ([`TenantRecord::service`]), and lets the next partition start a tenant as much lower as
+//! it is behind the one that was served most, so that it catches up within a horizon.
 //!
 //! It is a proportional controller on an integral, so that any constant bias of the executor ends
-//! as a constant excess and the long-run ratio is exact. Its horizon is four times the longest time
+//! as a constant distance and the long-run ratio is exact. Its horizon is four times the longest time
 //! a block stays on the device, which bounds gain × delay at 1/4, well inside stability (π/2).
 //!
-//! Bound: an excess never exceeds four horizons of the tenant's nominal share of the device, because a
+//! Bound: nobody is behind by more than [`MOST_BEHIND_NS`] of a weight's part of the device, because a
 //! tenant that could not use its share is not owed it for ever. Where there are so many tenants that
 //! a nominal share is less than the **grain**, the least that a partition can give (the largest block,
 //! on each SM of a part), tenants take turns, and one that waits for its turn must not be taken for
-//! one that wants no more: everyone's bound is stretched by the same factor, so that the least nominal
-//! share reaches the grain and bounds stay in the ratio of the weights. Within the bound nothing is
-//! clamped: start levels that were cut off alike would tie, and ties go to the smaller block.
+//! one that wants no more: the bound is stretched until the least nominal share reaches the grain.
+//! Within it nothing is clamped: start levels that were cut off alike would tie, and ties go to the
+//! smaller block.
 
 use crate::book::{Book, RowRecord, TenantRecord};
 use crate::partition::MOST_PARTS;
@@ -25,20 +25,19 @@ use crate::units::Nanos;
 const HORIZON_STAYS: f64 = 4.0;
 /// The shortest horizon, for blocks that are over before a plan can matter.
 const LEAST_HORIZON_NS: f64 = 40_000.0;
-/// The bound of an excess, in horizons of the tenant's nominal share.
-const MOST_HORIZONS: f64 = 4.0;
-/// Imbalances below this part of a horizon's nominal share leave the plan as it is.
+/// The bound of what a tenant is behind by, in nanoseconds of a weight's part of the device.
+const MOST_BEHIND_NS: f64 = 10e6;
+/// Distances below this part of a horizon leave the plan as it is.
 const DEAD_BAND: f64 = 0.02;
-/// Beyond this part of a horizon's nominal share, start levels were not enough.
-const STUCK: f64 = 0.5;
 
 /// What the controller found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
-    /// Within what time an excess is to be made up, in nanoseconds.
+    /// Within what time a tenant that is behind is to catch up, in nanoseconds.
     pub horizon_ns: f64,
-    /// The greatest excess or deficit, as a part of what the tenant should hold in a horizon, or of
-    /// the grain where that is more.
+    /// The service of the tenant that was served most.
+    most: f64,
+    /// By what the one that was served least is behind it, as a part of what a horizon gives it.
     pub worst: f64,
 }
 
@@ -49,13 +48,6 @@ impl Balance {
         self.worst > DEAD_BAND
     }
 
-    /// Returns whether start levels alone do not mend it, so that room must stay empty for the
-    /// ratio's sake.
-    #[must_use]
-    pub fn is_stuck(&self) -> bool {
-        self.worst > STUCK
-    }
-
     /// Returns how long until the controller should look again: half the longest stay, within
     /// limits.
     #[must_use]
@@ -63,39 +55,42 @@ impl Balance {
     pub fn tick(&self) -> Nanos {
         Nanos((self.horizon_ns / HORIZON_STAYS / 2.0).clamp(5_000.0, 1_000_000.0) as u64)
     }
+
+    /// Returns where the tenant's level starts in the next partition, in SMs held on the whole device: below zero by
+    /// what it is behind.
+    #[must_use]
+    pub fn start_level(&self, tenant: &TenantRecord) -> f64 {
+        (tenant.service - self.most) * f64::from(tenant.weight) / self.horizon_ns
+    }
 }
 
-/// Makes the active tenants' excesses relative to their weighted mean, bounds them, and says how far
-/// off the worst is.
+/// Bounds what the active tenants are behind by, and says how far off the worst is.
 pub fn rebase(book: &mut Book, sms: u16) -> Balance {
     let stay_ns = greatest(book, |row| row.stay_ns);
     let horizon_ns = (stay_ns * HORIZON_STAYS).max(LEAST_HORIZON_NS);
-    let part_sms = f64::from(sms.div_ceil(MOST_PARTS));
-    let grain_sms = greatest(book, |row| row.share) * part_sms;
-    let (mut weights, mut excess, mut least) = (0.0, 0.0, f64::MAX);
+    let grain_sms = greatest(book, |row| row.share) * f64::from(sms.div_ceil(MOST_PARTS));
+    let (mut weights, mut least_weight) = (0.0, f64::MAX);
+    let (mut most, mut least) = (f64::NEG_INFINITY, f64::INFINITY);
     for tenant in book.active() {
-        weights += f64::from(tenant.weight);
-        excess += tenant.excess;
-        least = least.min(f64::from(tenant.weight));
+        let weight = f64::from(tenant.weight);
+        (weights, least_weight) = (weights + weight, least_weight.min(weight));
+        (most, least) = (most.max(tenant.service), least.min(tenant.service));
     }
-    // By what bounds are stretched because nominal shares are less than the grain.
-    let stretch = (grain_sms * weights / (least * f64::from(sms))).max(1.0);
-    let mut worst: f64 = 0.0;
-    book.for_active(|tenant| {
-        let part = f64::from(tenant.weight) / weights;
-        let nominal = part * f64::from(sms);
-        let bound = MOST_HORIZONS * nominal * stretch * horizon_ns;
-        tenant.excess = (tenant.excess - part * excess).clamp(-bound, bound);
-        let unit = nominal.max(grain_sms) * horizon_ns;
-        worst = worst.max((tenant.excess / unit).abs());
-    });
-    Balance { horizon_ns, worst }
-}
-
-/// Returns where the tenant's level starts in the next partition, in SMs held on the whole device.
-#[must_use]
-pub fn start_level(tenant: &TenantRecord, balance: &Balance) -> f64 {
-    tenant.excess / balance.horizon_ns
+    // What a horizon gives for a weight of one, stretched where the least nominal share is less than the grain.
+    let nominal = f64::from(sms) / weights;
+    let sms_each = nominal.max(grain_sms / least_weight);
+    let unit = sms_each * horizon_ns;
+    let bound = most - sms_each * MOST_BEHIND_NS.max(HORIZON_STAYS * horizon_ns);
+    book.for_active(|tenant| tenant.service = tenant.service.max(bound));
+    let worst = match weights > 0.0 {
+        true => (most - least.max(bound)) / unit,
+        false => 0.0,
+    };
+    Balance {
+        horizon_ns,
+        most,
+        worst,
+    }
 }
 
 /// Returns the greatest of a number over the rows that work.

@@ -36,6 +36,9 @@ pub struct PlanOptions {
 #[must_use]
 pub fn enforces(element: Element) -> Enforcement {
     match element {
+        Element::Surplus => {
+            Enforcement::No("caps and limits bind always; room is filled as far as they permit")
+        }
         Element::Preemption => Enforcement::Approximate(
             "a block leaves once what it has in flight has ended and its context is in memory; \
              the cheapest way goes by an estimate of what is left to run",

@@ -125,7 +125,7 @@ mod tests {
     use crate::config::GpuConfig;
     use gridmux_policy::ids::{DeviceId, GroupId, RowId, TenantId};
     use gridmux_policy::plan::{
-        Cell, DispatchOrder, Group, Plan, PlanRow, Preemption, Publisher, Stop,
+        Cell, DispatchOrder, Group, Plan, PlanRow, Preemption, Publisher, Stop, Surplus,
     };
     use gridmux_policy::shape::BlockShape;
     use gridmux_policy::{PlanBuilder, SmSet};
@@ -140,6 +140,7 @@ mod tests {
                 order: DispatchOrder::Rank,
                 preemption: Preemption::Switch,
                 head_of_line: false,
+                surplus: Surplus::Idle,
             });
         }
         for (id, caps) in [(0, [cap, 0]), (1, [0, 2])] {

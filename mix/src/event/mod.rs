@@ -83,6 +83,9 @@ pub fn enforces(element: Element) -> Enforcement {
         Element::Weight => {
             Enforcement::No("it executes no instructions, so there are no issue slots to share")
         }
+        Element::Surplus => {
+            Enforcement::No("caps and limits bind always; room is filled as far as they permit")
+        }
         Element::Preemption => Enforcement::Approximate(
             "a context takes its size over a fixed rate to leave, whatever else moves; \
              the cheapest way goes by an estimate of what is left to run",

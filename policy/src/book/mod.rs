@@ -5,13 +5,13 @@
 //! arrival ([`jobs`]): of a row's launches the oldest counts, as launches of one kernel usually come one after
 //! another. Policies that partition see who takes part and how much each could use.
 //!
-//! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that a
-//! controller steers by the very figure that is reported. A tenant's **excess** is what it held beyond what it was
-//! entitled to. There are two: one since the tenant is active, which a controller of shares makes up, and one of late
-//! ([`Book::late_excess`]), which a guard looks at. The latter is bounded and what is neither added to nor repaid is
-//! forgotten, because a tenant that used room which nobody else could use did nobody harm, and one that could not use
-//! its part for minutes may not take the device for minutes: how long it takes to change sign depends on the bound,
-//! not on the history.
+//! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that
+//! a controller steers by the very figure that is reported. A tenant's **service** is what it held over its weight,
+//! by which a controller of shares compares those that are active; an idle tenant collects no credit. Its **excess of
+//! late** ([`Book::late_excess`]), which a guard looks at, is what it held beyond what it was entitled to; it is
+//! bounded and what is neither added to nor repaid is forgotten, because a tenant that used room which nobody else
+//! could use did nobody harm, and one that could not use its part for minutes may not take the device for minutes:
+//! how long it takes to change sign depends on the bound, not on the history.
 //!
 //! Rules: events with a time before the newest seen count as of that time; an event of a row that is not known changes
 //! nothing, and who names a row names its tenant, of weight 1 where it is not known; after a loss nothing has open
@@ -89,8 +89,9 @@ pub struct TenantRecord {
     pub last_open: Nanos,
     /// Has a launch open, or had one less than a grace ago.
     pub active: bool,
-    /// What it held beyond what it was entitled to, in SM · nanoseconds, since it is active.
-    pub excess: f64,
+    /// What it held while it was active over its weight, in SM · nanoseconds, and where it began ([`activity`]): of two
+    /// active tenants the one with less is owed more.
+    pub service: f64,
     /// Its rows, in no particular order.
     pub rows: Vec<RowId>,
     /// The newest readings.
@@ -141,6 +142,8 @@ pub struct Book {
     changes: Changes,
     /// The greatest excess and deficit of late, in SM · nanoseconds.
     excess_bound: f64,
+    /// The greatest of the least services of active tenants so far.
+    least_service: f64,
     /// Events were lost, and not everything that lives has been named since.
     is_partial: bool,
 }
@@ -172,6 +175,7 @@ impl Book {
             active: Vec::new(),
             now: Nanos::ZERO,
             changes: Changes::ALL,
+            least_service: 0.0,
             excess_bound: f64::INFINITY,
             is_partial: false,
         }
@@ -394,7 +398,7 @@ impl Book {
             open_launches: 0,
             last_open: Nanos::ZERO,
             active: false,
-            excess: 0.0,
+            service: 0.0,
             rows: Vec::new(),
             held: 0.0,
             entitled: 0.0,
@@ -512,15 +516,15 @@ impl Book {
         let Some(tenant) = self.tenant_mut(tenant) else {
             return;
         };
-        let excess = (held - tenant.held) - (entitled - tenant.entitled);
+        let (more, due) = (held - tenant.held, entitled - tenant.entitled);
         (tenant.held, tenant.entitled) = (held, entitled);
         // What was held before this book saw anything is nobody's excess.
-        let added = match std::mem::take(&mut tenant.is_late) {
-            true => 0.0,
-            false => excess,
+        let (more, added) = match std::mem::take(&mut tenant.is_late) {
+            true => (0.0, 0.0),
+            false => (more, more - due),
         };
         if tenant.active {
-            tenant.excess += added;
+            tenant.service += more / f64::from(tenant.weight);
         }
         let late_excess = tenant.late_excess_at(now) + added;
         tenant.late_excess = (late_excess.clamp(-bound, bound), now);

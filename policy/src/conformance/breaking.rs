@@ -6,7 +6,7 @@
 
 use crate::event::Event;
 use crate::ids::RowId;
-use crate::plan::{Cell, DispatchOrder, Group, NO_CAP, Plan, Stop};
+use crate::plan::{Cell, DispatchOrder, Group, NO_CAP, Plan, Stop, Surplus};
 use crate::plan_builder::PlanBuilder;
 use crate::policy::{Policy, Watch};
 use crate::shape::{BlockShape, DeviceShape};
@@ -28,6 +28,8 @@ pub enum Breach {
     Budgets,
     /// Rows run ahead without a cap, whatever the plan says.
     Stops,
+    /// What is to be lent stays empty, and the other way round.
+    Surplus,
     /// Issue weights are turned around: each row gets 64 less its own.
     Weights,
     /// Every third event of blocks is left out.
@@ -76,7 +78,16 @@ impl Breaking {
                     Breach::Order => DispatchOrder::Rank,
                     _ => group.order,
                 };
-                builder.group(Group { order, ..*group })
+                let surplus = match (self.breach, group.surplus) {
+                    (Breach::Surplus, Surplus::Idle) => Surplus::Lend,
+                    (Breach::Surplus, Surplus::Lend) => Surplus::Idle,
+                    (_, surplus) => surplus,
+                };
+                builder.group(Group {
+                    order,
+                    surplus,
+                    ..*group
+                })
             })
             .collect();
         for (place, row) in said.rows().iter().enumerate() {

@@ -27,6 +27,7 @@ mod run;
 pub mod script;
 mod shares;
 mod stops;
+mod surplus;
 mod tapped;
 mod weights;
 
@@ -258,6 +259,7 @@ pub fn cases() -> Vec<Case> {
         order::CASES,
         budgets::CASES,
         stops::CASES,
+        surplus::CASES,
         weights::CASES,
         rows::CASES,
         shares::CASES,

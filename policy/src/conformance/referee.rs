@@ -1,7 +1,9 @@
 //! No block starts or comes back that no plan in force permits: caps, limits and budgets, by a second book.
 //!
-//! Rules: a plan is in force from the time at which it was made until the next one was, and for as long after as the
-//! subject says that it takes to obey ([`super::Slack::time`]), for a row that runs ahead as long as it takes to stop.
+//! Rules: where a plan lends room and the subject does, caps and limits permit everything; what they are worth then the
+//! cases on [`super::surplus`] say. A plan is in force from the time at which it was made until the next one was, and
+//! for as long after as the subject says that it takes to obey ([`super::Slack::time`]), for a row that runs ahead as
+//! long as it takes to stop.
 //! A block that leaves by context switch counts towards nothing while it is on its way, which may take as long as the
 //! subject says.
 
@@ -113,7 +115,11 @@ fn judge(
         }
     }
     let shape = subject.device();
-    let permits = |plan: &&Plan| book.permits(plan, &shape, coming, element, &slack);
+    let lends = !matches!(subject.enforces(Element::Surplus), Enforcement::No(_));
+    let permits = |plan: &&Plan| {
+        let is_lent = lends && plan.lends() && element != Element::Budget;
+        is_lent || book.permits(plan, &shape, coming, element, &slack)
+    };
     if in_force.is_empty() || in_force.iter().any(permits) {
         return Ok(());
     }

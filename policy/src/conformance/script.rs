@@ -8,7 +8,8 @@ use super::{Load, PolicyLog, Tapped};
 use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId, TenantId};
 use crate::plan::{
-    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, TenantLimit,
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, Surplus,
+    TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
 use crate::policy::{Policy, Watch};
@@ -28,6 +29,8 @@ pub struct GroupSpec {
     pub preemption: Preemption,
     /// The first in order holds up the rest.
     pub head_of_line: bool,
+    /// What becomes of room that nobody within cap and limit can use.
+    pub surplus: Surplus,
 }
 
 /// A row.
@@ -101,6 +104,7 @@ impl PlanSpec {
                 order: DispatchOrder::Rank,
                 preemption: Preemption::None,
                 head_of_line: false,
+                surplus: Surplus::Idle,
             }],
             rows: Vec::new(),
             limits: Vec::new(),
@@ -212,6 +216,7 @@ impl Script {
                 order: group.order,
                 preemption: group.preemption,
                 head_of_line: group.head_of_line,
+                surplus: group.surplus,
             }));
         }
         let nth = |all: &[u16], n: usize| all[n.min(all.len() - 1)];

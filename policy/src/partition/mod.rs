@@ -23,8 +23,6 @@ use std::collections::binary_heap::PeekMut;
 
 /// A device is partitioned in at most this many parts: enough for dither, few enough to read.
 pub const MOST_PARTS: u16 = 16;
-/// Holding some back changes what the lowest gets; the second pass settles it.
-const EVEN_PASSES: u32 = 2;
 /// More SMs than any device has, and few enough for 63 bits.
 const MOST_START: f64 = 4096.0;
 /// More blocks than any device holds.
@@ -60,7 +58,6 @@ pub struct Partitioner {
     claims: Vec<ClaimLevel>,
     kernels: Vec<KernelLevel>,
     turns: BinaryHeap<Reverse<Turn>>,
-    ceiling: Option<Ceiling>,
     /// Of each resource the least that any demand's block takes: where this does not fit, none does.
     least: BlockShape,
     sms: i64,
@@ -85,15 +82,8 @@ pub fn partition_sm(device: &DeviceShape, blocks: &[BlockShape]) -> Vec<u16> {
     };
     let demands: Vec<Demand> = blocks.iter().enumerate().map(demand).collect();
     let mut partitioner = Partitioner::default();
-    partitioner.partition(&one, &claims, &demands, 1, false);
+    partitioner.partition(&one, &claims, &demands, 1);
     partitioner.caps(0).to_vec()
-}
-
-/// A weighted level, compared as level / weight.
-#[derive(Clone, Copy, Debug)]
-struct Ceiling {
-    level: i64,
-    weight: i64,
 }
 
 /// A claim that can have a block; the lowest weighted level comes first, then the smaller block,
@@ -153,29 +143,17 @@ struct KernelLevel {
 
 impl Partitioner {
     /// Partitions a device, in at most `parts` groups of SMs.
-    ///
-    /// With `even`, nobody is filled beyond the weighted level of the tenant that has least although
-    /// it wants more: room stays empty where filling it would break the ratio of the weights.
     pub fn partition(
         &mut self,
         device: &DeviceShape,
         claims: &[Claim],
         demands: &[Demand],
         parts: u16,
-        even: bool,
     ) {
         debug_assert!(demands.is_sorted_by_key(|demand| demand.claim));
         self.split(device.sms, parts);
-        self.ceiling = None;
         self.prepare(device, claims, demands);
         self.fill(device);
-        for _ in 0..if even { EVEN_PASSES } else { 0 } {
-            self.ceiling = self.lowest_unsated();
-            if self.ceiling.is_none() {
-                break;
-            }
-            self.fill(device);
-        }
     }
 
     /// Returns how many SMs each part has.
@@ -257,7 +235,7 @@ impl Partitioner {
             && let Some(mut lowest) = turns.peek_mut()
         {
             let turn = lowest.0;
-            // Room, demand and the ceiling only ever get tighter within a part, so a claim that has
+            // Room and demand only ever get tighter within a part, so a claim that has
             // no turn now has none later. One whose kernel no longer fits may have another's.
             let mut next = self.turn(turn.claim as usize, &room);
             if next == Some(turn) {
@@ -285,9 +263,6 @@ impl Partitioner {
     /// Returns the next block that the claim would take, if it can take one.
     fn turn(&self, index: usize, room: &Room) -> Option<Turn> {
         let claim = &self.claims[index];
-        if self.above_ceiling(claim) {
-            return None;
-        }
         let kernel = self.candidate(claim, room)?;
         let (level, weight) = (claim.level, claim.weight);
         Some(Turn {
@@ -309,38 +284,6 @@ impl Partitioner {
                 let kernel = &self.kernels[kernel];
                 (kernel.level, kernel.share)
             })
-    }
-
-    fn above_ceiling(&self, claim: &ClaimLevel) -> bool {
-        self.ceiling.is_some_and(|ceiling| {
-            weigh(claim.level, ceiling.weight) * i128::from(self.sms)
-                >= weigh(ceiling.level, claim.weight) * i128::from(self.reached)
-        })
-    }
-
-    /// Returns the lowest weighted level among the claims that have a kernel that wants more; none while one has
-    /// nothing.
-    fn lowest_unsated(&self) -> Option<Ceiling> {
-        let unsated = |claim: &&ClaimLevel| {
-            let own = &self.kernels[claim.kernels.0..claim.kernels.1];
-            own.iter().any(|kernel| kernel.given < kernel.demand)
-        };
-        let nothing = |claim: &ClaimLevel| {
-            let own = &self.kernels[claim.kernels.0..claim.kernels.1];
-            !own.is_empty() && own.iter().all(|kernel| kernel.given == 0)
-        };
-        // With a tenant that has no block at all the ratio is out of reach, and a ceiling at its level would keep
-        // everybody from having one.
-        if self.claims.iter().any(nothing) {
-            return None;
-        }
-        let lowest = self.claims.iter().filter(unsated).min_by(|one, other| {
-            weigh(one.level, other.weight).cmp(&weigh(other.level, one.weight))
-        })?;
-        Some(Ceiling {
-            level: lowest.level,
-            weight: lowest.weight,
-        })
     }
 }
 

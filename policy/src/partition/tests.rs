@@ -32,15 +32,9 @@ fn figure_8_comes_out_at_6_and_12() {
     assert_eq!(partition_sm(&FIG8, &[K2, K1]), [12, 6]);
 }
 
-fn held(
-    device: &DeviceShape,
-    demands: &[Demand],
-    parts: u16,
-    claims: &[Claim],
-    even: bool,
-) -> Vec<f64> {
+fn held(device: &DeviceShape, demands: &[Demand], parts: u16, claims: &[Claim]) -> Vec<f64> {
     let mut done = Partitioner::default();
-    done.partition(device, claims, demands, parts, even);
+    done.partition(device, claims, demands, parts);
     let mut held = vec![0.0; claims.len()];
     for (part, sms) in done.parts().iter().enumerate() {
         for (demand, cap) in demands.iter().zip(done.caps(part)) {
@@ -68,7 +62,7 @@ fn demand(claim: usize, threads: u32) -> Demand {
 fn coarse_blocks_average_out_over_sms() {
     let claims = [2, 1, 1].map(|weight| Claim { weight, start: 0.0 });
     let demands = [demand(0, 512), demand(1, 768), demand(2, 256)];
-    let held = held(&H200, &demands, 12, &claims, true);
+    let held = held(&H200, &demands, 12, &claims);
     let total: f64 = held.iter().sum();
     for (held, weight) in held.iter().zip([0.5, 0.25, 0.25]) {
         assert!(
@@ -91,7 +85,7 @@ fn who_is_owed_starts_lower() {
             start: 3.0,
         },
     ];
-    let held = held(&H200, &[demand(0, 256), demand(1, 256)], 12, &claims, false);
+    let held = held(&H200, &[demand(0, 256), demand(1, 256)], 12, &claims);
     assert!(
         (held[0] - 9.0).abs() < 0.3 && (held[1] - 3.0).abs() < 0.3,
         "{held:?}"
@@ -105,41 +99,9 @@ fn what_one_cannot_use_goes_to_others() {
         blocks: 8,
         ..demand(0, 256)
     };
-    let held = held(&H200, &[few, demand(1, 256)], 12, &claims, true);
+    let held = held(&H200, &[few, demand(1, 256)], 12, &claims);
     assert!(
         (held[0] - 1.0).abs() < 1e-9 && (held[1] - 11.0).abs() < 1e-9,
         "{held:?}"
     );
-}
-
-#[test]
-fn an_even_partition_holds_back_the_complementary_kernel() {
-    // One takes registers only, the other threads only: together they would hold 100 % each.
-    let a = BlockShape {
-        threads: 32,
-        registers: 8192,
-        shared_bytes: 0,
-    };
-    let b = BlockShape {
-        threads: 256,
-        registers: 256,
-        shared_bytes: 0,
-    };
-    let demands = [(0, a), (1, b)].map(|(claim, block)| Demand {
-        claim,
-        block,
-        blocks: u64::MAX,
-    });
-    let claims = [
-        Claim {
-            weight: 2,
-            start: 0.0,
-        },
-        Claim {
-            weight: 1,
-            start: 0.0,
-        },
-    ];
-    let held = held(&H200, &demands, 12, &claims, true);
-    assert!((held[0] / held[1] - 2.0).abs() < 0.1, "{held:?}");
 }

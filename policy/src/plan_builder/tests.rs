@@ -3,7 +3,8 @@
 use super::{PlanBuilder, PlanError};
 use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
 use crate::plan::{
-    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, TenantLimit,
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, Surplus,
+    TenantLimit,
 };
 use crate::shape::{BlockShape, DeviceShape, SmUnits};
 use crate::sm_set::SmSet;
@@ -32,6 +33,7 @@ fn group(from: u16, to: u16, preemption: Preemption) -> Group {
         order: DispatchOrder::Rank,
         preemption,
         head_of_line: false,
+        surplus: Surplus::Idle,
     }
 }
 

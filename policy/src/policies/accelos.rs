@@ -10,7 +10,7 @@
 use crate::cap_table::CapTable;
 use crate::contract::Element;
 use crate::division::{Dividing, Division, Lined};
-use crate::plan::{DispatchOrder, Group, NO_CAP, Preemption};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Preemption, Surplus};
 use crate::policy::{NO_CLASS, PolicyInfo};
 
 /// The policy's name.
@@ -42,7 +42,7 @@ impl Division for AccelOs {
         self.caps.begin(lined.book.shape(), lined.rows.len());
         self.caps.give_parts(lined.book, lined.rows, everything);
         self.caps.fill_up(lined.book, lined.rows, everything);
-        let how = (DispatchOrder::Arrival, Preemption::None);
+        let how = (DispatchOrder::Arrival, Preemption::None, Surplus::Idle);
         self.caps.groups(how, groups);
     }
 

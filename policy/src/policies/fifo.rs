@@ -86,6 +86,7 @@ impl Policy for Fifo {
         let layout = Layout {
             device: self.device,
             stop: Stop::Ahead,
+            stop_alone: Stop::Ahead,
             default_cap: NO_CAP,
         };
         let all = Group {

@@ -15,7 +15,8 @@
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
-//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others.
+//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class; better
+//!    classes come first, but for whom the guard puts last.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -26,13 +27,14 @@
 use crate::ages::Ages;
 use crate::book::{Book, Job};
 use crate::cap_table::CapTable;
+use crate::class::Class;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId, TenantId};
 use crate::layout::{Layout, whole};
 use crate::loops::Loops;
-use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
-use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
+use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop, Surplus};
+use crate::policy::{Policy, PolicyInfo, Watch};
 use crate::predict::{Durations, HYSTERESIS};
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
@@ -47,13 +49,14 @@ pub const INFO: PolicyInfo = PolicyInfo {
     source: "ours, from SRTF section 5, accelOS section 3, SMK sections 4 and 5.2",
     promises_weights: false,
     weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
-    class: NO_CLASS,
+    class: "better classes come first, unless they held more than their part",
     is_oracle: false,
     uses: &[
         Element::Cap,
         Element::Order,
         Element::Preemption,
         Element::Stop,
+        Element::Surplus,
     ],
     make: |device, shape, known| {
         let settings = Settings {
@@ -113,14 +116,31 @@ impl Default for Settings {
     }
 }
 
+/// What comes before what, whatever the remaining times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Band {
+    /// Its tenant is of this class.
+    Of(Class, Urgency),
+    /// Its tenant held too much.
+    Guarded,
+}
+
+/// What comes first of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    /// Its slowdown would exceed the bound.
+    Late,
+    /// By remaining time.
+    Ordinary,
+}
+
 /// A launch in the order.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     row: RowId,
     /// Its place in order of arrival.
     place: usize,
-    /// 0: its slowdown would exceed the bound; 1: ordinary; 2: its tenant held too much.
-    band: u8,
+    band: Band,
     /// Predicted remaining device time over its tenant's weight.
     key: f64,
     /// Predicted device time of the whole launch over its tenant's weight.
@@ -223,6 +243,10 @@ impl Gridmux {
             false => 1.0,
         };
         let weight = f64::from(self.book.weight(tenant));
+        let class = self
+            .book
+            .tenant(tenant)
+            .map_or(Class::Normal, |of| of.class);
         let room = self.loops.blocks(row).unwrap_or(0).max(job.left()).max(1);
         let lasting = match self.loops.queues(row) {
             true => {
@@ -237,9 +261,9 @@ impl Gridmux {
             row,
             place,
             band: match (self.settings.bound, self.settings.guard) {
-                (Some(bound), _) if slowdown > bound => 0,
-                (_, Some(window)) if device_ns > window => 2,
-                _ => 1,
+                (Some(bound), _) if slowdown > bound => Band::Of(class, Urgency::Late),
+                (_, Some(window)) if device_ns > window => Band::Guarded,
+                _ => Band::Of(class, Urgency::Ordinary),
             },
             key: present * remaining / weight,
             total: total / weight,
@@ -337,9 +361,12 @@ impl Gridmux {
                 }
             }
         }
-        let how = (DispatchOrder::Rank, self.settings.hand_over);
+        let how = (DispatchOrder::Rank, self.settings.hand_over, Surplus::Lend);
         self.caps.groups(how, &mut self.groups);
-        let layout = Layout::checked(self.device);
+        let layout = Layout {
+            stop_alone: Stop::Checked,
+            ..Layout::checked(self.device)
+        };
         let plans = (standing, next);
         layout.fill(
             &self.book,

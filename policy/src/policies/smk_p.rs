@@ -15,14 +15,15 @@
 //! tenant submits again at once and its part would oscillate otherwise. A tenant that is the only
 //! participant has no limit, gives nothing up and may be handed to the device ahead of time.
 
-use crate::book::{Book, RowRecord, TenantRecord};
+use crate::book::{Book, RowRecord};
 use crate::class::Class;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
 use crate::partition::{Claim, Demand, MOST_PARTS, Partitioner};
 use crate::plan::{
-    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, TenantLimit,
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, Surplus,
+    TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
 use crate::policy::{Policy, PolicyInfo};
@@ -50,6 +51,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         Element::Order,
         Element::Preemption,
         Element::Stop,
+        Element::Surplus,
     ],
     make: |device, shape, _| Box::new(SmkP::new(device, shape)),
 };
@@ -59,16 +61,17 @@ pub const INFO: PolicyInfo = PolicyInfo {
 pub struct Settings {
     /// For how long a tenant without work keeps its part.
     pub grace: Nanos,
-    /// Whether shares are measured and held at the weights. Without it the partition is the
-    /// paper's, and nothing is done about what blocks are too coarse for.
-    pub hold_shares: bool,
+    /// What becomes of room that nobody within his part can use. Where it is lent, shares are measured and held at
+    /// the weights; where it stays empty the partition is the paper's, and nothing is done about what blocks are too
+    /// coarse for.
+    pub surplus: Surplus,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             grace: Nanos(20_000),
-            hold_shares: true,
+            surplus: Surplus::Lend,
         }
     }
 }
@@ -86,16 +89,13 @@ pub struct SmkP {
     looked: Nanos,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
     correcting: bool,
-    /// Nobody is filled beyond the least-served: set when start levels alone do not mend an
-    /// imbalance, cleared when it has gone.
-    even: bool,
     scratch: Scratch,
 }
 
 /// Tables of a replan, kept so that replanning allocates nothing.
 #[derive(Debug, Default)]
 struct Scratch {
-    /// Active tenants in dispatch order: class, weighted excess and number.
+    /// Active tenants in dispatch order: class, service and number.
     order: Vec<(Class, f64, TenantId)>,
     /// Participants in dispatch order.
     tenants: Vec<TenantId>,
@@ -127,21 +127,25 @@ impl SmkP {
             wake_at: None,
             looked: Nanos::ZERO,
             correcting: false,
-            even: false,
             scratch: Scratch::default(),
         }
     }
 
+    /// Returns whether shares are held at the weights.
+    fn holds_shares(&self) -> bool {
+        self.settings.surplus == Surplus::Lend
+    }
+
     /// Lists the participants in dispatch order and what they demand.
     fn participants(&mut self, balance: &Balance) {
+        let corrects = self.holds_shares() && self.correcting;
         let (book, scratch) = (&self.book, &mut self.scratch);
         scratch.order.clear();
-        let weighted = |tenant: &TenantRecord| tenant.excess / f64::from(tenant.weight);
-        let active = book.active().map(|t| (t.class, weighted(t), t.id));
+        let active = book.active().map(|t| (t.class, t.service, t.id));
         scratch.order.extend(active);
         scratch.order.sort_unstable_by(|one, other| {
-            let excess = one.1.total_cmp(&other.1);
-            one.0.cmp(&other.0).then(excess).then(one.2.cmp(&other.2))
+            let service = one.1.total_cmp(&other.1);
+            one.0.cmp(&other.0).then(service).then(one.2.cmp(&other.2))
         });
         scratch.tenants.clear();
         scratch.claims.clear();
@@ -164,8 +168,8 @@ impl SmkP {
                 // Nothing of it fits on this device, or its rows are gone.
                 continue;
             }
-            let start = match self.settings.hold_shares && self.correcting {
-                true => share_control::start_level(tenant, balance),
+            let start = match corrects {
+                true => balance.start_level(tenant),
                 false => 0.0,
             };
             scratch.claims.push(Claim {
@@ -182,7 +186,7 @@ impl SmkP {
         let scratch = &mut self.scratch;
         let (claims, demands) = (&scratch.claims, &scratch.demands);
         let done = &mut scratch.partitioner;
-        done.partition(&self.shape, claims, demands, MOST_PARTS, self.even);
+        done.partition(&self.shape, claims, demands, MOST_PARTS);
         scratch.groups.clear();
         let mut from = 0;
         for (part, &sms) in done.parts().iter().enumerate() {
@@ -223,6 +227,7 @@ impl SmkP {
                     false => Preemption::Switch,
                 },
                 head_of_line: false,
+                surplus: self.settings.surplus,
             });
         }
         let mut from = 0;
@@ -320,7 +325,7 @@ impl SmkP {
 
     /// Returns when the controller should look again, or a grace ends.
     fn next_wake(&self, balance: &Balance, now: Nanos) -> Option<Nanos> {
-        let tick = self.settings.hold_shares && self.book.active().nth(1).is_some();
+        let tick = self.holds_shares() && self.book.active().nth(1).is_some();
         let tenants = self.book.active();
         let idle_tenant = tenants.clone().filter(|tenant| tenant.open_launches == 0);
         let rows = tenants.flat_map(|tenant| self.book.rows_of(tenant));
@@ -363,7 +368,6 @@ impl Policy for SmkP {
         }
         self.book.planned();
         self.correcting = off;
-        self.even = self.settings.hold_shares && (balance.is_stuck() || (self.even && off));
         self.build(&balance, standing, next);
         !(std::mem::replace(&mut self.planned, true) && next.says_the_same(standing))
     }

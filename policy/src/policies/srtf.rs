@@ -16,7 +16,7 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, Plan, Preemption};
+use crate::plan::{DispatchOrder, Group, Plan, Preemption, Surplus};
 use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
 use crate::predict::{Durations, simple_slicing, takes_over};
 use crate::profiles::Profiles;
@@ -219,6 +219,7 @@ impl Srtf {
             order: DispatchOrder::Rank,
             preemption: Preemption::None,
             head_of_line: false,
+            surplus: Surplus::Idle,
         };
         self.rows.clear();
         self.rows.extend(self.heads.iter().map(|job| job.row));

@@ -1,5 +1,6 @@
 //! A policy as an executor holds it, and the events that it is told.
 
+use gridmux_policy::plan::Surplus;
 use gridmux_policy::policies::smk_p::{Settings, SmkP};
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, Event, Learner, Nanos, Plan, Policy, ProfileKey,
@@ -41,7 +42,7 @@ impl Host {
     /// Makes SMK-P as the paper has it, without holding shares over time.
     pub(crate) fn paper(device: &DeviceShape) -> Self {
         let settings = Settings {
-            hold_shares: false,
+            surplus: Surplus::Idle,
             ..Settings::default()
         };
         Self::new(Box::new(SmkP::with_settings(DeviceId(0), device, settings)))
