@@ -28,7 +28,8 @@ pub fn enforces(element: Element) -> Enforcement {
             Enforcement::Approximate("group limits are summed to a limit on the device")
         }
         Element::Order => Enforcement::Approximate(
-            "launches are issued in the plan's order; the hardware runs what it was given in order of arrival",
+            "launches are issued in the plan's order, each above what it outranks and what waits on the device, as far \
+             as that has levels; else the hardware runs what it was given in order of arrival",
         ),
         Element::HeadOfLine => Enforcement::Approximate(
             "only where every group says so, and for launches, not for copies",
@@ -38,6 +39,10 @@ pub fn enforces(element: Element) -> Enforcement {
         ),
         Element::Budget => Enforcement::Exact,
         Element::Weight => Enforcement::No("a stock device does not share issue slots"),
+        Element::Surplus => Enforcement::Approximate(
+            "on a device with at least two levels of queues: what is lent runs below, in windows of about 190 us, and \
+             ends with its blocks; other devices keep room empty",
+        ),
         Element::Stop => Enforcement::Approximate(
             "ahead: windows of about 190 us, two on the device; checked: slices, no more than the device holds, two in \
              a lane while they are short",

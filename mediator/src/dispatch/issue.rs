@@ -6,15 +6,19 @@
 //! launches keep ending at their budget waits until no other has one open. Several launches of a stream may be on the
 //! device at once, in one lane, which keeps their order.
 
+use super::client::ClientSlot;
 use super::dispatcher::Dispatcher;
 use super::ids::OperationId;
 use super::ids::Slot;
-use super::lanes::{Backlog, Flight};
+use super::lanes::Flight;
 use super::operation::{LaunchWork, Operation, Work};
 use super::port::TenantPort;
 use super::queue::Active;
 use super::rows::Row;
-use super::window::{Behind, Piece, Situation, ahead_percent, between_turns_percent};
+use super::window::{
+    Behind, Piece, Situation, WINDOW_NS, ahead_percent, between_turns_percent, slice_ns,
+    two_slices_percent,
+};
 use crate::device::{Command, Device, LaneId, LaunchCommand, Level, Tag};
 use crate::wall_clock::wall_ns;
 use gridmux_bpf::probes::{self, ProbeArgs};
@@ -23,6 +27,7 @@ use gridmux_launch::Control;
 use gridmux_launch::boxes::{Grid, SubBox, next_box};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::RowId;
+use gridmux_policy::plan::Stop;
 use gridmux_policy::units::Nanos;
 
 /// Result of one attempt to issue an operation.
@@ -42,6 +47,8 @@ pub(super) enum Attempt {
 /// The next piece of a launch, as [`Dispatcher::cut`] finds it.
 struct Cut {
     row: RowId,
+    /// Level of a piece that goes to an empty lane.
+    level: Level,
     /// None where nothing can go now.
     piece: Option<Piece>,
     /// It has begun, and that is because the plan has it give room up or wait for some.
@@ -135,6 +142,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return Attempt::NotItsTurn;
         }
         self.announce(active.slot, active.id);
+        if self.has_enough_ahead(row, active.tenant) {
+            return Attempt::DeviceFull;
+        }
         self.issue_launch(active, no_lane, over_quota)
     }
 
@@ -147,6 +157,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn issue_launch(&mut self, active: Active, no_lane: bool, over_quota: bool) -> Attempt {
         let Some(Cut {
             row,
+            level,
             piece,
             is_preempted,
         }) = self.cut(active)
@@ -166,7 +177,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Some(lane) if !self.lanes.has_room(lane) => return Attempt::Blocked,
             _ => {}
         }
-        self.issue_piece(active, piece)
+        self.issue_piece(active, piece, level)
     }
 
     /// Cuts the next piece of a launch.
@@ -179,36 +190,32 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let row = self.rows.get(launch.row)?;
         let account = self.accounts.get(active.tenant)?;
         let view = self.policy.row(launch.row, active.tenant);
-        let after = launch
-            .after
-            .and_then(|(id, sequence)| Some((client.operations.get(id)?, sequence)))
-            .filter(|(before, sequence)| before.sequence == *sequence && before.in_flight > 0);
-        let after = match after {
+        let after = match before(client, launch) {
             None => None,
             // It is behind several lanes, or behind something that is no launch: it waits.
-            Some((before, _)) => Some(self.behind(one_lane(before)?, launch)),
+            Some(before) => Some(self.behind(one_lane(before)?, launch)),
         };
         // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
-        let is_free = view.is_free(launch.wave);
-        let round = self.round();
-        let ahead = match (is_free, launch.control_offset) {
-            (true, _) => 0,
-            // It goes whole.
-            (false, None) => ahead_percent(self.launch_ns, row),
-            (false, Some(_)) => {
-                ahead_percent(self.launch_ns, row).max(between_turns_percent(round, row))
-            }
+        let lends = self.lends();
+        let (grade, beyond) = self.grades(launch.row, active.tenant);
+        let is_alone = self.accounts.busy.len() < 2;
+        let stops = view.stop == Stop::Checked || view.binds(launch.wave);
+        let is_free = grade.is_lent || !stops;
+        let slice_ns = slice_ns(self.device.submission().each, self.launch_ns);
+        let ahead = match is_free {
+            true => 0,
+            false => self.ahead(launch, row, (lends, slice_ns)),
         };
-        let backlog = match is_free || row.is_unproven() {
-            true => self.lanes.backlog(active.tenant),
-            false => Backlog::default(),
-        };
+        let is_asked = is_free || beyond.is_some() || row.is_unproven();
+        let backlog = is_asked.then(|| self.lanes.backlog(active.tenant));
         let limit = view.limit.percent(100 + ahead);
         let lanes_each = self.lanes_each();
         let situation = Situation {
             launch,
             row,
             view,
+            is_free,
+            lends,
             limit_room: account
                 .charged
                 .room_within(&self.shape, limit, &launch.shape),
@@ -216,18 +223,57 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             ahead,
             in_flight: operation.in_flight,
             lanes: lanes_each.min((lanes_each / account.queued.max(1)).max(2)),
-            round,
-            backlog,
+            round: self.round(),
+            window_ns: match lends && !is_alone {
+                true => slice_ns.min(WINDOW_NS),
+                false => WINDOW_NS,
+            },
+            backlog: backlog.unwrap_or_default(),
             device: &self.shape,
             after,
             own: self.own_lane(active.slot, active.id, launch),
         };
-        let piece = situation.next_piece();
+        // A stream that is to go at another level goes there when its lane is empty.
+        let may_follow = |level: Level| {
+            after.is_none_or(|after| is_alone || self.lanes.level(after.lane) == level)
+        };
+        let within = may_follow(grade.level).then_some((grade.level, situation));
+        let beyond = beyond.filter(|beyond| !self.is_enough(beyond.level));
+        let beyond = beyond
+            .filter(|beyond| may_follow(beyond.level))
+            .map(|beyond| {
+                let is_free = true;
+                (
+                    beyond.level,
+                    Situation {
+                        is_free,
+                        ..situation
+                    },
+                )
+            });
+        let mut ways = within.into_iter().chain(beyond);
+        let found = ways.find_map(|(level, way)| Some((level, way.next_piece()?)));
+        let (level, piece) = found.unzip();
         Some(Cut {
             row: launch.row,
+            level: level.unwrap_or(grade.level),
             piece,
             is_preempted: piece.is_none() && situation.is_preempted(),
         })
+    }
+
+    /// Returns what of a row that cap or limit binds may be on the device beyond these, as a part of them in percent.
+    fn ahead(&self, launch: &LaunchWork, row: &Row, (lends, slice_ns): (bool, u64)) -> u64 {
+        let cuts = launch.control_offset.is_some();
+        match (cuts, lends) {
+            // It goes whole.
+            (false, _) => ahead_percent(self.launch_ns, row),
+            (true, true) => two_slices_percent(slice_ns, row),
+            (true, false) => {
+                let between = between_turns_percent(self.round(), row);
+                ahead_percent(self.launch_ns, row).max(between)
+            }
+        }
     }
 
     fn behind(&self, lane: LaneId, launch: &LaunchWork) -> Behind {
@@ -255,7 +301,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             .min_by_key(|behind| behind.depth)
     }
 
-    fn issue_piece(&mut self, active: Active, piece: Piece) -> Attempt {
+    fn issue_piece(&mut self, active: Active, piece: Piece, level: Level) -> Attempt {
         let Active {
             slot, id, tenant, ..
         } = active;
@@ -295,14 +341,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let tag = match piece.behind {
             Some(lane) => self.lanes.append(lane, flight),
-            None => self.lanes.take(flight),
+            None => self.lanes.take(flight, level),
         };
         let Some(tag) = tag else {
             return Attempt::DeviceFull;
         };
         let command = Command::Launch(LaunchCommand {
             tag,
-            level: Level::LOWEST,
+            level: self.lanes.level(tag.lane),
             launch: sequence,
             is_last: launch.issued + u64::from(blocks) == launch.blocks,
             domain,
@@ -454,6 +500,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.pause_asked = false;
         self.permit_out
     }
+}
+
+/// Returns the operation before a launch in its stream, if it was on the device when the launch became active and still
+/// is.
+fn before<'a, P>(client: &'a ClientSlot<P>, launch: &LaunchWork) -> Option<&'a Operation> {
+    let (id, sequence) = launch.after?;
+    let before = client.operations.get(id)?;
+    (before.sequence == sequence && before.in_flight > 0).then_some(before)
 }
 
 /// Returns the blocks of a piece, as a box of the grid.

@@ -8,7 +8,7 @@ use super::port::TenantPort;
 use super::queue::Active;
 use super::transfers::{Engine, PIECE_BYTES};
 use crate::device::{
-    Command, CopyCommand, Device, DeviceCopyCommand, DomainId, MemsetCommand, Tag,
+    Command, CopyCommand, Device, DeviceCopyCommand, DomainId, Level, MemsetCommand, Tag,
 };
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
@@ -71,7 +71,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             transfer: Some((engine, bytes)),
             ..Flight::new((active.slot, active.id), active.tenant, now)
         };
-        let Some(tag) = self.lanes.take(flight) else {
+        let Some(tag) = self.lanes.take(flight, Level::LOWEST) else {
             return Attempt::DeviceFull;
         };
         let submitted = command(&operation.work, bytes, tag, domain)

@@ -12,7 +12,7 @@
 use super::ids::OperationId;
 use super::ids::Slot;
 use super::transfers::Engine;
-use crate::device::{LANES, LaneId, Tag};
+use crate::device::{LANES, LaneId, Level, Tag};
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::{BlockShape, Held};
 use gridmux_policy::units::Nanos;
@@ -51,6 +51,8 @@ pub struct Flight {
     pub work_ns: u64,
     /// Blocks reported resident and not yet retired.
     pub resident: u32,
+    /// Blocks reported resident so far.
+    pub placed: u32,
     /// Block-time that its blocks have held room up to [`Flight::held_at`], in nanoseconds.
     pub held_ns: u64,
     /// When a block of it was last placed or retired.
@@ -82,6 +84,7 @@ impl Flight {
             block_ns: 0,
             work_ns: 0,
             resident: 0,
+            placed: 0,
             held_ns: 0,
             held_at: now,
             is_fresh: true,
@@ -94,6 +97,7 @@ impl Flight {
     pub fn place(&mut self, blocks: u32, at: Nanos) {
         self.hold_until(at);
         self.resident += blocks;
+        self.placed = self.placed.saturating_add(blocks);
     }
 
     /// Notes that resident blocks retired at `at`, and that the flight's blocks resided for `ran` since the last such
@@ -147,6 +151,7 @@ struct HeldFlight {
 /// The flights of a lane, as a ring, so that the first one leaves without moving the others.
 #[derive(Debug, Clone, Copy, Default)]
 struct LaneQueue {
+    level: Level,
     held: [HeldFlight; MOST_DEPTH],
     head: usize,
     len: usize,
@@ -232,13 +237,14 @@ impl Lanes {
         self.busy.count_zeros()
     }
 
-    /// Takes an empty lane.
-    pub fn take(&mut self, flight: Flight) -> Option<Tag> {
+    /// Takes an empty lane for a level.
+    pub fn take(&mut self, flight: Flight, level: Level) -> Option<Tag> {
         let index = u8::try_from(self.busy.trailing_ones()).ok()?;
         if usize::from(index) >= LANES {
             return None;
         }
         self.busy |= 1 << index;
+        self.lanes[usize::from(index)].level = level;
         self.append(LaneId(index), flight)
     }
 
@@ -256,6 +262,39 @@ impl Lanes {
             flight: Some(flight),
         });
         Some(Tag { lane, generation })
+    }
+
+    /// Returns the level of what a lane holds.
+    #[must_use]
+    pub fn level(&self, lane: LaneId) -> Level {
+        self.lanes[usize::from(lane.0)].level
+    }
+
+    /// Returns the flights with blocks that wait for room, and their levels.
+    pub fn waiting(&self) -> impl Iterator<Item = (Level, &Flight)> {
+        let mut busy = self.busy;
+        let lanes = std::iter::from_fn(move || {
+            let index = busy.trailing_zeros() as usize;
+            busy &= busy.checked_sub(1)?;
+            self.lanes.get(index)
+        });
+        let flights = lanes.flat_map(|lane| {
+            let flights = lane.iter().filter_map(|held| held.flight.as_ref());
+            flights.map(|flight| (lane.level, flight))
+        });
+        flights.filter(|(_, flight)| flight.placed < flight.blocks)
+    }
+
+    /// Returns how long what waits for room at a level or above it was predicted to take with the device to itself.
+    #[must_use]
+    pub fn queued_ns(&self, level: Level) -> u64 {
+        let waiting = self.waiting().filter(|(other, _)| *other >= level);
+        let unplaced = waiting.map(|(_, flight)| {
+            let left = u64::from(flight.blocks - flight.placed.min(flight.blocks));
+            let work = flight.work_ns.saturating_mul(left);
+            work / u64::from(flight.blocks.max(1))
+        });
+        unplaced.fold(0, u64::saturating_add)
     }
 
     /// Returns how many flights a lane holds.
@@ -309,8 +348,9 @@ impl Lanes {
             if place == 0 {
                 first.charged_from = now;
             }
-            let grew = first.blocks.saturating_sub(first.charge);
-            first.charge = first.blocks.max(first.charge);
+            let left = first.blocks - (first.placed - first.resident);
+            let grew = left.saturating_sub(first.charge);
+            first.charge = left.max(first.charge);
             (*first, grew)
         });
         if next.is_none() {
@@ -394,7 +434,7 @@ impl Lanes {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{Flight, Lanes, Slot};
-    use crate::device::LANES;
+    use crate::device::{LANES, Level};
     use crate::dispatch::ids::OperationId;
     use gridmux_policy::ids::TenantId;
     use gridmux_policy::units::Nanos;
@@ -431,15 +471,18 @@ mod tests {
             work_ns,
             ..flight(4, 4)
         };
-        let first = lanes.take(known(30, 100)).unwrap();
+        let first = lanes.take(known(30, 100), Level::LOWEST).unwrap();
         lanes.append(first.lane, known(20, 50)).unwrap();
-        lanes.take(flight(3, 3)).unwrap();
+        lanes.take(flight(3, 3), Level::LOWEST).unwrap();
         let other = TenantId(1);
         lanes
-            .take(Flight {
-                tenant: other,
-                ..known(900, 900)
-            })
+            .take(
+                Flight {
+                    tenant: other,
+                    ..known(900, 900)
+                },
+                Level::LOWEST,
+            )
             .unwrap();
         let backlog = lanes.backlog(TenantId(0));
         assert_eq!((backlog.work_ns, backlog.block_ns), (150, 30));
@@ -452,7 +495,7 @@ mod tests {
     #[test]
     fn what_is_behind_is_charged_in_full_when_it_is_first() {
         let mut lanes = Lanes::new(3);
-        let first = lanes.take(flight(8, 8)).unwrap();
+        let first = lanes.take(flight(8, 8), Level::LOWEST).unwrap();
         let second = lanes.append(first.lane, flight(10, 2)).unwrap();
         let third = lanes.append(first.lane, flight(4, 0)).unwrap();
         assert!(lanes.append(first.lane, flight(1, 1)).is_none());
@@ -474,10 +517,10 @@ mod tests {
     fn every_lane_is_taken_once() {
         let mut lanes = Lanes::new(1);
         for _ in 0..LANES {
-            assert!(lanes.take(flight(1, 1)).is_some());
+            assert!(lanes.take(flight(1, 1), Level::LOWEST).is_some());
         }
         assert_eq!(lanes.free(), 0);
-        assert!(lanes.take(flight(1, 1)).is_none());
+        assert!(lanes.take(flight(1, 1), Level::LOWEST).is_none());
         assert_eq!(lanes.held_by(Slot(3)), LANES);
     }
 }

@@ -27,6 +27,7 @@ mod instant;
 mod issue;
 mod issue_transfers;
 pub mod lanes;
+mod levels;
 pub mod message;
 pub mod operation;
 pub mod params;

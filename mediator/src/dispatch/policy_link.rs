@@ -56,11 +56,10 @@ pub struct RowView {
 }
 
 impl RowView {
-    /// Returns whether neither cap nor limit binds launches of which the device holds `wave` blocks, and nobody needs
-    /// the row to stop promptly.
+    /// Returns whether cap or limit binds launches of which the device holds `wave` blocks.
     #[must_use]
-    pub fn is_free(&self, wave: u32) -> bool {
-        self.stop == Stop::Ahead && self.limit == SmUnits::MAX && self.cap_total >= wave
+    pub fn binds(&self, wave: u32) -> bool {
+        self.limit != SmUnits::MAX || self.cap_total < wave
     }
 }
 

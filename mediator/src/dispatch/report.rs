@@ -99,6 +99,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let flight = *held;
         let blocks = blocks.min(flight.resident);
         held.retire(blocks, ran, at);
+        let uncharged = blocks.min(held.charge);
+        held.charge -= uncharged;
+        if let Some(account) = self.accounts.get_mut(flight.tenant) {
+            account.charged.remove(&flight.shape, uncharged);
+        }
+        if let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) {
+            row.charged = row.charged.saturating_sub(uncharged);
+        }
         self.count_retired(&flight, blocks, (ran, ran), at);
         let Some(id) = flight.row.filter(|_| blocks > 0) else {
             return;
@@ -154,9 +162,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if let Some(block_ns) = flight.resided_ns.checked_div(flight.blocks.into()) {
             row.note_piece(block_ns, flight.work_ns, WINDOW_NS);
         }
-        let charged_ns = (end - flight.charged_from)
+        let waited_ns = (start - flight.charged_from)
             .0
             .saturating_mul(flight.blocks.into());
+        let charged_ns = waited_ns.saturating_add(flight.resided_ns);
         let add = |sum: u64, new| (sum - sum / SUM_OF).saturating_add(new);
         row.charged_ns = add(row.charged_ns, charged_ns);
         row.resided_ns = add(row.resided_ns, flight.resided_ns);

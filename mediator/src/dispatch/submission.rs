@@ -1,16 +1,17 @@
 //! Sharing the thread that submits launches: each submission takes it a fixed time.
 //!
-//! Launches that waited at that thread would go in the order in which they came. So they wait in the issue queue until
-//! the thread is idle, where a better one may still overtake them. While it has work, tenants submit in
-//! rounds: each is given a turn in every round, which is one piece, and saves up to [`MOST_TURNS`] of them. So a flood
-//! of short launches of one tenant, which a plan may well prefer, goes ahead of another tenant's launches with one
-//! piece a round, and with eight when the thread has rested. Of a tenant's own rows, one that has had all of the
-//! tenant's turns for [`MOST_PASSED_OVER`] rounds, while a launch of another row found none left, lets the others go
-//! first for a round.
+//! Launches that waited at that thread would go in the order in which they came. So they wait in the issue queue
+//! until the thread is idle, where a better one may still overtake them. While it has work, tenants to whom the plan
+//! gives no parts of the device submit in rounds: each is given a turn in every round, which is one piece, and saves
+//! up to [`MOST_TURNS`] of them. So a flood of short launches of one tenant, which a plan may well prefer, goes ahead
+//! of another tenant's launches with one piece a round, and with eight when the thread has rested. Of a tenant's own
+//! rows, one that has had all of the tenant's turns for [`MOST_PASSED_OVER`] rounds, while a launch of another row
+//! found none left, lets the others go first for a round.
 //!
 //! Rules: among those who have a turn the plan's order holds. A round ends when nobody who has a turn can submit; when
 //! the thread has rested everybody has all turns. A device that does not tell what a submission costs
-//! ([`Submission`](crate::device::Submission)) has no rounds, and a strict head of line permits none.
+//! ([`Submission`](crate::device::Submission)) has no rounds, nor has a plan that gives tenants parts of the device,
+//! and a strict head of line permits none.
 
 use super::dispatcher::Dispatcher;
 use super::port::TenantPort;
@@ -37,10 +38,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         (waits && at > self.now).then_some(at)
     }
 
+    /// Returns whether tenants take turns at the thread. Where the plan gives tenants parts of the device, its order
+    /// says who is owed most; a strict head of line permits none.
+    fn has_rounds(&self) -> bool {
+        self.policy.plan().limits().is_empty() && !self.policy.is_head_of_line()
+    }
+
     /// Returns whether launches of a row have to wait for the next round: its tenant has no turn left in this one, or
     /// its other rows go first.
     pub(super) fn had_its_turn(&mut self, tenant: TenantId, row: RowId) -> bool {
-        if self.policy.is_head_of_line() {
+        if !self.has_rounds() {
             return false;
         }
         let (round, spent) = (
@@ -81,7 +88,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Takes note of a piece of a row that a tenant submitted.
     pub(super) fn take_turn(&mut self, tenant: TenantId, row: Option<RowId>) {
         let costs_time = self.device.submission().each > Nanos::ZERO;
-        if !costs_time || self.policy.is_head_of_line() {
+        if !costs_time || !self.has_rounds() {
             return;
         }
         let round = self.accounts.round;

@@ -11,10 +11,13 @@
 //!   the latency of a launch, one more goes behind each in its lane: it cannot start before the one in front has ended,
 //!   so the cap holds, and its launch costs no time. Half a slice or less on the device, from under a lower cap, holds
 //!   up no full one.
+//! - **Lent room** ([`super::levels`]): windows as of a row without competitors, shorter while others have work. A row
+//!   beside a filler, within cap and limit, has four slices of a quarter of what it may hold or, where its blocks are
+//!   short, two that last [`slice_ns`] each: for so long it holds more, and the plan's order makes up for that.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) of a
-//!   launch; all such rows of a tenant together hold no more than two windows' worth ahead, else one, and at most a
-//!   quarter of the device. So kernels that never end leave room for others. They slow down others' blocks nonetheless:
-//!   they take issue slots of the SMs they are on.
+//!   launch; all such rows of a tenant together hold no more than that, or two of them of launches that are no larger,
+//!   and at most a quarter of the device. So kernels that never end leave room for others. They slow down others'
+//!   blocks nonetheless: they take issue slots of the SMs they are on.
 //!
 //! A profile of the kernel, learnt from earlier launches of anybody's, says how long blocks last, and no more. It
 //! proves nothing: blocks that ended on one input may not end on another, so a row with a profile is as unproven as
@@ -58,6 +61,12 @@ const SLICES_PER_ROW: u32 = 6;
 /// Slices that last longer have no other one queued behind them: the gap between two does not matter, and what is
 /// queued cannot be taken back when a plan lowers the cap.
 const SHORT_SLICE_NS: u64 = 50_000;
+/// A slice lasts this many times as long as the thread that submits it takes for it, so that submitting costs 2 %.
+const SLICE_SUBMISSIONS: u64 = 50;
+/// A slice lasts at least this many times as long as it takes from handing a launch over to its first block.
+const SLICE_LATENCIES: u64 = 16;
+/// Slices of what a row may hold beside a filler: the end of one costs it a quarter.
+const LENT_SLICES: u32 = 4;
 /// Slices in a lane at once.
 const SLICES_PER_LANE: usize = 2;
 /// Most that is handed over beyond cap and limit while launches take long against slices, as a part of these in
@@ -87,6 +96,10 @@ pub struct Situation<'a> {
     pub row: &'a Row,
     /// The row in the plan.
     pub view: RowView,
+    /// Neither cap nor limit binds it, and nobody needs it to stop promptly.
+    pub is_free: bool,
+    /// The plan lends room that nobody within cap and limit can use.
+    pub lends: bool,
     /// Blocks that its tenant's limit still permits, stretched by [`ahead_percent`].
     pub limit_room: u32,
     /// Whether its tenant has more on the device than its limit, stretched likewise, permits.
@@ -100,6 +113,8 @@ pub struct Situation<'a> {
     /// Time between two of its pieces where the thread that submits is busy: one piece of every tenant that has a
     /// launch to submit whose blocks are known to end.
     pub round: Nanos,
+    /// How long a window lasts.
+    pub window_ns: u64,
     /// Work of its tenant's launches on the device.
     pub backlog: Backlog,
     /// The device.
@@ -158,6 +173,23 @@ pub fn between_turns_percent(round: Nanos, row: &Row) -> u64 {
     }
 }
 
+/// Returns how long a slice lasts beside a filler: so long that neither the thread that submits it nor the latency of a
+/// launch costs much, where a submission takes `each`.
+#[must_use]
+pub fn slice_ns(each: Nanos, launch_ns: Option<u64>) -> u64 {
+    let latencies = launch_ns.unwrap_or(0).saturating_mul(SLICE_LATENCIES);
+    (each * SLICE_SUBMISSIONS).0.max(latencies)
+}
+
+/// Returns what a row may have on the device beside a filler beyond cap and limit, as a part of these in percent: two
+/// slices of `slice_ns`.
+#[must_use]
+pub fn two_slices_percent(slice_ns: u64, row: &Row) -> u64 {
+    let two = slice_ns.saturating_mul(200);
+    let percent = two.checked_div(row.lasts_ns()).unwrap_or(0);
+    percent.saturating_sub(100)
+}
+
 impl Situation<'_> {
     /// Returns the next piece, or `None` where nothing can go now.
     #[must_use]
@@ -171,7 +203,7 @@ impl Situation<'_> {
         if most == 0 || (!cuts && most < whole) {
             return None;
         }
-        let piece = match self.view.is_free(self.launch.wave) {
+        let piece = match self.is_free {
             true => self.window(whole, most, cuts),
             false => self.slice(whole, most, cuts),
         }?;
@@ -183,8 +215,7 @@ impl Situation<'_> {
     #[must_use]
     pub fn is_preempted(&self) -> bool {
         let over = self.over_limit || u64::from(self.row.charged) > self.stretched_cap();
-        let is_free = self.view.is_free(self.launch.wave);
-        !is_free && self.launch.issued > 0 && (over || self.in_flight == 0)
+        !self.is_free && self.launch.issued > 0 && (over || self.in_flight == 0)
     }
 
     /// Returns how many blocks of the row may count against its cap, with those that are handed over ahead.
@@ -197,14 +228,19 @@ impl Situation<'_> {
     fn window(&self, whole: u32, most: u32, cuts: bool) -> Option<Piece> {
         let block_ns = self.row.lasts_ns();
         // One condition for pieces of all sizes, so that none waits for ever while smaller ones go.
-        let enough_ns = WINDOW_NS.max(block_ns).max(self.backlog.block_ns);
+        let enough_ns = self.window_ns.max(block_ns).max(self.backlog.block_ns);
         if self.backlog.work_ns > enough_ns {
             return None;
         }
         let size = match block_ns {
             // More would say no sooner how long its blocks last.
             0 if self.in_flight > 0 => 0,
-            0 => probe(self.device.sms).min(self.unproven_room(WINDOWS)),
+            0 => {
+                let probe = probe(self.device.sms);
+                // What is no larger teaches as much and holds no more.
+                let windows = if whole <= probe { WINDOWS } else { 1 };
+                probe.min(self.unproven_room(windows))
+            }
             _ => self.window_blocks(block_ns),
         };
         if size == 0 {
@@ -247,7 +283,7 @@ impl Situation<'_> {
     fn window_blocks(&self, block_ns: u64) -> u32 {
         let wave = self.launch.wave.max(1);
         if block_ns <= LONG_BLOCK_NS {
-            let waves = u32::try_from(WINDOW_NS / block_ns).unwrap_or(u32::MAX);
+            let waves = u32::try_from(self.window_ns / block_ns).unwrap_or(u32::MAX);
             return wave.saturating_mul(waves.max(1));
         }
         let part = u64::from(wave) * WINDOW_NS / block_ns;
@@ -258,6 +294,13 @@ impl Situation<'_> {
 
     /// Returns how many slices what the row may hold is cut into: no more than can be submitted while one runs.
     fn slices(&self) -> u32 {
+        if self.lends {
+            // What is stretched is two slices, else an end of one costs the row a quarter.
+            return match self.ahead {
+                0 => LENT_SLICES,
+                _ => 2,
+            };
+        }
         let submitted = self.row.block_ns.checked_div(self.round.0);
         let submitted = submitted.map_or(SLICES_PER_ROW, |count| {
             u32::try_from(count).unwrap_or(SLICES_PER_ROW)
@@ -311,7 +354,7 @@ impl Situation<'_> {
             return Some(fresh(allowance));
         }
         let short = self.row.slice_ns > 0 && self.row.slice_ns < SHORT_SLICE_NS;
-        let queues = short && between_turns_percent(self.round, self.row) == 0;
+        let queues = short && !self.lends && between_turns_percent(self.round, self.row) == 0;
         let own = self.own.filter(|own| queues && own.depth < SLICES_PER_LANE);
         own.map(|own| Piece {
             blocks: most.min(own.blocks),

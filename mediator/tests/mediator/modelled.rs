@@ -10,6 +10,7 @@ use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
     CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
+use gridmux_hw_model::config::GpuConfig;
 use gridmux_mediator::backoff::Backoff;
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::config::Limits;
@@ -225,10 +226,17 @@ impl ModelRig {
 
     /// Returns a rig under the policy of this name; a run costs the host as much as its SMs execute.
     pub(crate) fn with(policy: &str, sms: u16, budgets: Budgets) -> Self {
+        let gpu = GpuConfig::builtin(GPU).expect("it is built in");
+        Self::of(gpu, policy, sms, budgets)
+    }
+
+    /// Returns a rig of a GPU that may differ from [`GPU`].
+    pub(crate) fn of(gpu: GpuConfig, policy: &str, sms: u16, budgets: Budgets) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
         let processor = budgets.processor;
-        let open = model::open(GPU, Some(sms), Timing::Timed, 1 << 30, processor, &waker)
-            .expect("a device");
+        let (sms, timing) = (Some(sms), Timing::Timed);
+        let open = model::open_described(gpu, sms, timing, 1 << 30, processor, &waker);
+        let open = open.expect("a device");
         let facts = open.control.facts();
         let profiles = Profiles::default();
         let policy = gridmux_policy::by_name(policy, DeviceId(0), &facts.shape, &profiles)
@@ -267,9 +275,13 @@ impl ModelRig {
     }
 
     pub(crate) fn tenant(&mut self, weight: u32) -> TenantId {
+        self.tenant_of(weight, Class::Normal)
+    }
+
+    pub(crate) fn tenant_of(&mut self, weight: u32, class: Class) -> TenantId {
         let id = TenantId(u32::try_from(self.counters.len()).expect("few tenants"));
         let counters = Arc::new(TenantCounters::default());
-        let account = Account::new(id, weight, Class::Normal, Arc::clone(&counters));
+        let account = Account::new(id, weight, class, Arc::clone(&counters));
         self.counters.push(counters);
         self.tell(Message::Tenant(Box::new(account)));
         id

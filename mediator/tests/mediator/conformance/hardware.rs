@@ -1,13 +1,14 @@
 //! A scripted device that behaves as stock hardware does, with none of its unknowns.
 //!
 //! A launch's first block starts `LAUNCH_NS` after it was handed to an empty lane, and at once when the operation
-//! before it in its lane has ended. Launches that may start are placed strictly in that order: one that does not fit
-//! holds up those behind it. Blocks stay for as long as the first eight bytes of their launch's parameters say.
+//! before it in its lane has ended. Launches that may start are placed by level and then strictly in that order: one
+//! that does not fit holds up those behind it, of lower levels too. Blocks stay for as long as the first eight bytes of
+//! their launch's parameters say.
 
 use super::rig::Machine;
 use gridmux_mediator::device::{
     AllocationUnits, Busy, Command, Device, DeviceKernelId, DeviceReport, DomainId, KernelLimits,
-    LANES, LaunchCommand, Outcome, Tag,
+    LANES, LaunchCommand, Level, Outcome, Tag,
 };
 use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_policy::ids::KernelKey;
@@ -18,6 +19,9 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// From handing a launch to an empty lane to its first block.
 pub(crate) const LAUNCH_NS: u64 = 4_000;
+
+/// Levels of its lanes.
+const LEVELS: u8 = 6;
 
 /// A device of 4 SMs.
 pub(crate) const SHAPE: DeviceShape = DeviceShape::h200(4);
@@ -43,6 +47,7 @@ struct Work {
     tag: Tag,
     /// How many launches were handed over before it.
     order: usize,
+    level: Level,
     shape: BlockShape,
     block_ns: u64,
     /// Blocks that have not started, and those that have not ended.
@@ -58,8 +63,8 @@ pub(crate) struct Hardware {
     /// By lane, in order, with the time from which the first may start.
     lanes: Vec<(u64, VecDeque<u64>)>,
     work: BTreeMap<u64, Work>,
-    /// Launches that may start, in order.
-    ready: VecDeque<u64>,
+    /// Launches that may start, in order, the highest level first.
+    ready: Vec<u64>,
     sms: Vec<Held>,
     /// Blocks by the time of their end: their launch and SM.
     running: BinaryHeap<Reverse<(u64, u64, usize)>>,
@@ -73,7 +78,7 @@ impl Hardware {
             launches: 0,
             lanes: vec![(0, VecDeque::new()); LANES],
             work: BTreeMap::new(),
-            ready: VecDeque::new(),
+            ready: Vec::new(),
             sms: vec![Held::default(); SHAPE.sms.into()],
             running: BinaryHeap::new(),
             reports: VecDeque::new(),
@@ -87,6 +92,7 @@ impl Hardware {
         let work = Work {
             tag: launch.tag,
             order: self.launches,
+            level: launch.level,
             shape: limits.block_shape(launch.block.iter().product(), launch.dynamic_shared_bytes),
             block_ns,
             left: launch.grid.iter().product(),
@@ -142,10 +148,13 @@ impl Hardware {
         let mut due: Vec<_> = self.lanes.iter().filter_map(due).collect();
         due.sort_unstable();
         self.ready.extend(due.into_iter().map(|(.., first)| first));
+        // Stable, so that a level keeps the order in which its launches came to be ready.
+        let work = &self.work;
+        self.ready.sort_by_key(|bits| Reverse(work[bits].level));
     }
 
     fn place(&mut self) {
-        while let Some(bits) = self.ready.front() {
+        while let Some(bits) = self.ready.first() {
             let work = self.work.get_mut(bits).expect("it is in its lane");
             let mut placed = 0;
             while work.left > 0 {
@@ -175,7 +184,7 @@ impl Hardware {
             if work.left > 0 {
                 return;
             }
-            self.ready.pop_front();
+            self.ready.remove(0);
         }
     }
 
@@ -241,6 +250,10 @@ impl Device for Hardware {
 
     fn lane_depth(&self) -> usize {
         4
+    }
+
+    fn levels(&self) -> u8 {
+        LEVELS
     }
 
     fn now(&self) -> Nanos {

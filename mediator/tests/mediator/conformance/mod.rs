@@ -132,6 +132,17 @@ fn the_suite_fails_when_rows_do_not_stop() {
 }
 
 #[test]
+fn the_suite_fails_when_room_is_not_lent_as_the_plan_says() {
+    fails(
+        Breach::Surplus,
+        &[
+            "room that nobody within his cap can use is lent",
+            "room that is not lent stays empty",
+        ],
+    );
+}
+
+#[test]
 fn the_suite_fails_when_the_policy_is_not_told_the_truth() {
     fails(
         Breach::Blocks,

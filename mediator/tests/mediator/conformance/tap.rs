@@ -270,6 +270,10 @@ impl Device for Tap {
         self.0.borrow().device.lane_depth()
     }
 
+    fn levels(&self) -> u8 {
+        self.0.borrow().device.levels()
+    }
+
     fn submission(&self) -> Submission {
         self.0.borrow().device.submission()
     }

@@ -1,0 +1,194 @@
+//! `preempt`: how long a latency tenant's kernels wait beside batch tenants with endless streams, on the timed model.
+//!
+//! A case is `preempt/POLICY/KERNEL/BATCH/SHAPE/COUNT/HOLDS`: the latency tenant's kernel, how long a batch block
+//! takes, whether batch blocks are of the same shape or take an SM each, how many batch tenants there are, and
+//! whether a block that does not fit holds back lower levels (`launch.priority_holds`). Values, of all launches but
+//! the first, whose kernel is not known yet: `first`, the 99th percentile from submission to the first block, beyond
+//! the same alone and one batch block, in microseconds; `whole`, that to completion over the same alone and one batch
+//! block; `batch`, the blocks of the batch tenants over what those alone did in the time that the latency tenant's
+//! launches left.
+
+#[path = "../tests/mediator/modelled.rs"]
+#[allow(dead_code, reason = "each user takes its part")]
+mod modelled;
+
+use gridmux_hw_model::config::GpuConfig;
+use gridmux_policy::Class;
+use gridmux_testkit::bench::{Chosen, Figure};
+use modelled::{Budgets, Done, GPU, ModelRig, Shape, StreamLoop};
+
+/// SMs of the modelled part of the GPU.
+const SMS: u16 = 2;
+/// Policies that serve a class of latency, or short kernels, first.
+const POLICIES: [&str; 2] = ["gridmux", "smk-p"];
+/// Kernels of the latency tenant: name, blocks and rounds.
+const KERNELS: [(&str, u32, u32); 3] = [("700ns", 4, 5), ("10us", 8, 550), ("50us", 16, 1_400)];
+/// Batch kernels: how long a block takes and its rounds, and launches of the latency tenant beside it.
+const BATCHES: [(&str, u32, u64); 3] = [
+    ("20us", 560, 100),
+    ("200us", 5_600, 30),
+    ("1000us", 28_000, 12),
+];
+
+/// What a program's launches came to.
+struct Times {
+    /// 99th percentiles from submission to the first block and to the end, in nanoseconds.
+    first: u64,
+    whole: u64,
+    /// Mean from the first block to the end.
+    ran: u64,
+}
+
+struct Case<'a> {
+    policy: &'a str,
+    kernel: Shape,
+    batch: Shape,
+    count: usize,
+    launches: u64,
+    holds: bool,
+}
+
+fn main() {
+    let chosen = Chosen::by_arguments();
+    for policy in POLICIES {
+        for (kernel, blocks, rounds) in KERNELS {
+            for (block, batch_rounds, launches) in BATCHES {
+                for (shape, count, holds) in [
+                    ("equal", 1, true),
+                    ("equal", 3, true),
+                    ("whole", 1, true),
+                    ("whole", 3, true),
+                    ("whole", 1, false),
+                    ("whole", 3, false),
+                ] {
+                    let held = if holds { "holds" } else { "fills" };
+                    let name = format!("preempt/{policy}/{kernel}/{block}/{shape}/{count}/{held}");
+                    if !chosen.has(&name) {
+                        continue;
+                    }
+                    judge(
+                        &name,
+                        &Case {
+                            policy,
+                            kernel: spin(blocks, 256, 0, rounds),
+                            batch: match shape {
+                                "equal" => spin(64, 256, 0, batch_rounds),
+                                _ => spin(8, 256, 200 << 10, batch_rounds),
+                            },
+                            count,
+                            launches,
+                            holds,
+                        },
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn spin(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Shape {
+    Shape {
+        blocks,
+        threads,
+        shared_bytes,
+        rounds,
+    }
+}
+
+fn judge(name: &str, case: &Case<'_>) {
+    let (alone, ..) = run(case, 0);
+    let (beside, batch_done, took) = run(case, case.count);
+    // The batch tenants alone, for as long as together.
+    let (block_ns, batch_alone) = batch_alone(case, took);
+    let first = beside.first as f64 - (alone.first + block_ns) as f64;
+    let whole = beside.whole as f64 / (alone.whole + block_ns) as f64;
+    let used = case.launches * alone.ran;
+    let left = 1.0 - used as f64 / took as f64;
+    let batch = batch_done / (batch_alone * left);
+    Figure::lower(&format!("{name}/first"), first / 1e3, "us beyond").print();
+    Figure::lower(&format!("{name}/whole"), whole, "of alone and a block").print();
+    Figure::higher(&format!("{name}/batch"), batch, "of what was left").print();
+}
+
+fn rig(case: &Case<'_>) -> ModelRig {
+    let mut gpu = GpuConfig::builtin(GPU).expect("it is built in");
+    gpu.launch.priority_holds = case.holds;
+    ModelRig::of(gpu, case.policy, SMS, Budgets::default())
+}
+
+const fn endless(shape: Shape) -> StreamLoop {
+    StreamLoop {
+        shape,
+        ahead: 2,
+        count: u64::MAX,
+    }
+}
+
+/// Runs the latency tenant beside `count` batch tenants that have begun before; returns its times, batch blocks done
+/// meanwhile, and for how long it ran.
+fn run(case: &Case<'_>, count: usize) -> (Times, f64, u64) {
+    let mut rig = rig(case);
+    for _ in 0..count {
+        let tenant = rig.tenant_of(1, Class::Batch);
+        rig.client(tenant, &[endless(case.batch)]);
+    }
+    // All that it can use is within its part of the device.
+    let latency = rig.tenant_of(8, Class::Latency);
+    rig.run_until(HEAD_START_NS);
+    let before = blocks(&rig, count);
+    let client = rig.client(
+        latency,
+        &[StreamLoop {
+            shape: case.kernel,
+            ahead: 1,
+            count: case.launches,
+        }],
+    );
+    rig.run_programs(&[client]);
+    let own: Vec<Done> = rig
+        .done
+        .iter()
+        .filter(|done| done.client == client)
+        .copied()
+        .collect();
+    let (from, to) = (own[0].submitted, own[own.len() - 1].end);
+    let percentile = |of: fn(&Done) -> u64| {
+        let mut all: Vec<u64> = own[1..].iter().map(of).collect();
+        all.sort_unstable();
+        all[(all.len() * 99).div_ceil(100) - 1]
+    };
+    let times = Times {
+        first: percentile(|done| done.start - done.submitted),
+        whole: percentile(|done| done.end - done.submitted),
+        ran: own.iter().map(|done| done.end - done.start).sum::<u64>() / case.launches,
+    };
+    (times, blocks(&rig, count) - before, to - from)
+}
+
+/// Device time for which batch tenants run before the latency tenant comes.
+const HEAD_START_NS: u64 = 300_000;
+
+/// Returns how long batch blocks take, and how many end within a time, without the latency tenant.
+fn batch_alone(case: &Case<'_>, took: u64) -> (u64, f64) {
+    let mut rig = rig(case);
+    for _ in 0..case.count {
+        let tenant = rig.tenant_of(1, Class::Batch);
+        rig.client(tenant, &[endless(case.batch)]);
+    }
+    rig.run_until(HEAD_START_NS);
+    let before = blocks(&rig, case.count);
+    let began = HEAD_START_NS;
+    rig.run_until(began + took.max(4 * HEAD_START_NS));
+    let done = blocks(&rig, case.count) - before;
+    let usage = rig.usage(gridmux_policy::ids::TenantId(0));
+    let block_ns = usage.block_ns / usage.blocks.max(1);
+    (
+        block_ns,
+        done * took as f64 / took.max(4 * HEAD_START_NS) as f64,
+    )
+}
+
+fn blocks(rig: &ModelRig, count: usize) -> f64 {
+    let tenants = (0..u32::try_from(count).expect("few")).map(gridmux_policy::ids::TenantId);
+    tenants.map(|tenant| rig.usage(tenant).blocks as f64).sum()
+}
