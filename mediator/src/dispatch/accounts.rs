@@ -63,6 +63,8 @@ pub struct Accounts {
     pub parked: TenantSet,
     /// Number of the round of submissions ([`super::submission`]).
     pub round: u64,
+    /// The weight that is worth one turn in a round.
+    pub least_weight: u32,
     /// Tenants that have no turn left in this round.
     pub submitted: TenantSet,
     /// Tenants of which one row lets the others go first in this round.
@@ -122,6 +124,7 @@ impl Default for Accounts {
             busy: TenantSet::default(),
             parked: TenantSet::default(),
             round: 0,
+            least_weight: u32::MAX,
             submitted: TenantSet::default(),
             yielding: TenantSet::default(),
             behind: TenantSet::default(),

@@ -1,17 +1,16 @@
 //! Sharing the thread that submits launches: each submission takes it a fixed time.
 //!
 //! Launches that waited at that thread would go in the order in which they came. So they wait in the issue queue
-//! until the thread is idle, where a better one may still overtake them. While it has work, tenants to whom the plan
-//! gives no parts of the device submit in rounds: each is given a turn in every round, which is one piece, and saves
-//! up to [`MOST_TURNS`] of them. So a flood of short launches of one tenant, which a plan may well prefer, goes ahead
-//! of another tenant's launches with one piece a round, and with eight when the thread has rested. Of a tenant's own
-//! rows, one that has had all of the tenant's turns for [`MOST_PASSED_OVER`] rounds, while a launch of another row
-//! found none left, lets the others go first for a round.
+//! until the thread is idle, where a better one may still overtake them. While it has work, tenants submit in rounds:
+//! each is given a turn in every round, which is one piece, or more in proportion to its weight where the plan gives
+//! tenants parts of the device, and saves up to [`MOST_TURNS`] of them. So a flood of short launches of one tenant,
+//! which a plan may well prefer, goes ahead of another tenant's launches with one piece a round, and with eight when
+//! the thread has rested. Of a tenant's own rows, one that has had all of the tenant's turns for [`MOST_PASSED_OVER`]
+//! rounds, while a launch of another row found none left, lets the others go first for a round.
 //!
 //! Rules: among those who have a turn the plan's order holds. A round ends when nobody who has a turn can submit; when
 //! the thread has rested everybody has all turns. A device that does not tell what a submission costs
-//! ([`Submission`](crate::device::Submission)) has no rounds, nor has a plan that gives tenants parts of the device,
-//! and a strict head of line permits none.
+//! ([`Submission`](crate::device::Submission)) has no rounds, and a strict head of line permits none.
 
 use super::dispatcher::Dispatcher;
 use super::port::TenantPort;
@@ -38,16 +37,21 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         (waits && at > self.now).then_some(at)
     }
 
-    /// Returns whether tenants take turns at the thread. Where the plan gives tenants parts of the device, its order
-    /// says who is owed most; a strict head of line permits none.
-    fn has_rounds(&self) -> bool {
-        self.policy.plan().limits().is_empty() && !self.policy.is_head_of_line()
+    /// Returns the weight that is worth one turn in a round: the least of those who have work where the plan gives
+    /// tenants parts of the device, else more than any.
+    fn least_weight(&self) -> u32 {
+        if self.policy.plan().limits().is_empty() {
+            return u32::MAX;
+        }
+        let busy = self.accounts.busy.members().iter();
+        let weights = busy.filter_map(|tenant| Some(self.accounts.get(*tenant)?.weight));
+        weights.min().unwrap_or(u32::MAX)
     }
 
     /// Returns whether launches of a row have to wait for the next round: its tenant has no turn left in this one, or
     /// its other rows go first.
     pub(super) fn had_its_turn(&mut self, tenant: TenantId, row: RowId) -> bool {
-        if !self.has_rounds() {
+        if self.policy.is_head_of_line() {
             return false;
         }
         let (round, spent) = (
@@ -88,17 +92,19 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Takes note of a piece of a row that a tenant submitted.
     pub(super) fn take_turn(&mut self, tenant: TenantId, row: Option<RowId>) {
         let costs_time = self.device.submission().each > Nanos::ZERO;
-        if !costs_time || !self.has_rounds() {
+        if !costs_time || self.policy.is_head_of_line() {
             return;
         }
-        let round = self.accounts.round;
+        let (round, least) = (self.accounts.round, self.accounts.least_weight.max(1));
         let Some(account) = self.accounts.get_mut(tenant) else {
             return;
         };
         if std::mem::replace(&mut account.submitted_row, row) != row {
             account.passed_over = None;
         }
-        let given = account.turns.saturating_add(round - account.turns_of);
+        let each = u64::from(account.weight / least).clamp(1, MOST_TURNS);
+        let given = (round - account.turns_of).saturating_mul(each);
+        let given = account.turns.saturating_add(given);
         (account.turns, account.turns_of) = (given.min(MOST_TURNS).saturating_sub(1), round);
         if account.turns == 0 {
             self.accounts.submitted.insert(tenant);
@@ -117,6 +123,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn begin_round(&mut self) -> bool {
         let ended = !self.accounts.submitted.is_empty() || !self.accounts.yielding.is_empty();
         self.accounts.round += 1;
+        self.accounts.least_weight = self.least_weight();
         while let Some(tenant) = self.accounts.submitted.pop() {
             self.unpark(tenant);
         }
