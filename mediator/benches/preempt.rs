@@ -177,15 +177,12 @@ fn batch_alone(case: &Case<'_>, took: u64) -> (u64, f64) {
     }
     rig.run_until(HEAD_START_NS);
     let before = blocks(&rig, case.count);
-    let began = HEAD_START_NS;
-    rig.run_until(began + took.max(4 * HEAD_START_NS));
+    let ran = took.max(4 * HEAD_START_NS);
+    rig.run_until(HEAD_START_NS + ran);
     let done = blocks(&rig, case.count) - before;
     let usage = rig.usage(gridmux_policy::ids::TenantId(0));
     let block_ns = usage.block_ns / usage.blocks.max(1);
-    (
-        block_ns,
-        done * took as f64 / took.max(4 * HEAD_START_NS) as f64,
-    )
+    (block_ns, done * took as f64 / ran as f64)
 }
 
 fn blocks(rig: &ModelRig, count: usize) -> f64 {

@@ -19,7 +19,7 @@ pub struct Layout {
     pub device: DeviceId,
     /// How promptly rows must be able to stop.
     pub stop: Stop,
-    /// How promptly a row must be able to that is the only one with work.
+    /// How promptly a row that is the only one with work must be able to stop.
     pub stop_alone: Stop,
     /// Cap of rows that are not listed.
     pub default_cap: u16,

@@ -40,8 +40,9 @@ pub fn enforces(element: Element) -> Enforcement {
         Element::Budget => Enforcement::Exact,
         Element::Weight => Enforcement::No("a stock device does not share issue slots"),
         Element::Surplus => Enforcement::Approximate(
-            "on a device with at least two levels of queues: what is lent runs below, in windows of about 190 us, and \
-             ends with its blocks; other devices keep room empty",
+            "on a device with at least two levels of queues: what is lent runs below, in windows of up to 190 us, and \
+             ends with its blocks; the last in order fills, others only while nobody within his own waits; a device with one \
+             level keeps room empty",
         ),
         Element::Stop => Enforcement::Approximate(
             "ahead: windows of about 190 us, two on the device; checked: slices, no more than the device holds, two in \

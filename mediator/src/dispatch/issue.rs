@@ -11,6 +11,7 @@ use super::dispatcher::Dispatcher;
 use super::ids::OperationId;
 use super::ids::Slot;
 use super::lanes::Flight;
+use super::levels::Grade;
 use super::operation::{LaunchWork, Operation, Work};
 use super::port::TenantPort;
 use super::queue::Active;
@@ -142,10 +143,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return Attempt::NotItsTurn;
         }
         self.announce(active.slot, active.id);
-        if self.has_enough_ahead(row, active.tenant) {
+        let grades = self.grades(row, active.tenant);
+        if self.has_enough_ahead(grades.0.level) {
             return Attempt::DeviceFull;
         }
-        self.issue_launch(active, no_lane, over_quota)
+        self.issue_launch(active, grades, (no_lane, over_quota))
     }
 
     /// Returns the lanes that each tenant may hold: equal parts, with one for a tenant that may yet come, which would
@@ -154,13 +156,18 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         (self.lanes.count() / (self.accounts.wanting + 1)).max(1)
     }
 
-    fn issue_launch(&mut self, active: Active, no_lane: bool, over_quota: bool) -> Attempt {
+    fn issue_launch(
+        &mut self,
+        active: Active,
+        grades: (Grade, Option<Grade>),
+        (no_lane, over_quota): (bool, bool),
+    ) -> Attempt {
         let Some(Cut {
             row,
             level,
             piece,
             is_preempted,
-        }) = self.cut(active)
+        }) = self.cut(active, grades)
         else {
             return Attempt::Blocked;
         };
@@ -181,7 +188,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Cuts the next piece of a launch.
-    fn cut(&self, active: Active) -> Option<Cut> {
+    fn cut(&self, active: Active, (grade, beyond): (Grade, Option<Grade>)) -> Option<Cut> {
         let client = self.clients.get(active.slot)?;
         let operation = client.operations.get(active.id)?;
         let Work::Launch(launch) = &operation.work else {
@@ -197,7 +204,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
         let lends = self.lends();
-        let (grade, beyond) = self.grades(launch.row, active.tenant);
         let is_alone = self.accounts.busy.len() < 2;
         let stops = view.stop == Stop::Checked || view.binds(launch.wave);
         let is_free = grade.is_lent || !stops;

@@ -82,13 +82,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         last.unwrap_or(0)
     }
 
-    /// Returns whether as much waits on the device in front of a row's next piece as keeps the device busy: who goes
+    /// Returns whether as much waits on the device in front of a piece of a level as keeps the device busy: who goes
     /// next is decided when less does. Where arrival decides, and on a device with a single level, which may have an
     /// order of its own, everything is handed over.
-    pub(super) fn has_enough_ahead(&self, row: RowId, tenant: TenantId) -> bool {
+    pub(super) fn has_enough_ahead(&self, level: Level) -> bool {
         let by_rank = self.policy.plan().order() == DispatchOrder::Rank;
         let competes = self.accounts.busy.len() > 1 && self.device.levels() > 1;
-        by_rank && competes && self.is_enough(self.grades(row, tenant).0.level)
+        by_rank && competes && self.is_enough(level)
     }
 
     /// Returns whether what waits for room at a level and above keeps the device busy for a window.

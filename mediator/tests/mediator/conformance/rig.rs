@@ -120,7 +120,7 @@ impl Subject for Dispatched {
                 blocks: self.shape.sms.into(),
                 ..exact
             },
-            // A window ahead of it at its level, were there one.
+            // What comes waits for its launch, and for the block that ends.
             Element::Surplus => Slack::exact(exact.time + self.launch),
             // Two windows are on the device when a plan says that the row is to stop.
             Element::Stop => Slack::exact(exact.time + Nanos(2 * WINDOW_NS)),
