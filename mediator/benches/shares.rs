@@ -1,4 +1,4 @@
-//! `shares`: what each of several busy tenants got, over what its weight entitled it to, on the timed model.
+//! `shares`: what each of several busy tenants got, over what it was entitled to, on the timed model.
 //!
 //! Under `smk-p`, after a tenth of the time for settling: the value of a case is the worst relative error of all its
 //! tenants. One more tenant is connected and idle throughout.
@@ -78,6 +78,15 @@ fn cases() -> Vec<Case> {
                     ],
                 ),
                 (1, plain()),
+            ],
+        ),
+        // Its launches end sooner than they can be submitted, so that it cannot use its half.
+        (
+            "submission_bound",
+            vec![
+                (2, vec![shape(32, 256, 0, 20); 16]),
+                (1, vec![shape(1024, 256, 2_048, 400); 2]),
+                (1, vec![shape(4096, 256, 0, 100); 2]),
             ],
         ),
     ]

@@ -97,7 +97,7 @@ pub struct ProgramReport {
     pub end_ns: u64,
     /// Its part of what all programs held while it was busy.
     pub got: Option<f64>,
-    /// The part that its weight entitled it to.
+    /// The part that it was entitled to by its weight, up to what it could use.
     pub asked: Option<f64>,
     /// Whether its results equal the host reference; `None` where there is none.
     pub verified: Option<bool>,

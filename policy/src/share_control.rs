@@ -1,9 +1,9 @@
 //! Holds tenants' shares at their weights over time.
 //!
-//! A partition in whole blocks misses the weights, executors obey it late (slices end as a whole)
-//! and with a bias of their own. The controller closes the loop: it takes what each tenant was served
-//! per weight ([`TenantRecord::service`]), and lets the next partition start a tenant as much lower as
-//! it is behind the one that was served most, so that it catches up within a horizon.
+//! A partition in whole blocks misses the weights, executors obey it late (slices end as a whole) and with a bias of
+//! their own. The controller closes the loop: it takes what each tenant held beyond what it was entitled to, per
+//! weight ([`TenantRecord::excess_per_weight`]), and lets the next partition start a tenant as much lower as it is
+//! behind the one with the greatest excess, so that it catches up within a horizon.
 //!
 //! It is a proportional controller on an integral, so that any constant bias of the executor ends
 //! as a constant distance and the long-run ratio is exact. Its horizon is four times the longest time
@@ -35,9 +35,11 @@ const DEAD_BAND: f64 = 0.02;
 pub struct Balance {
     /// Within what time a tenant that is behind is to catch up, in nanoseconds.
     pub horizon_ns: f64,
-    /// The service of the tenant that was served most.
+    /// The time at which it was found.
+    pub now: Nanos,
+    /// The greatest excess per weight.
     most: f64,
-    /// By what the one that was served least is behind it, as a part of what a horizon gives it.
+    /// By what the tenant with the least is behind it, as a part of what a horizon gives it.
     pub worst: f64,
 }
 
@@ -60,12 +62,13 @@ impl Balance {
     /// what it is behind.
     #[must_use]
     pub fn start_level(&self, tenant: &TenantRecord) -> f64 {
-        (tenant.service - self.most) * f64::from(tenant.weight) / self.horizon_ns
+        (tenant.excess_per_weight(self.now) - self.most) * f64::from(tenant.weight)
+            / self.horizon_ns
     }
 }
 
 /// Bounds what the active tenants are behind by, and says how far off the worst is.
-pub fn rebase(book: &mut Book, sms: u16) -> Balance {
+pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
     let stay_ns = greatest(book, |row| row.stay_ns);
     let horizon_ns = (stay_ns * HORIZON_STAYS).max(LEAST_HORIZON_NS);
     let grain_sms = greatest(book, |row| row.share) * f64::from(sms.div_ceil(MOST_PARTS));
@@ -74,19 +77,23 @@ pub fn rebase(book: &mut Book, sms: u16) -> Balance {
     for tenant in book.active() {
         let weight = f64::from(tenant.weight);
         (weights, least_weight) = (weights + weight, least_weight.min(weight));
-        (most, least) = (most.max(tenant.service), least.min(tenant.service));
+        let excess = tenant.excess_per_weight(now);
+        (most, least) = (most.max(excess), least.min(excess));
     }
     // What a horizon gives for a weight of one, stretched where the least nominal share is less than the grain.
     let nominal = f64::from(sms) / weights;
     let sms_each = nominal.max(grain_sms / least_weight);
     let unit = sms_each * horizon_ns;
-    let bound = most - sms_each * MOST_BEHIND_NS.max(HORIZON_STAYS * horizon_ns);
-    book.for_active(|tenant| tenant.service = tenant.service.max(bound));
+    let bound = sms_each * MOST_BEHIND_NS.max(HORIZON_STAYS * horizon_ns);
     let worst = match weights > 0.0 {
-        true => (most - least.max(bound)) / unit,
+        true => {
+            book.bound_deficits(bound - most);
+            (most - least.max(most - bound)) / unit
+        }
         false => 0.0,
     };
     Balance {
+        now,
         horizon_ns,
         most,
         worst,

@@ -1,21 +1,38 @@
 //! What each tenant's blocks held, over what it was entitled to.
 //!
-//! Held is the time integral of a tenant's dominant share while it is busy: for each resource the sum
-//! over its resident blocks, and of these the largest. Entitled is the time integral, while the tenant is
-//! busy, of its weight over the weights of all busy tenants times what all busy tenants held: an
-//! idle tenant changes nobody's figure. Their ratio is 1 for a tenant that got what it asked for.
+//! Held is the time integral of a tenant's dominant share while it is busy: for each resource the sum over its
+//! resident blocks, and of these the largest. **Entitled** is its part of what all busy tenants held, by weighted
+//! max-min fairness: at each moment that is divided by weight among the tenants that are busy, each up to what it
+//! could use then, and what is left over is divided again. What a tenant could use is what it holds, and as much
+//! more, up to the blocks that wait and would fit an empty device, as was given to others since they began to wait,
+//! but not more than it could submit in its part of the thread's time ([`ShareMeter::set_launch_cost`]). So a tenant
+//! is not owed what it cannot use, nor what others still hold of the room that was lent to them while it had no use
+//! for it, and an idle tenant changes nobody's figure. A launch waits once nothing before it in its stream holds it
+//! up. Held over entitled is 1 for a tenant that got its share.
+//!
+//! Three integrals go on in O(1) at each event: held, demand, and the part by weight alone, which knows at each moment
+//! who is busy. [`ShareMeter::settle`] divides what was held since it was last called: each tenant's demand against its
+//! part by weight. It is called at least every millisecond by whoever reads.
+//!
+//! What is divided is what all held, not the device: blocks do not fill SMs without a rest, so that the device itself
+//! cannot be handed out. That no room stays idle is another question.
 //!
 //! The same meter serves reports and controllers: an executor feeds it and sends its readings to
 //! the policy ([`crate::Event::Share`]).
 //!
-//! Rules: every call is O(1), whatever the number of tenants; sums of resources are integers, so
+//! Rules: every call but `settle` is O(1), whatever the number of tenants; sums of resources are integers, so
 //! that what is placed and retired cancels exactly; times that run backwards count as no time;
 //! nothing is allocated after the last tenant was added. Reading changes nothing: sums of floats
 //! depend on where they are cut, and readers come when they like.
 
 use crate::ids::TenantId;
-use crate::shape::{BlockShape, DeviceShape, Held, SmUnits};
+use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
 use crate::units::Nanos;
+
+/// Passes in which [`ShareMeter::settle`] finds who could use less than his part; more are not needed in practice.
+const MOST_PASSES: usize = 16;
+/// Time in which a tenant's launches of late are forgotten to a half.
+const OF_LATE: Nanos = Nanos(1_000_000);
 
 /// Integrates the shares of the tenants of one device.
 #[derive(Clone, Debug)]
@@ -23,6 +40,10 @@ pub struct ShareMeter {
     device: DeviceShape,
     /// By tenant.
     meters: Vec<Meter>,
+    /// Tenants that were busy since shares were last settled.
+    unsettled: Vec<TenantId>,
+    /// When they were last settled.
+    settled: Nanos,
     now: Nanos,
     /// What all busy tenants hold now.
     held: u64,
@@ -32,6 +53,10 @@ pub struct ShareMeter {
     total: f64,
     /// Time integral of what is held per weight of the busy tenants, in SM · ns.
     per_weight: f64,
+    /// The sum of the dominant shares of all blocks that became resident so far.
+    placed: u64,
+    /// What a launch takes of the thread that submits it, and from there to its first block.
+    launch_cost: (Nanos, Nanos),
 }
 
 /// One tenant's integrals, in SM · nanoseconds since it was added.
@@ -39,24 +64,65 @@ pub struct ShareMeter {
 pub struct ShareReading {
     /// What its blocks held while it was busy.
     pub held: f64,
-    /// Its weight's part of what all busy tenants held, while it was busy.
+    /// What it was entitled to of what all busy tenants held, until shares were last settled.
     pub entitled: f64,
     /// What all tenants held while it was busy.
     pub total: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Meter {
     weight: u32,
     busy: bool,
+    /// It stands among the unsettled.
+    is_listed: bool,
     blocks: Held,
     held: SmUnits,
+    /// Its part of what became resident so far.
+    placed: u64,
+    wants: Wants,
+    /// When its blocks that wait could begin, were it alone on the device.
+    begins: Nanos,
+    /// What others had been given when the meter was last brought forward, in SMs.
+    seen: f64,
     /// Integrals up to the time at which the meter was last brought forward.
     reading: ShareReading,
+    /// Its part since shares were last settled.
+    since: Part,
+    /// What its launches of late held, and how many ended; and what it had held when shares were last settled.
+    held_of_late: f64,
+    launches_of_late: f64,
+    held_at: f64,
     at: Nanos,
     /// The device's integrals at that time.
     total_at: f64,
     per_weight_at: f64,
+}
+
+/// Blocks that a tenant could have on the device now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wants {
+    /// How many they are.
+    blocks: u64,
+    /// The sum of their dominant shares.
+    share: SmUnits,
+    /// The room of an empty device that they take together, counted by how many of their kind fit an SM.
+    room: SmUnits,
+    /// What others had been given when its blocks began to wait, in SMs.
+    since: f64,
+}
+
+/// A tenant's part of a time, in SM · ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// What it could use, `held` included.
+    demand: f64,
+    /// What it was due by its weight alone.
+    by_weight: f64,
+    /// Launches that ended.
+    launches: f64,
+    /// Its demand is less than its part.
+    is_content: bool,
 }
 
 impl ShareReading {
@@ -80,6 +146,105 @@ impl ShareReading {
     }
 }
 
+impl Wants {
+    /// Returns what of it fits an empty device, in SMs.
+    fn in_sms(&self, device: &DeviceShape) -> f64 {
+        let (share, room) = (self.share.as_sms(), self.room.as_sms());
+        share / (room / f64::from(device.sms.max(1))).max(1.0)
+    }
+
+    fn add(&mut self, device: &DeviceShape, block: &BlockShape, n: u64) {
+        let (share, room) = each(device, block);
+        self.blocks += n;
+        self.share = SmUnits(self.share.0.saturating_add(share.saturating_mul(n)));
+        self.room = SmUnits(self.room.0.saturating_add(room.saturating_mul(n)));
+    }
+
+    fn remove(&mut self, device: &DeviceShape, block: &BlockShape, n: u64) {
+        let (share, room) = each(device, block);
+        self.blocks = self.blocks.saturating_sub(n);
+        self.share = SmUnits(self.share.0.saturating_sub(share.saturating_mul(n)));
+        self.room = SmUnits(self.room.0.saturating_sub(room.saturating_mul(n)));
+    }
+}
+
+/// Returns a block's dominant share and the room of an empty SM that it takes beside others of its kind.
+fn each(device: &DeviceShape, block: &BlockShape) -> (u64, u64) {
+    let mut one = Held::default();
+    one.add(block, 1);
+    let fits = u64::from(max_residency(device, block).max(1));
+    (one.dominant(device).0, SmUnits::ONE.0 / fits)
+}
+
+impl Meter {
+    /// Returns what others were given so far, in SMs, where all were given `placed`.
+    fn others(&self, placed: u64) -> f64 {
+        SmUnits(placed - self.placed).as_sms()
+    }
+
+    /// Begins to count what others are given, if none of its blocks waits.
+    fn note_waiting(&mut self, others: f64) {
+        if !self.waits() {
+            self.wants.since = others;
+        }
+    }
+
+    /// Returns whether blocks of it wait.
+    fn waits(&self) -> bool {
+        self.wants.blocks > self.blocks.blocks()
+    }
+
+    /// Returns what it could hold at most in `elapsed` with a part of the time of the thread that submits, in SM ·
+    /// ns: as many launches as fit, of what its launches of late held.
+    fn submittable(&mut self, submission: Nanos, part: f64, elapsed: Nanos) -> f64 {
+        let kept = OF_LATE.0 as f64 / (OF_LATE + elapsed).0 as f64;
+        self.held_of_late = (self.held_of_late + self.reading.held - self.held_at) * kept;
+        self.launches_of_late = (self.launches_of_late + self.since.launches) * kept;
+        self.held_at = self.reading.held;
+        let busy_ns = self.launches_of_late * submission.0 as f64;
+        match busy_ns > 0.0 {
+            true => self.held_of_late * elapsed.0 as f64 * part / busy_ns,
+            false => f64::INFINITY,
+        }
+    }
+
+    /// Integrates to `at`, when others had been given as much as `others`.
+    fn integrate(&mut self, device: &DeviceShape, at: Nanos, others: f64) {
+        let before = std::mem::replace(&mut self.seen, others);
+        let elapsed = (at - std::mem::replace(&mut self.at, at)).0 as f64;
+        if !self.busy || elapsed == 0.0 {
+            return;
+        }
+        let held = self.held.as_sms();
+        let waiting = (self.wants.in_sms(device) - held).max(0.0);
+        let missed = |others: f64| (others - self.wants.since).clamp(0.0, waiting);
+        let missed = (missed(before) + missed(others)) / 2.0;
+        self.reading.held += held * elapsed;
+        self.since.demand += (held + missed) * elapsed;
+    }
+
+    /// Brings it to `now`: what others were given until its blocks could begin was lent to them.
+    fn forward(&mut self, device: &DeviceShape, now: Nanos, others: f64) {
+        if self.at < self.begins {
+            let at = self.begins.min(now);
+            let part = (at - self.at).0 as f64 / (now - self.at).0.max(1) as f64;
+            self.wants.since = f64::INFINITY;
+            self.integrate(device, at, self.seen + (others - self.seen) * part);
+            self.wants.since = self.seen;
+        }
+        self.integrate(device, now, others);
+    }
+
+    fn reading_at(&self, now: Nanos, total: f64) -> ShareReading {
+        let mut reading = self.reading;
+        if self.busy {
+            reading.held += self.held.as_sms() * (now - self.at).0 as f64;
+            reading.total += total - self.total_at;
+        }
+        reading
+    }
+}
+
 impl ShareMeter {
     /// Returns a meter without tenants, at time 0.
     #[must_use]
@@ -87,12 +252,22 @@ impl ShareMeter {
         Self {
             device: *device,
             meters: Vec::new(),
+            unsettled: Vec::new(),
+            settled: Nanos::ZERO,
             now: Nanos::ZERO,
             held: 0,
             weight: 0,
             total: 0.0,
             per_weight: 0.0,
+            placed: 0,
+            launch_cost: (Nanos::ZERO, Nanos::ZERO),
         }
+    }
+
+    /// Says how long a launch takes the thread that submits it, and how long it takes from there on to its first block,
+    /// both together (`latency`).
+    pub fn set_launch_cost(&mut self, submission: Nanos, latency: Nanos) {
+        self.launch_cost = (submission, latency);
     }
 
     /// Adds a tenant, idle, or changes its weight.
@@ -102,15 +277,15 @@ impl ShareMeter {
         while self.meters.len() <= tenant.index() {
             self.meters.push(Meter {
                 weight: 1,
-                busy: false,
-                blocks: Held::default(),
-                held: SmUnits(0),
-                reading: ShareReading::default(),
                 at: self.now,
                 total_at: self.total,
                 per_weight_at: self.per_weight,
+                ..Meter::default()
             });
         }
+        // So that becoming busy allocates nothing.
+        let missing = self.meters.len() - self.unsettled.len();
+        self.unsettled.reserve(missing);
         let Some(meter) = self.forward(tenant) else {
             return;
         };
@@ -123,6 +298,7 @@ impl ShareMeter {
     /// Forgets a tenant's integrals: should it come back, they begin anew.
     pub fn remove(&mut self, tenant: TenantId, at: Nanos) {
         self.set_busy(tenant, false, at);
+        self.settle(at);
         if let Some(meter) = self.meters.get_mut(tenant.index()) {
             meter.reading = ShareReading::default();
         }
@@ -135,42 +311,99 @@ impl ShareMeter {
             return;
         };
         let (weight, held) = (u64::from(meter.weight), meter.held.0);
-        if std::mem::replace(&mut meter.busy, busy) != busy {
-            match busy {
-                true => {
-                    self.weight += weight;
-                    self.held += held;
-                }
-                false => {
-                    self.weight -= weight;
-                    self.held -= held;
+        if std::mem::replace(&mut meter.busy, busy) == busy {
+            return;
+        }
+        match busy {
+            true => {
+                let is_new = !std::mem::replace(&mut meter.is_listed, true);
+                self.weight += weight;
+                self.held += held;
+                if is_new {
+                    self.unsettled.push(tenant);
                 }
             }
+            false => {
+                self.weight -= weight;
+                self.held -= held;
+            }
+        }
+    }
+
+    /// Notes that nothing holds up a launch of a tenant any more: its blocks could be placed. One that waited behind
+    /// another one has been submitted meanwhile (`is_submitted`).
+    pub fn opened(
+        &mut self,
+        tenant: TenantId,
+        (block, blocks): (&BlockShape, u64),
+        is_submitted: bool,
+        at: Nanos,
+    ) {
+        self.advance(at);
+        let (device, (submission, latency)) = (self.device, self.launch_cost);
+        let now = self.now;
+        let Some(meter) = self.forward(tenant) else {
+            return;
+        };
+        if !meter.waits() {
+            let earlier = if is_submitted {
+                submission
+            } else {
+                Nanos::ZERO
+            };
+            meter.begins = now + (latency - earlier);
+        }
+        meter.note_waiting(meter.seen);
+        meter.wants.add(&device, block, blocks);
+    }
+
+    /// Notes that a launch has ended, of which `n` blocks never began.
+    pub fn ended(&mut self, tenant: TenantId, block: &BlockShape, n: u64, at: Nanos) {
+        self.advance(at);
+        let device = self.device;
+        if let Some(meter) = self.forward(tenant) {
+            meter.wants.remove(&device, block, n);
+            meter.note_waiting(meter.seen);
+            meter.since.launches += 1.0;
         }
     }
 
     /// Notes that `n` blocks of a tenant became resident.
     pub fn placed(&mut self, tenant: TenantId, block: &BlockShape, n: u32, at: Nanos) {
-        self.change(tenant, at, |held| held.add(block, n));
+        let share = each(&self.device, block).0 * u64::from(n);
+        self.change(tenant, at, share, |meter| meter.blocks.add(block, n));
     }
 
-    /// Notes that `n` blocks of a tenant left their SMs.
+    /// Notes that `n` blocks of a tenant ended.
     pub fn retired(&mut self, tenant: TenantId, block: &BlockShape, n: u32, at: Nanos) {
-        self.change(tenant, at, |held| held.remove(block, n));
+        let device = self.device;
+        self.change(tenant, at, 0, |meter| {
+            meter.blocks.remove(block, n);
+            meter.wants.remove(&device, block, n.into());
+        });
     }
 
-    fn change(&mut self, tenant: TenantId, at: Nanos, act: impl FnOnce(&mut Held)) {
+    /// Notes that `n` blocks of a tenant left their SMs and are to come back.
+    pub fn switched_out(&mut self, tenant: TenantId, block: &BlockShape, n: u32, at: Nanos) {
+        self.change(tenant, at, 0, |meter| meter.blocks.remove(block, n));
+    }
+
+    /// Changes what a tenant has on the device, to which `placed` units were added.
+    fn change(&mut self, tenant: TenantId, at: Nanos, placed: u64, act: impl FnOnce(&mut Meter)) {
         self.advance(at);
         let device = self.device;
         let Some(meter) = self.forward(tenant) else {
             return;
         };
-        act(&mut meter.blocks);
+        meter.placed += placed;
+        act(meter);
+        meter.note_waiting(meter.seen);
         let held = meter.blocks.dominant(&device);
         let before = std::mem::replace(&mut meter.held, held);
         if meter.busy {
             self.held = self.held - before.0 + held.0;
         }
+        self.placed += placed;
     }
 
     /// Returns what a tenant's blocks hold now.
@@ -193,34 +426,90 @@ impl ShareMeter {
         self.per_weight += held / self.weight as f64;
     }
 
+    /// Returns when shares were last settled.
+    #[must_use]
+    pub fn settled(&self) -> Nanos {
+        self.settled
+    }
+
+    /// Returns how many tenants were busy since then.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// Divides what was held since shares were last settled among those who were busy: to each by his weight, up to
+    /// what he could use, and what is left over again.
+    pub fn settle(&mut self, at: Nanos) {
+        self.advance(at);
+        let elapsed = self.now - std::mem::replace(&mut self.settled, self.now);
+        let submission = self.launch_cost.0;
+        let mut listed = std::mem::take(&mut self.unsettled);
+        let weights = listed
+            .iter()
+            .map(|tenant| self.meters[tenant.index()].weight);
+        let weights: f64 = weights.map(f64::from).sum();
+        let mut left = 0.0;
+        for tenant in &listed {
+            if let Some(meter) = self.forward(*tenant) {
+                let held = meter.reading.held - meter.held_at;
+                let part = f64::from(meter.weight) / weights;
+                let most = meter.submittable(submission, part, elapsed).max(held);
+                meter.since.demand = meter.since.demand.min(most);
+                left += meter.since.by_weight;
+            }
+        }
+        let mut weight: f64 = left;
+        for _ in 0..MOST_PASSES {
+            let level = if weight > 0.0 { left / weight } else { 0.0 };
+            let mut is_over = true;
+            for tenant in &listed {
+                let part = &mut self.meters[tenant.index()].since;
+                if !part.is_content && part.demand < level * part.by_weight {
+                    part.is_content = true;
+                    left -= part.demand;
+                    weight -= part.by_weight;
+                    is_over = false;
+                }
+            }
+            if is_over {
+                break;
+            }
+        }
+        let level = if weight > 0.0 { left / weight } else { 0.0 };
+        listed.retain(|tenant| {
+            let meter = &mut self.meters[tenant.index()];
+            let part = std::mem::take(&mut meter.since);
+            meter.reading.entitled += match part.is_content {
+                true => part.demand,
+                false => level * part.by_weight,
+            };
+            meter.is_listed = meter.busy;
+            meter.busy
+        });
+        self.unsettled = listed;
+    }
+
     /// Returns a tenant's integrals up to the newest time seen.
     #[must_use]
     pub fn read(&self, tenant: TenantId) -> ShareReading {
         let meter = self.meters.get(tenant.index());
-        meter.map_or_else(ShareReading::default, |meter| self.reading_now(meter))
+        meter.map_or_else(ShareReading::default, |meter| {
+            meter.reading_at(self.now, self.total)
+        })
     }
 
     /// Brings a tenant's integrals to the present.
     fn forward(&mut self, tenant: TenantId) -> Option<&mut Meter> {
-        let reading = self.read(tenant);
+        let (now, total, per_weight) = (self.now, self.total, self.per_weight);
         let meter = self.meters.get_mut(tenant.index())?;
-        meter.reading = reading;
-        meter.at = self.now;
-        meter.total_at = self.total;
-        meter.per_weight_at = self.per_weight;
-        Some(meter)
-    }
-
-    fn reading_now(&self, meter: &Meter) -> ShareReading {
-        let mut reading = meter.reading;
-        let elapsed = (self.now - meter.at).0 as f64;
+        meter.forward(&self.device, now, meter.others(self.placed));
         if meter.busy {
-            reading.held += meter.held.as_sms() * elapsed;
-            let per_weight = self.per_weight - meter.per_weight_at;
-            reading.entitled += per_weight * f64::from(meter.weight);
-            reading.total += self.total - meter.total_at;
+            meter.reading.total += total - meter.total_at;
+            meter.since.by_weight += (per_weight - meter.per_weight_at) * f64::from(meter.weight);
         }
-        reading
+        (meter.total_at, meter.per_weight_at) = (total, per_weight);
+        Some(meter)
     }
 }
 
@@ -263,7 +552,7 @@ mod tests {
         meter.set_busy(B, true, Nanos(0));
         meter.placed(A, &QUARTER, 8, Nanos(0));
         meter.placed(B, &QUARTER, 4, Nanos(0));
-        meter.advance(Nanos(300));
+        meter.settle(Nanos(300));
         // 3 SMs are held: A is entitled to 2 and holds 2, B to 1 and holds 1.
         for (tenant, held) in [(A, 600.0), (B, 300.0)] {
             let reading = meter.read(tenant);
@@ -278,29 +567,94 @@ mod tests {
         meter.placed(C, &HALF, 2, Nanos(0));
         meter.set_busy(A, true, Nanos(0));
         meter.placed(A, &QUARTER, 4, Nanos(0));
-        meter.advance(Nanos(100));
+        meter.settle(Nanos(100));
         let reading = meter.read(A);
         assert_eq!((reading.held, reading.entitled), (100.0, 100.0));
         meter.set_busy(C, true, Nanos(100));
         meter.retired(C, &HALF, 2, Nanos(100));
         meter.set_busy(C, false, Nanos(100));
-        meter.advance(Nanos(200));
+        meter.settle(Nanos(200));
         assert_eq!(meter.read(A).entitled, 200.0);
         assert_eq!(meter.read(C).held, 0.0);
+    }
+
+    /// Has a tenant's blocks on the device end, and as many others of it follow.
+    fn turn_over(meter: &mut ShareMeter, tenant: TenantId, blocks: u32, at: u64) {
+        meter.retired(tenant, &QUARTER, blocks, Nanos(at));
+        meter.placed(tenant, &QUARTER, blocks, Nanos(at));
     }
 
     #[test]
     fn entitlement_follows_who_is_busy_at_the_moment() {
         let mut meter = meter();
+        meter.opened(A, (&QUARTER, 1000), false, Nanos(0));
         meter.set_busy(A, true, Nanos(0));
         meter.placed(A, &QUARTER, 4, Nanos(0));
-        // A alone until 100, then beside B, which holds nothing yet.
+        // A alone until 100, then beside B, which waits and holds nothing.
         meter.set_busy(B, true, Nanos(100));
-        meter.advance(Nanos(400));
+        meter.opened(B, (&QUARTER, 1000), false, Nanos(100));
+        turn_over(&mut meter, A, 4, 100);
+        meter.settle(Nanos(400));
         let (a, b) = (meter.read(A), meter.read(B));
         assert_eq!((a.held, a.entitled), (400.0, 100.0 + 200.0));
         assert_eq!((b.held, b.entitled), (0.0, 100.0));
         assert_eq!(b.total, 300.0);
+    }
+
+    #[test]
+    fn what_a_tenant_cannot_use_goes_to_the_others_by_weight() {
+        let mut meter = meter();
+        // A has two blocks in all; the others hold a quarter of an SM and three quarters, and want more.
+        for (tenant, wants, holds) in [(A, 2, 2), (B, 1000, 1), (C, 1000, 3)] {
+            meter.set_busy(tenant, true, Nanos(0));
+            meter.opened(tenant, (&QUARTER, wants), false, Nanos(0));
+            meter.placed(tenant, &QUARTER, holds, Nanos(0));
+        }
+        meter.settle(Nanos(1000));
+        let entitled = [A, B, C].map(|tenant| meter.read(tenant).entitled);
+        assert_eq!(entitled, [500.0, 500.0, 500.0]);
+    }
+
+    #[test]
+    fn room_that_was_lent_is_owed_once_it_came_back_and_went_to_others() {
+        let mut meter = meter();
+        for tenant in [B, C] {
+            meter.set_busy(tenant, true, Nanos(0));
+        }
+        meter.opened(B, (&QUARTER, 1000), false, Nanos(0));
+        meter.placed(B, &QUARTER, 16, Nanos(0));
+        // C comes while B has the whole device; at 1000 B's blocks end, and C gets nothing all the same.
+        meter.opened(C, (&QUARTER, 1000), false, Nanos(100));
+        meter.settle(Nanos(1000));
+        assert_eq!(meter.read(C).entitled, 0.0);
+        turn_over(&mut meter, B, 16, 1000);
+        meter.settle(Nanos(2000));
+        assert_eq!(meter.read(C).entitled, 2000.0);
+    }
+
+    #[test]
+    fn nobody_is_owed_what_he_could_not_submit() {
+        let mut meter = meter();
+        meter.set_launch_cost(Nanos(100), Nanos(100));
+        for tenant in [B, C] {
+            meter.set_busy(tenant, true, Nanos(0));
+        }
+        meter.opened(B, (&QUARTER, 1_000_000), false, Nanos(0));
+        meter.placed(B, &QUARTER, 15, Nanos(0));
+        // Two launches of C's wait at any time, and one runs a quarter of the time that it takes to submit one.
+        for n in 0..1000 {
+            let at = 200 * n;
+            meter.opened(C, (&QUARTER, 1), false, Nanos(at));
+            turn_over(&mut meter, B, 15, at);
+            if n >= 2 {
+                meter.placed(C, &QUARTER, 1, Nanos(at));
+                meter.retired(C, &QUARTER, 1, Nanos(at + 25));
+                meter.ended(C, &QUARTER, 0, Nanos(at + 25));
+            }
+            meter.settle(Nanos(at + 50));
+        }
+        let ratio = meter.read(C).ratio().expect("it was entitled to something");
+        assert!((0.9..=1.0).contains(&ratio), "{ratio}");
     }
 
     #[test]
@@ -322,10 +676,13 @@ mod tests {
         let mut meter = meter();
         meter.set_busy(A, true, Nanos(10));
         meter.set_busy(B, true, Nanos(10));
+        for tenant in [A, B] {
+            meter.opened(tenant, (&QUARTER, 1000), false, Nanos(10));
+        }
         meter.placed(A, &QUARTER, 4, Nanos(10));
         meter.set_weight(A, 3, Nanos(40));
         meter.advance(Nanos(20));
-        meter.advance(Nanos(80));
+        meter.settle(Nanos(80));
         let reading = meter.read(A);
         assert_eq!(reading.held, 70.0);
         assert!((reading.entitled - (20.0 + 30.0)).abs() < 1e-9);

@@ -61,11 +61,12 @@ pub struct TenantUsage {
     pub abandoned: u64,
     /// Part of what all tenants held, while this one was busy, that it held; `None` before any.
     pub share_got: Option<f64>,
-    /// Part of what all tenants held, while this one was busy, that it was entitled to by its weight.
+    /// Part of what all tenants held, while this one was busy, that it was entitled to: by its weight, up to what it
+    /// could use.
     pub share_entitled: Option<f64>,
     /// SM · nanoseconds of device time that its blocks held, by their dominant share.
     pub held_sm_ns: f64,
-    /// SM · nanoseconds of device time that it was entitled to by its weight.
+    /// SM · nanoseconds of device time that it was entitled to.
     pub entitled_sm_ns: f64,
     /// SM · nanoseconds of device time that the blocks of all tenants held while it was busy.
     pub all_held_sm_ns: f64,

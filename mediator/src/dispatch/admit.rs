@@ -11,7 +11,7 @@ use super::dispatcher::Dispatcher;
 use super::ids::Slot;
 use super::message::{Notice, Refusal};
 use super::operation::{
-    CopyWork, DeviceCopyWork, LaunchWork, MemsetWork, Operation, UnreportedBlocks, Work,
+    CopyWork, DeviceCopyWork, LaunchWork, MemsetWork, Operation, Told, UnreportedBlocks, Work,
 };
 use super::params::ParamSlot;
 use super::port::TenantPort;
@@ -278,7 +278,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             shape,
             control_offset: kernel.control_offset,
             params,
-            announced: false,
+            told: Told::Nothing,
             preempted: false,
             started: 0,
             wave,

@@ -9,7 +9,7 @@ use super::dispatcher::{DeferredCompletion, Dispatcher};
 use super::ids::OperationId;
 use super::ids::Slot;
 use super::message::Notice;
-use super::operation::{Operation, Work};
+use super::operation::{Operation, Told, Work};
 use super::port::TenantPort;
 use crate::device::Device;
 use gridmux_channel::ring::{CompletionEntry, CompletionStatus, PushError};
@@ -111,6 +111,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             stream.front()
         });
         if let Some(next) = next {
+            self.count_as_ready(slot, next);
             self.finish_if_over(slot, next);
         }
         self.settle_streams_and_fences(slot, operation.stream);
@@ -169,7 +170,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         {
             place += 1;
             let work = client.operations.get(id).map(|operation| &operation.work);
-            if matches!(work, Some(Work::Launch(launch)) if launch.announced && launch.issued == 0)
+            if matches!(work, Some(Work::Launch(launch)) if launch.told != Told::Nothing && launch.issued == 0)
             {
                 self.conclude(slot, id, self.now);
             }

@@ -38,8 +38,8 @@ pub struct LaunchWork {
     pub control_offset: Option<u32>,
     /// The client's parameters, copied once.
     pub params: ParamSlot,
-    /// The policy knows of the launch.
-    pub announced: bool,
+    /// What policy and meter know of the launch.
+    pub told: Told,
     /// It has begun, and the plan has it give room up or wait for some.
     pub preempted: bool,
     /// Blocks that have started.
@@ -52,6 +52,18 @@ pub struct LaunchWork {
     pub lanes: u32,
     /// Changes of its blocks that were not reported to the policy yet.
     pub unreported: UnreportedBlocks,
+}
+
+/// What the policy and the meter of shares know of a launch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The policy knows of it; the operation before it in its stream has not ended.
+    Behind,
+    /// Both know of it, and nothing holds up its blocks.
+    Ready,
 }
 
 /// Changes of a launch's blocks since the policy was last told of them.

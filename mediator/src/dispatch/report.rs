@@ -79,6 +79,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if let Work::Launch(launch) = &mut operation.work {
             launch.started += u64::from(blocks);
         }
+        self.count_as_ready(flight.slot, flight.operation);
         self.note_blocks(flight.slot, flight.operation, |unreported| {
             unreported.started += blocks
         });

@@ -12,7 +12,7 @@
 use super::dispatcher::{Arrival, Dispatcher};
 use super::ids::OperationId;
 use super::ids::Slot;
-use super::operation::{Operation, UnreportedBlocks, Work};
+use super::operation::{Operation, Told, UnreportedBlocks, Work};
 use super::port::TenantPort;
 use super::report::mean;
 use super::rows::Row;
@@ -25,6 +25,8 @@ use gridmux_policy::units::Nanos;
 
 /// Events that name a row anew, at most.
 const EVENTS_OF_A_ROW: usize = 3;
+/// Shares are settled at most once in this time for each tenant that was busy.
+const SETTLE_NS: u64 = 500;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Finds or makes the row of a launch, and tells the policy of a new one and of one that was given up for it.
@@ -78,10 +80,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Work::Launch(launch) = &mut operation.work else {
             return;
         };
-        if std::mem::replace(&mut launch.announced, true) {
+        if launch.told != Told::Nothing {
             return;
         }
-        let (row, blocks) = (launch.row, launch.blocks);
+        launch.told = Told::Behind;
+        let (row, blocks, is_ready) = (launch.row, launch.blocks, launch.after.is_none());
         let (stream, sequence, admitted) =
             (operation.stream, operation.sequence, operation.admitted);
         let mut demand = blocks;
@@ -99,6 +102,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         self.measure(tenant, now);
+        if is_ready {
+            self.count_as_ready(slot, id);
+        }
         let event = Event::Arrive {
             row,
             launch: sequence,
@@ -116,6 +122,24 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         } else {
             self.flush_blocks();
             self.policy.tell(event);
+        }
+    }
+
+    /// Counts a launch that was announced among what its tenant could use, now that nothing before it in its stream
+    /// holds it up.
+    pub(super) fn count_as_ready(&mut self, slot: Slot, id: OperationId) {
+        let now = self.now;
+        let Some((tenant, operation)) = self.operation_mut(slot, id) else {
+            return;
+        };
+        let Work::Launch(launch) = &mut operation.work else {
+            return;
+        };
+        if launch.told == Told::Behind {
+            launch.told = Told::Ready;
+            let (shape, blocks, is_submitted) = (launch.shape, launch.blocks, launch.issued > 0);
+            self.meter
+                .opened(tenant, (&shape, blocks), is_submitted, now);
         }
     }
 
@@ -179,10 +203,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Work::Launch(launch) = &mut operation.work else {
             return;
         };
-        if !std::mem::replace(&mut launch.announced, false) {
-            return;
+        let (row, unstarted, shape) = (launch.row, launch.blocks - launch.started, launch.shape);
+        match std::mem::take(&mut launch.told) {
+            Told::Nothing => return,
+            Told::Behind => {}
+            Told::Ready => self.meter.ended(tenant, &shape, unstarted, now),
         }
-        let (row, unstarted) = (launch.row, launch.blocks - launch.started);
         if let Some(row) = self.rows.get_mut(row) {
             row.open -= 1;
             row.waiting = row.waiting.saturating_sub(unstarted);
@@ -193,6 +219,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let over = self.accounts.close(tenant);
         self.measure(tenant, now);
         if over {
+            self.settle_shares(now);
             self.tell_share(tenant);
             // Before its client sees the end, so that who asks after that finds the whole.
             self.publish_share(tenant);
@@ -269,6 +296,19 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
+    /// Divides what blocks held until now among those who were busy, where that was not done just now: it looks at each
+    /// of them.
+    pub(super) fn settle_shares(&mut self, at: Nanos) {
+        let soon = SETTLE_NS.saturating_mul(self.meter.unsettled() as u64);
+        if (at - self.meter.settled()).0 < soon {
+            return self.meter.advance(at);
+        }
+        let latency = Nanos(self.launch_ns.unwrap_or(0));
+        let submission = self.device.submission().each;
+        self.meter.set_launch_cost(submission, latency);
+        self.meter.settle(at);
+    }
+
     /// Tells the policy what a tenant held and was entitled to.
     pub(super) fn tell_share(&mut self, tenant: TenantId) {
         let reading = self.meter.read(tenant);
@@ -284,7 +324,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Wakes the policy at the time it asked for: with the shares of every busy tenant.
     pub(super) fn wake_policy(&mut self, at: Nanos) {
         self.flush_blocks();
-        self.meter.advance(at);
+        self.settle_shares(at);
         self.busy_scratch.clear();
         let busy = self.accounts.busy.members();
         self.busy_scratch.extend_from_slice(busy);

@@ -192,9 +192,11 @@ impl Feed {
     }
 
     /// Returns the event that announces a launch that nothing before it holds up any more, if it is open.
-    pub(super) fn announce(&mut self, launch: u64) -> Option<Event> {
+    pub(super) fn announce(&mut self, launch: u64, at: Nanos) -> Option<Event> {
         let open = self.open.get_mut(&launch)?;
         open.is_announced = true;
+        let blocks = (&open.block, open.blocks);
+        self.meter.opened(open.tenant, blocks, true, at);
         Some(Event::Arrive {
             row: open.row,
             launch,
@@ -220,7 +222,11 @@ impl Feed {
         };
         let (tenant, block) = (open.tenant, open.block);
         let resident = std::mem::take(&mut open.resident);
-        self.meter.retired(tenant, &block, resident, at);
+        self.meter.switched_out(tenant, &block, resident, at);
+        if open.is_announced {
+            let left = open.blocks - open.ended;
+            self.meter.ended(tenant, &block, left, at);
+        }
         self.idle_once(tenant, at);
     }
 
@@ -266,7 +272,10 @@ impl Feed {
             }
             false => {
                 open.resident = open.resident.saturating_sub(1);
-                self.meter.retired(tenant, &block, 1, at);
+                match event.change {
+                    BlockChange::Retired { .. } => self.meter.retired(tenant, &block, 1, at),
+                    _ => self.meter.switched_out(tenant, &block, 1, at),
+                }
             }
         }
         if over {
@@ -316,7 +325,7 @@ impl Feed {
         if !std::mem::take(&mut self.flips) && !due {
             return;
         }
-        self.meter.advance(now);
+        self.meter.settle(now);
         for (id, book) in (0..).zip(&mut self.tenants) {
             let flipped = std::mem::take(&mut book.flipped);
             if book.known && (book.open > 0 || flipped) {
@@ -334,7 +343,7 @@ impl Feed {
 
     /// Returns a tenant's integrals until `now`.
     pub(super) fn reading(&mut self, tenant: TenantId, now: Nanos) -> ShareReading {
-        self.meter.advance(now);
+        self.meter.settle(now);
         self.meter.read(tenant)
     }
 

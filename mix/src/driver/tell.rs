@@ -22,8 +22,8 @@ impl<E: Engine> Driver<E> {
             let Some((open, follows)) = self.feed.closed(launch) else {
                 continue;
             };
-            next.extend(follows);
             let at = self.time(end);
+            next.extend(follows.map(|launch| (launch, at)));
             let row = open.row;
             if open.is_announced {
                 self.tell(&Event::Ended { row, launch, at });
@@ -38,14 +38,14 @@ impl<E: Engine> Driver<E> {
                 self.tell(&counters);
             }
         }
-        for launch in next {
-            self.announce(launch);
+        for (launch, at) in next {
+            self.announce(launch, at);
         }
     }
 
     /// Tells the policy of a launch that nothing before it holds up.
-    fn announce(&mut self, launch: u64) {
-        if let Some(event) = self.feed.announce(launch) {
+    fn announce(&mut self, launch: u64, at: Nanos) {
+        if let Some(event) = self.feed.announce(launch, at) {
             self.tell(&event);
         }
     }
@@ -113,7 +113,7 @@ impl<E: Engine> Driver<E> {
         let size = (block, described.blocks);
         let open = Open::new((row, tenant), described.queue, size, at);
         if self.feed.arrived(number, open, at) {
-            self.announce(number);
+            self.announce(number, at);
         }
     }
 

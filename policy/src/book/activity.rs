@@ -16,15 +16,6 @@ impl Book {
         self.active.iter().filter_map(|id| self.tenant(*id))
     }
 
-    /// Calls a function for each active tenant, to be changed.
-    pub fn for_active(&mut self, mut act: impl FnMut(&mut TenantRecord)) {
-        for id in &self.active {
-            if let Some(Some(tenant)) = self.tenants.get_mut(id.index()) {
-                act(tenant);
-            }
-        }
-    }
-
     /// Makes tenants inactive, and rows idle, that have had no work for `grace`.
     pub fn expire(&mut self, grace: Nanos) {
         let now = self.now;
@@ -96,24 +87,9 @@ impl Book {
         tenant.open_launches = tenant.open_launches.saturating_add(launches);
         tenant.last_open = now;
         if !std::mem::replace(&mut tenant.active, true) {
-            self.begin_service(id);
             let place = self.active.partition_point(|other| *other < id);
             self.active.insert(place, id);
             self.changes.demand = true;
-        }
-    }
-
-    /// Lets a tenant that becomes active begin at the service of the least served of the others, unless it has more: an
-    /// idle tenant collects no credit (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996).
-    fn begin_service(&mut self, id: TenantId) {
-        let active = self.active().map(|tenant| tenant.service);
-        let least = active.fold(f64::INFINITY, f64::min);
-        if least.is_finite() {
-            self.least_service = self.least_service.max(least);
-        }
-        let begin = self.least_service;
-        if let Some(tenant) = self.tenant_mut(id) {
-            tenant.service = tenant.service.max(begin);
         }
     }
 

@@ -6,12 +6,10 @@
 //! another. Policies that partition see who takes part and how much each could use.
 //!
 //! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that
-//! a controller steers by the very figure that is reported. A tenant's **service** is what it held over its weight,
-//! by which a controller of shares compares those that are active; an idle tenant collects no credit. Its **excess of
-//! late** ([`Book::late_excess`]), which a guard looks at, is what it held beyond what it was entitled to; it is
-//! bounded and what is neither added to nor repaid is forgotten, because a tenant that used room which nobody else
-//! could use did nobody harm, and one that could not use its part for minutes may not take the device for minutes:
-//! how long it takes to change sign depends on the bound, not on the history.
+//! a controller steers by the very figure that is reported. A tenant's **excess of late** ([`Book::late_excess`]) is
+//! what it held beyond what it was entitled to: over its weight, a controller of shares compares tenants by it, and a
+//! guard looks at it. It is bounded, and what is neither added to nor repaid is forgotten: how long it takes to change
+//! sign depends on the bound, not on the history.
 //!
 //! Rules: events with a time before the newest seen count as of that time; an event of a row that is not known changes
 //! nothing, and who names a row names its tenant, of weight 1 where it is not known; after a loss nothing has open
@@ -89,9 +87,6 @@ pub struct TenantRecord {
     pub last_open: Nanos,
     /// Has a launch open, or had one less than a grace ago.
     pub active: bool,
-    /// What it held while it was active over its weight, in SM · nanoseconds, and where it began ([`activity`]): of two
-    /// active tenants the one with less is owed more.
-    pub service: f64,
     /// Its rows, in no particular order.
     pub rows: Vec<RowId>,
     /// The newest readings.
@@ -142,8 +137,6 @@ pub struct Book {
     changes: Changes,
     /// The greatest excess and deficit of late, in SM · nanoseconds.
     excess_bound: f64,
-    /// The greatest of the least services of active tenants so far.
-    least_service: f64,
     /// Events were lost, and not everything that lives has been named since.
     is_partial: bool,
 }
@@ -156,6 +149,12 @@ impl RowRecord {
 }
 
 impl TenantRecord {
+    /// Returns its excess of late over its weight: of two tenants the one with less is owed more.
+    #[must_use]
+    pub fn excess_per_weight(&self, now: Nanos) -> f64 {
+        self.late_excess_at(now) / f64::from(self.weight)
+    }
+
     fn late_excess_at(&self, now: Nanos) -> f64 {
         let (excess, at) = self.late_excess;
         excess * (-((now - at).0 as f64) / FORGOTTEN_NS).exp()
@@ -175,7 +174,6 @@ impl Book {
             active: Vec::new(),
             now: Nanos::ZERO,
             changes: Changes::ALL,
-            least_service: 0.0,
             excess_bound: f64::INFINITY,
             is_partial: false,
         }
@@ -318,6 +316,17 @@ impl Book {
         tenant.map_or(0.0, |tenant| tenant.late_excess_at(now))
     }
 
+    /// Forgets as much of the deficits of active tenants as is beyond `most`, in SM · nanoseconds for a weight of one.
+    pub fn bound_deficits(&mut self, most: f64) {
+        let now = self.now;
+        for id in &self.active {
+            if let Some(Some(tenant)) = self.tenants.get_mut(id.index()) {
+                let least = -most * f64::from(tenant.weight);
+                tenant.late_excess = (tenant.late_excess_at(now).max(least), now);
+            }
+        }
+    }
+
     /// Returns the sum of the weights of rows' tenants, a tenant counting once for each of its rows.
     #[must_use]
     pub fn weights_of(&self, rows: &[RowId]) -> u64 {
@@ -398,7 +407,6 @@ impl Book {
             open_launches: 0,
             last_open: Nanos::ZERO,
             active: false,
-            service: 0.0,
             rows: Vec::new(),
             held: 0.0,
             entitled: 0.0,
@@ -516,16 +524,13 @@ impl Book {
         let Some(tenant) = self.tenant_mut(tenant) else {
             return;
         };
-        let (more, due) = (held - tenant.held, entitled - tenant.entitled);
+        let excess = (held - tenant.held) - (entitled - tenant.entitled);
         (tenant.held, tenant.entitled) = (held, entitled);
         // What was held before this book saw anything is nobody's excess.
-        let (more, added) = match std::mem::take(&mut tenant.is_late) {
-            true => (0.0, 0.0),
-            false => (more, more - due),
+        let added = match std::mem::take(&mut tenant.is_late) {
+            true => 0.0,
+            false => excess,
         };
-        if tenant.active {
-            tenant.service += more / f64::from(tenant.weight);
-        }
         let late_excess = tenant.late_excess_at(now) + added;
         tenant.late_excess = (late_excess.clamp(-bound, bound), now);
     }

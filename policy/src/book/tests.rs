@@ -10,7 +10,6 @@ use crate::units::Nanos;
 const DEVICE: DeviceShape = DeviceShape::small(4);
 const GRACE: Nanos = Nanos(100);
 const A: TenantId = TenantId(0);
-const B: TenantId = TenantId(1);
 
 fn block(threads: u32) -> BlockShape {
     BlockShape {
@@ -254,20 +253,16 @@ fn grids_without_end_saturate() {
 }
 
 #[test]
-fn service_counts_from_when_a_tenant_is_active_and_an_idle_one_collects_no_credit() {
+fn deficits_of_active_tenants_are_bounded() {
     let mut book = after(&[tenant(A), row_new(0, A, 256)]);
-    book.observe(&share(50.0, 10.0, 2));
-    book.observe(&arrive(0, 10, 3));
-    book.observe(&share(60.0, 15.0, 2));
-    // One reading was lost; the next makes it good.
-    book.observe(&share(90.0, 25.0, 2));
-    let service = |book: &Book, tenant| book.tenant(tenant).expect("known").service;
-    assert_eq!(service(&book, A), 40.0);
-    // Who comes later begins where the least served stands, and keeps what it has beyond that.
-    book.observe(&tenant(B));
-    book.observe(&row_new(1, B, 256));
-    book.observe(&arrive(1, 10, 4));
-    assert_eq!(service(&book, B), 40.0);
+    book.observe(&share(0.0, 50.0, 2));
+    let excess = |book: &Book| book.tenant(A).expect("known").excess_per_weight(Nanos(2));
+    assert_eq!(excess(&book), -50.0);
+    book.bound_deficits(20.0);
+    assert_eq!(excess(&book), -50.0, "it has nothing to do");
+    book.observe(&arrive(0, 10, 2));
+    book.bound_deficits(20.0);
+    assert_eq!(excess(&book), -20.0);
 }
 
 fn share(held: f64, entitled: f64, at: u64) -> Event {
@@ -315,7 +310,7 @@ fn a_history_that_nobody_saw_is_no_excess_of_late() {
     let met = [lost, tenant(A), row_new(3, A, 256), counters(3, 1, 4, 4, 1)];
     let mut late = after(&[&met[..], &[Event::Resynced]].concat());
     late.observe(&share(9_000.0, 10.0, 1));
-    assert_eq!(late.tenant(A).expect("it is there").service, 0.0);
+    assert_eq!(late.late_excess(A, Nanos(1)), 0.0);
     // Who is named again after a loss keeps its excess; who is not is gone.
     for (events, excess) in [
         (vec![lost, tenant(A), Event::Resynced], 20.0),

@@ -75,58 +75,139 @@ fn integrals(subject: &mut dyn Subject) -> Result<Verdict, String> {
 
 /// Returns what a tenant held, and what it was entitled to, until a time, in SM · nanoseconds.
 fn integrate(run: &Run, shape: &DeviceShape, tenant: TenantId, until: Nanos) -> (f64, f64) {
+    let waits = launches(run);
     let mut times: Vec<Nanos> = run.trace.blocks.iter().map(|seen| seen.at).collect();
-    let launches = || {
-        run.trace.launches.iter().map(|seen| {
-            let load = &run.loads[seen.load];
-            (
-                load,
-                load.launches[seen.launch].at,
-                seen.end.unwrap_or(Nanos::MAX),
-            )
-        })
-    };
-    times.extend(launches().flat_map(|(_, from, to)| [from, to]));
+    times.extend(
+        waits
+            .iter()
+            .flat_map(|launch| [launch.at, launch.ready, launch.end]),
+    );
     times.push(until);
     times.retain(|at| *at <= until);
     times.sort_unstable();
     times.dedup();
-    let tenants: Vec<TenantId> = (0..4).map(TenantId).collect();
-    let mut held = vec![Held::default(); tenants.len()];
+    let mut sides: Vec<Side> = (0..4).map(|_| Side::default()).collect();
     let (mut own, mut entitled, mut next) = (0.0, 0.0, 0);
     let mut from = Nanos(0);
     for to in times {
         let elapsed = (to - from).0 as f64;
-        let now: Vec<f64> = held
-            .iter()
-            .map(|held| held.dominant(shape).as_sms())
-            .collect();
-        let busy = |of: TenantId| {
-            let mut all = launches();
-            all.any(|(load, begin, end)| load.tenant == of && begin <= from && to <= end)
-        };
-        let weight = |of: TenantId| {
-            let load = run.loads.iter().find(|load| load.tenant == of);
-            load.map_or(0.0, |load| f64::from(load.weight))
-        };
-        let weights: f64 = tenants
-            .iter()
-            .filter(|t| busy(**t))
-            .map(|t| weight(*t))
-            .sum();
-        own += now[tenant.index()] * elapsed;
-        if busy(tenant) {
-            entitled += now.iter().sum::<f64>() * elapsed * weight(tenant) / weights;
+        for (number, side) in (0..).map(TenantId).zip(&mut sides) {
+            side.look(run, shape, &waits, number, from);
         }
+        own += sides[tenant.index()].held.dominant(shape).as_sms() * elapsed;
+        entitled += entitlements(shape, &sides)[tenant.index()] * elapsed;
         while let Some(seen) = run.trace.blocks.get(next).filter(|seen| seen.at <= to) {
-            let held = &mut held[run.loads[seen.load].tenant.index()];
-            match seen.change {
-                Change::Started | Change::SwitchedIn => held.add(&run.trace.shapes[seen.load], 1),
-                Change::Ended | Change::SwitchedOut => held.remove(&run.trace.shapes[seen.load], 1),
+            let (of, block) = (run.loads[seen.load].tenant, run.trace.shapes[seen.load]);
+            let mut one = Held::default();
+            one.add(&block, 1);
+            for (number, side) in (0..).map(TenantId).zip(&mut sides) {
+                match seen.change {
+                    Change::Started | Change::SwitchedIn if number == of => {
+                        side.held.add(&block, 1)
+                    }
+                    Change::Started | Change::SwitchedIn => {
+                        side.given += one.dominant(shape).as_sms();
+                    }
+                    _ if number == of => side.held.remove(&block, 1),
+                    _ => {}
+                }
             }
             next += 1;
         }
         from = to;
     }
     (own, entitled)
+}
+
+/// A launch: when it arrived, when nothing before it in its stream held it up any more, and when it ended.
+struct Wait {
+    load: usize,
+    launch: usize,
+    at: Nanos,
+    ready: Nanos,
+    end: Nanos,
+}
+
+fn launches(run: &Run) -> Vec<Wait> {
+    let mut waits: Vec<Wait> = Vec::new();
+    for seen in &run.trace.launches {
+        let of = &run.loads[seen.load];
+        let at = of.launches[seen.launch].at;
+        let before = waits.iter().filter(|other| {
+            let load = &run.loads[other.load];
+            (load.tenant, load.stream) == (of.tenant, of.stream) && other.at <= at
+        });
+        let ready = before.map(|other| other.end).max().unwrap_or(at).max(at);
+        waits.push(Wait {
+            load: seen.load,
+            launch: seen.launch,
+            at,
+            ready,
+            end: seen.end.unwrap_or(Nanos::MAX),
+        });
+    }
+    waits
+}
+
+/// What is true of a tenant at a moment.
+#[derive(Default)]
+struct Side {
+    /// Its weight; 0 while it has no launch.
+    weight: f64,
+    held: Held,
+    /// What its blocks that wait would hold.
+    waiting: f64,
+    /// What others were given since they began to wait.
+    given: f64,
+}
+
+impl Side {
+    fn look(&mut self, run: &Run, shape: &DeviceShape, waits: &[Wait], of: TenantId, now: Nanos) {
+        let own = || {
+            let own = waits
+                .iter()
+                .filter(|wait| run.loads[wait.load].tenant == of);
+            own.filter(|wait| wait.at <= now && now < wait.end)
+        };
+        self.weight = own()
+            .map(|wait| f64::from(run.loads[wait.load].weight))
+            .fold(0.0, f64::max);
+        let mut wants = Held::default();
+        for wait in own().filter(|wait| wait.ready <= now) {
+            let ended = run.trace.blocks.iter().filter(|seen| {
+                let same = (seen.load, seen.launch) == (wait.load, wait.launch);
+                same && seen.at <= now && seen.change == Change::Ended
+            });
+            let left = run.loads[wait.load].launches[wait.launch].blocks as usize - ended.count();
+            wants.add(
+                &run.trace.shapes[wait.load],
+                u32::try_from(left).unwrap_or(u32::MAX),
+            );
+        }
+        if wants.blocks() <= self.held.blocks() {
+            self.given = 0.0;
+        }
+        let wants = wants.dominant(shape).as_sms().min(shape.sms.into());
+        self.waiting = (wants - self.held.dominant(shape).as_sms()).max(0.0);
+    }
+}
+
+/// Divides what all hold by weight, to each up to what it could use: from the lowest demand for its weight on.
+fn entitlements(shape: &DeviceShape, sides: &[Side]) -> Vec<f64> {
+    let held = |side: &Side| side.held.dominant(shape).as_sms();
+    let demand = |side: &Side| held(side) + side.waiting.min(side.given);
+    let busy = |side: &&Side| side.weight > 0.0;
+    let mut left: f64 = sides.iter().filter(busy).map(held).sum();
+    let mut weight: f64 = sides.iter().filter(busy).map(|side| side.weight).sum();
+    let mut order: Vec<usize> = (0..sides.len()).filter(|n| busy(&&sides[*n])).collect();
+    let per_weight = |n: &usize| demand(&sides[*n]) / sides[*n].weight;
+    order.sort_by(|one, other| per_weight(one).total_cmp(&per_weight(other)));
+    let mut entitled = vec![0.0; sides.len()];
+    for n in order {
+        let side = &sides[n];
+        entitled[n] = demand(side).min(left * side.weight / weight);
+        left -= entitled[n];
+        weight -= side.weight;
+    }
+    entitled
 }

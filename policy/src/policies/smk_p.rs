@@ -15,7 +15,7 @@
 //! tenant submits again at once and its part would oscillate otherwise. A tenant that is the only
 //! participant has no limit, gives nothing up and may be handed to the device ahead of time.
 
-use crate::book::{Book, RowRecord};
+use crate::book::{Book, RowRecord, TenantRecord};
 use crate::class::Class;
 use crate::contract::Element;
 use crate::event::Event;
@@ -95,7 +95,7 @@ pub struct SmkP {
 /// Tables of a replan, kept so that replanning allocates nothing.
 #[derive(Debug, Default)]
 struct Scratch {
-    /// Active tenants in dispatch order: class, service and number.
+    /// Active tenants in dispatch order: class, excess and number.
     order: Vec<(Class, f64, TenantId)>,
     /// Participants in dispatch order.
     tenants: Vec<TenantId>,
@@ -141,11 +141,12 @@ impl SmkP {
         let corrects = self.holds_shares() && self.correcting;
         let (book, scratch) = (&self.book, &mut self.scratch);
         scratch.order.clear();
-        let active = book.active().map(|t| (t.class, t.service, t.id));
+        let excess = |tenant: &TenantRecord| tenant.excess_per_weight(balance.now);
+        let active = book.active().map(|t| (t.class, excess(t), t.id));
         scratch.order.extend(active);
         scratch.order.sort_unstable_by(|one, other| {
-            let service = one.1.total_cmp(&other.1);
-            one.0.cmp(&other.0).then(service).then(one.2.cmp(&other.2))
+            let excess = one.1.total_cmp(&other.1);
+            one.0.cmp(&other.0).then(excess).then(one.2.cmp(&other.2))
         });
         scratch.tenants.clear();
         scratch.claims.clear();
@@ -360,7 +361,7 @@ impl Policy for SmkP {
         if self.planned && !changed && !due {
             return false;
         }
-        let balance = share_control::rebase(&mut self.book, self.shape.sms);
+        let balance = share_control::rebase(&mut self.book, self.shape.sms, now);
         self.wake_at = self.next_wake(&balance, now);
         let off = balance.is_off();
         if self.planned && !changed && !off && !self.correcting {

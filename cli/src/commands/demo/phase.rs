@@ -57,7 +57,7 @@ pub(super) struct TenantOutcome {
     pub(super) verified: bool,
     /// From the common start to its last launch's end, device clock.
     pub(super) duration_ns: u64,
-    /// Part of what all held while it was busy that its weight entitled it to.
+    /// Part of what all held while it was busy that it was entitled to.
     pub(super) share_asked: Option<f64>,
     /// Part of what all held while it was busy that it held.
     pub(super) share_got: Option<f64>,

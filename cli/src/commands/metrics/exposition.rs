@@ -147,7 +147,7 @@ fn counters(registry: &mut Registry, tenants: &[TenantStatistics]) {
     let seconds = || Some(Unit::Seconds);
     let help = "SMs times seconds of device time that its blocks held, by their dominant share";
     add("sm", help, seconds(), |t| t.usage.held_sm_ns / 1e9);
-    let help = "SMs times seconds of device time that its weight entitled it to";
+    let help = "SMs times seconds of device time that it was entitled to by weight, up to what it could use";
     add("entitled_sm", help, seconds(), |t| {
         t.usage.entitled_sm_ns / 1e9
     });
@@ -196,7 +196,7 @@ fn levels(registry: &mut Registry, tenants: &[TenantStatistics]) {
     let ratio = || Some(Unit::Other("ratio".to_owned()));
     let help = "Part of what all tenants held, while it was busy, that it held";
     add("dominant_share", help, ratio(), |t| t.usage.share_got);
-    let help = "Part of what all tenants held, while it was busy, that its weight entitled it to";
+    let help = "Part of what all tenants held, while it was busy, that it was entitled to";
     add("entitled_share", help, ratio(), |t| t.usage.share_entitled);
     let help = "Operations admitted and not yet ended";
     add("pending_operations", help, None, |t| {

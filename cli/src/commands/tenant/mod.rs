@@ -55,9 +55,9 @@ functional one.
             on the device
   CLIENTS   processes that are connected now, or left and still hold something
   WEIGHT    weight of its share, relative to the others', 1 to 1000
-  ASKED     percent of the device that its weight entitled it to while it was
-            busy; - before a block of its kernels has ended, and while it
-            waits
+  ASKED     percent of what all held while it was busy that it was entitled
+            to: by its weight, up to what it could use; - before a block of
+            its kernels has ended, and while it waits
   GOT       percent that it held of what all tenants held while it was busy,
             each by the resource that it holds most of; - as for ASKED
   MEMORY    device memory that its clients hold now, together
@@ -94,7 +94,7 @@ struct Row {
     clients_limit: u16,
     /// Its weight over the weights of all connected tenants; `None` of one without clients.
     share_asked: Option<f64>,
-    /// Part of what all tenants held while it was busy that its weight entitled it to.
+    /// Part of what all tenants held while it was busy that it was entitled to.
     share_entitled: Option<f64>,
     /// Part of what all tenants held while it was busy that it held.
     share_got: Option<f64>,

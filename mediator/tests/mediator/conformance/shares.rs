@@ -16,6 +16,9 @@ type Kernel = (u32, u32, u32, u64);
 /// A tenant: its weight, and for each of its streams the kernels that it launches in turn.
 type Tenant = (u32, Vec<Vec<Kernel>>);
 
+/// What a tenant may hold at most beyond what it is entitled to while others want the room, as a part of it.
+const EXCESS: f64 = 0.05;
+
 const MIXED: [Kernel; 8] = [
     (256, 0, 1000, 8_000),
     (128, 48, 1000, 60_000),
@@ -124,7 +127,10 @@ fn assert_fair(what: &str, tenants: &[Tenant], ms: u64, within: f64) {
     println!("{what}: held over entitled {ratios:.4?}");
     for (ratio, (_, streams)) in ratios.iter().zip(tenants) {
         match ratio {
-            Some(ratio) => assert!((ratio - 1.0).abs() < within, "{what}: {ratio}"),
+            Some(ratio) => assert!(
+                *ratio > 1.0 - within && *ratio < 1.0 + EXCESS,
+                "{what}: {ratio}"
+            ),
             None => assert!(streams.is_empty(), "{what}: {ratios:?}"),
         }
     }
@@ -160,13 +166,15 @@ fn what_a_tenant_cannot_use_of_its_part_is_lent_to_the_others() {
         two_streams(1, (256, 32, 1000, 200_000)),
         two_streams(1, (256, 0, 1000, 25_000)),
     ];
-    let ratios = ratios(&serving, 60, false);
+    let ratios = ratios(&serving, 120, false);
     println!("serving: held over entitled {ratios:.4?}");
     let [Some(serving), Some(one), Some(other)] = ratios[..] else {
         panic!("{ratios:?}");
     };
-    assert!(one > 1.2 && other > 1.2, "{ratios:?}");
-    assert!((0.4..0.9).contains(&serving), "{ratios:?}");
+    assert!(serving > 0.93, "{ratios:?}");
+    for other in [one, other] {
+        assert!(other > 0.97 && other < 1.0 + EXCESS, "{ratios:?}");
+    }
 }
 
 #[test]

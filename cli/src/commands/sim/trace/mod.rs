@@ -38,8 +38,8 @@ Columns, in virtual time of the modelled GPU:
   SLOWDOWN        MEAN over ALONE
   GOT             part that the tenant held of what all tenants held while it
                   was busy; - before any work
-  ASKED           part of the GPU that its weight entitled it to while it was
-                  busy; - before any work
+  ASKED           part of that which it was entitled to: by its weight, up to
+                  what it could use; - before any work
 STP is the sum of ALONE over MEAN of all tenants, ANTT the mean of their slowdowns, fairness the least slowdown over \
 the greatest.";
 

@@ -47,7 +47,7 @@ pub(super) struct Tenant {
     alone_span_ns: u64,
     /// Its part of what all tenants held while it was busy.
     got: Option<f64>,
-    /// The part that its weight entitled it to.
+    /// The part that it was entitled to by its weight, up to what it could use.
     asked: Option<f64>,
 }
 
