@@ -135,13 +135,13 @@ probe!(
     slice_end, "slice_end", SLICE_END, first_block, blocks
 );
 probe!(
-    /// A launch that has begun is to give room up under a new plan, or waits for room; `blocks_left` blocks have not
-    /// started.
-    preempt, "preempt", PREEMPT, blocks_left
+    /// A launch that has begun gives way to others; `blocks_left` blocks have not started. Who took its room waited for
+    /// that for `latency_ns` nanoseconds since it was decided, 0 where nobody has yet.
+    preempt, "preempt", PREEMPT, blocks_left, latency_ns
 );
 probe!(
-    /// A preempted launch got room again; `blocks_left` blocks have not started.
-    resume, "resume", RESUME, blocks_left
+    /// A preempted launch got room again, after `out_ns` nanoseconds; `blocks_left` blocks have not started.
+    resume, "resume", RESUME, blocks_left, out_ns
 );
 probe!(
     /// The launch ended and its completion was written; both latencies in nanoseconds.

@@ -12,6 +12,7 @@ use crate::config::{Config, TenantConfig};
 use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
 use crate::dispatch::samples::LatencyView;
+use crate::page::Buckets;
 use crate::settings::Settings;
 use gridmux_channel::wire::Header;
 use gridmux_policy::{Class, Profile, ProfileKey};
@@ -209,6 +210,8 @@ pub struct TenantStatistics {
     pub usage: TenantUsage,
     /// Launch latency as the dispatcher itself measured it.
     pub latency: LatencyView,
+    /// Preemption latencies, in nanoseconds of device time.
+    pub preemption: Buckets,
 }
 
 /// One end.

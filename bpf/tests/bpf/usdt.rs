@@ -40,8 +40,8 @@ fn fire(probe: Probe, args: ProbeArgs) {
         Probe::Plan => probes::plan(args, 1, 2),
         Probe::SliceStart => probes::slice_start(args, 0, 64),
         Probe::SliceEnd => probes::slice_end(args, 0, 64),
-        Probe::Preempt => probes::preempt(args, 10),
-        Probe::Resume => probes::resume(args, 10),
+        Probe::Preempt => probes::preempt(args, 10, 700),
+        Probe::Resume => probes::resume(args, 10, 9_000),
         Probe::Complete => probes::complete(args, args.seq * 100, args.seq * 1000),
     }
 }

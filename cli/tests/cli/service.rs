@@ -98,7 +98,13 @@ fn it_says_when_it_is_ready_answers_and_stops() {
         false => "mediator",
     };
     assert_eq!(latency["source"], source);
-    for command in [&["latency", "nobody"][..], &["tenant", "show", "nobody"]] {
+    let preemption = service.ask(&["latency", "--preemption"]);
+    assert_eq!(preemption["latencies"], json!([]), "nobody ran anything");
+    for command in [
+        &["latency", "nobody"][..],
+        &["latency", "--preemption", "nobody"],
+        &["tenant", "show", "nobody"],
+    ] {
         let ran = gridmux(command.iter().chain(&["-j", "--run-dir", folder]));
         assert_eq!(ran.code, Some(1), "{command:?}: {}", ran.stdout);
         assert_eq!(ran.json_error(), "there is no tenant \"nobody\"");

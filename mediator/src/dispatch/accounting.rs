@@ -34,6 +34,7 @@ pub struct TenantCounters {
     before: ShareReading,
     start_latency: LatencyHistogram,
     complete_latency: LatencyHistogram,
+    preemption_latency: LatencyHistogram,
 }
 
 /// A reading of [`TenantCounters`].
@@ -82,7 +83,12 @@ pub struct TenantUsage {
 impl TenantCounters {
     /// Makes counters that go on from what was counted before, of a tenant with nothing under way.
     #[must_use]
-    pub fn going_on(usage: &TenantUsage, start: &[u64], complete: &[u64]) -> Self {
+    pub fn going_on(
+        usage: &TenantUsage,
+        start: &[u64],
+        complete: &[u64],
+        preemption: &[u64],
+    ) -> Self {
         let before = ShareReading {
             held: usage.held_sm_ns,
             entitled: usage.entitled_sm_ns,
@@ -104,6 +110,7 @@ impl TenantCounters {
             before,
             start_latency: LatencyHistogram::of(start),
             complete_latency: LatencyHistogram::of(complete),
+            preemption_latency: LatencyHistogram::of(preemption),
             ..Self::default()
         }
     }
@@ -171,6 +178,13 @@ impl TenantCounters {
     #[must_use]
     pub fn complete_latency(&self) -> &LatencyHistogram {
         &self.complete_latency
+    }
+
+    /// Returns preemption latencies: from the decision that others give way to its first block in their room, in
+    /// nanoseconds of device time.
+    #[must_use]
+    pub fn preemption_latency(&self) -> &LatencyHistogram {
+        &self.preemption_latency
     }
 
     /// Reads every counter.

@@ -279,7 +279,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             control_offset: kernel.control_offset,
             params,
             told: Told::Nothing,
-            preempted: false,
+            preempted: None,
             started: 0,
             wave,
             after: None,

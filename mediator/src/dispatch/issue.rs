@@ -174,7 +174,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let Some(piece) = piece else {
             self.note_cap_reached(row);
             if is_preempted {
-                self.note_preempted(active, true);
+                self.note_preempted(active.slot, active.id, Nanos::ZERO, self.now);
             }
             return Attempt::Blocked;
         };
@@ -312,6 +312,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             slot, id, tenant, ..
         } = active;
         let (now, budget_cycles) = (self.now, self.budget_cycles);
+        let preempts = piece.behind.is_none() && self.preempts(level, tenant);
         let Some(client) = self.clients.get_mut(slot) else {
             return Attempt::NotItsTurn;
         };
@@ -337,6 +338,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             block_ns,
             work_ns: block_ns.saturating_mul(blocks.into()) / u64::from(launch.wave.max(1)),
             is_fresh: piece.behind.is_none(),
+            preempts,
             ..Flight::new((slot, id), tenant, now)
         };
         let control = Control::slice(slice.offset, launch.grid).to_bytes();
@@ -369,9 +371,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if self.device.submit(&command, params).is_err() {
             self.lanes.release(tag, now);
             return Attempt::DeviceFull;
-        }
-        if launch.preempted {
-            self.note_preempted(active, false);
         }
         self.count_issued(active, tag, &flight);
         Attempt::Issued
@@ -419,34 +418,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 time_ns: now.0,
             };
             probes::slice_start(args, flight.first_block, u64::from(blocks));
-        }
-    }
-
-    /// Takes note of whether the plan has a launch that has begun give room up or wait for some; traces say when that
-    /// begins and ends.
-    fn note_preempted(&mut self, active: Active, preempted: bool) {
-        let (now, device) = (self.now, self.device_id.0);
-        let Some((tenant, operation)) = self.operation_mut(active.slot, active.id) else {
-            return;
-        };
-        let seq = operation.sequence;
-        let Work::Launch(launch) = &mut operation.work else {
-            return;
-        };
-        if std::mem::replace(&mut launch.preempted, preempted) == preempted {
-            return;
-        }
-        let args = ProbeArgs {
-            tenant: tenant.0,
-            device,
-            kernel: launch.handle,
-            seq,
-            time_ns: now.0,
-        };
-        let blocks_left = launch.blocks - launch.started;
-        match preempted {
-            true => probes::preempt(args, blocks_left),
-            false => probes::resume(args, blocks_left),
         }
     }
 

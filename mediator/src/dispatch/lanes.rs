@@ -59,6 +59,8 @@ pub struct Flight {
     pub held_at: Nanos,
     /// It was handed over to an empty lane.
     pub is_fresh: bool,
+    /// It takes room from others on the device ([`super::preemption`]).
+    pub preempts: bool,
     /// For a piece of a copy or fill: what moves it, and its length in bytes.
     pub transfer: Option<(Engine, u64)>,
     /// It is to be killed, and the device has not taken that command yet.
@@ -88,6 +90,7 @@ impl Flight {
             held_ns: 0,
             held_at: now,
             is_fresh: true,
+            preempts: false,
             transfer: None,
             kill_due: false,
         }
@@ -270,15 +273,25 @@ impl Lanes {
         self.lanes[usize::from(lane.0)].level
     }
 
-    /// Returns the flights with blocks that wait for room, and their levels.
-    pub fn waiting(&self) -> impl Iterator<Item = (Level, &Flight)> {
+    /// Returns the lanes that hold something.
+    fn busy_lanes(&self) -> impl Iterator<Item = &LaneQueue> {
         let mut busy = self.busy;
-        let lanes = std::iter::from_fn(move || {
+        std::iter::from_fn(move || {
             let index = busy.trailing_zeros() as usize;
             busy &= busy.checked_sub(1)?;
             self.lanes.get(index)
-        });
-        let flights = lanes.flat_map(|lane| {
+        })
+    }
+
+    /// Returns the first flight of each lane that holds something, and its level.
+    pub fn first_flights(&self) -> impl Iterator<Item = (Level, &Flight)> {
+        self.busy_lanes()
+            .filter_map(|lane| Some((lane.level, lane.iter().next()?.flight.as_ref()?)))
+    }
+
+    /// Returns the flights with blocks that wait for room, and their levels.
+    pub fn waiting(&self) -> impl Iterator<Item = (Level, &Flight)> {
+        let flights = self.busy_lanes().flat_map(|lane| {
             let flights = lane.iter().filter_map(|held| held.flight.as_ref());
             flights.map(|flight| (lane.level, flight))
         });

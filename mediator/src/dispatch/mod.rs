@@ -36,6 +36,7 @@ pub mod policy_link;
 #[cfg(not(loom))]
 mod policy_thread;
 pub mod port;
+mod preemption;
 pub mod queue;
 mod report;
 pub mod rows;

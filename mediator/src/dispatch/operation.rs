@@ -40,8 +40,8 @@ pub struct LaunchWork {
     pub params: ParamSlot,
     /// What policy and meter know of the launch.
     pub told: Told,
-    /// It has begun, and the plan has it give room up or wait for some.
-    pub preempted: bool,
+    /// It has begun, and has given way to others since then.
+    pub preempted: Option<Nanos>,
     /// Blocks that have started.
     pub started: u64,
     /// Blocks that the device holds at once when it holds nothing else.

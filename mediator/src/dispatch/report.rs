@@ -80,6 +80,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             launch.started += u64::from(blocks);
         }
         self.count_as_ready(flight.slot, flight.operation);
+        if flight.preempts && flight.placed == 0 {
+            self.note_preemption(self.lanes.level(tag.lane), &flight, at);
+        }
+        self.note_resumed(flight.slot, flight.operation, at);
         self.note_blocks(flight.slot, flight.operation, |unreported| {
             unreported.started += blocks
         });

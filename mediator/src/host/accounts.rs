@@ -395,6 +395,7 @@ fn snapshot_of(
         usage: account.counters.read(),
         start: Buckets::of(account.counters.start_latency().counts()),
         complete: Buckets::of(account.counters.complete_latency().counts()),
+        preemption: Buckets::of(account.counters.preemption_latency().counts()),
     }
 }
 

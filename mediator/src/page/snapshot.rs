@@ -57,6 +57,8 @@ pub struct TenantSnapshot {
     pub start: Buckets,
     /// Completion latencies, since the service started.
     pub complete: Buckets,
+    /// Preemption latencies, since the service started.
+    pub preemption: Buckets,
 }
 
 /// The counts of a histogram: those that are not 0, each with the number of its bucket, in ascending order.
@@ -93,7 +95,12 @@ impl TenantSnapshot {
     /// Returns counters that go on from these.
     #[must_use]
     pub fn counters(&self) -> TenantCounters {
-        TenantCounters::going_on(&self.usage, &self.start.counts(), &self.complete.counts())
+        TenantCounters::going_on(
+            &self.usage,
+            &self.start.counts(),
+            &self.complete.counts(),
+            &self.preemption.counts(),
+        )
     }
 
     /// Ends what was under way when the host ended: nobody is connected, holds anything, or waits.
@@ -125,7 +132,7 @@ impl TenantSnapshot {
         usage.share_got = usage.share_got.map(sound);
         usage.share_entitled = usage.share_entitled.map(sound);
         // A sum over a histogram stays a number of 64 bits.
-        for buckets in [&mut self.start, &mut self.complete] {
+        for buckets in [&mut self.start, &mut self.complete, &mut self.preemption] {
             buckets.0.truncate(BUCKETS);
             for (_, count) in &mut buckets.0 {
                 *count = (*count).min(u64::MAX / BUCKETS as u64);
@@ -229,6 +236,7 @@ mod tests {
             },
             start: Buckets(vec![(3, 5), (60_000, 1)]),
             complete: Buckets(vec![(9, u64::MAX); 2000]),
+            preemption: Buckets(vec![(4, 2)]),
         }
     }
 
@@ -255,6 +263,7 @@ mod tests {
         assert!(numbers.iter().all(|number| *number == 0.0), "{numbers:?}");
         assert_eq!(a.start.histogram().count(), 5);
         assert!(a.complete.histogram().count() > 0);
+        assert_eq!(a.preemption.histogram().count(), 2);
     }
 
     #[test]

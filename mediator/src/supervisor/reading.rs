@@ -150,6 +150,7 @@ impl Supervisor {
                     share_asked: read.share_asked,
                     usage: read.usage,
                     latency: LatencyView::of(&read.start.histogram(), &read.complete.histogram()),
+                    preemption: read.preemption,
                 }
             })
             .collect();

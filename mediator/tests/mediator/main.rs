@@ -22,6 +22,7 @@ mod offenders;
 mod policy_failures;
 mod policy_switches;
 mod policy_thread;
+mod preempted;
 mod published_shares;
 mod removals;
 mod stopping;

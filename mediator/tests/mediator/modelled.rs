@@ -6,6 +6,7 @@
 //! client. The device's clock runs on while the test looks at it, so what is to happen at a time waits for a client
 //! whose barriers complete one after another ([`ModelRig::run_until`]).
 
+use gridmux_bpf::Histogram;
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
     CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
@@ -484,6 +485,11 @@ impl ModelRig {
     /// Returns the counters of a tenant.
     pub(crate) fn usage(&self, tenant: TenantId) -> TenantUsage {
         self.counters[tenant.index()].read()
+    }
+
+    /// Returns a tenant's preemption latencies.
+    pub(crate) fn preemptions(&self, tenant: TenantId) -> Histogram {
+        self.counters[tenant.index()].preemption_latency().read()
     }
 
     fn tell(&self, message: Message<Port>) {

@@ -25,6 +25,9 @@ pub(crate) struct Latency {
     /// Read this instance's maps, even where its service does not answer
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
+    /// Preemption latency: how long tenants waited for room that others were to give up
+    #[arg(long, conflicts_with = "instance")]
+    preemption: bool,
     /// Milliseconds instead of microseconds
     #[arg(short, long)]
     milliseconds: bool,
@@ -40,7 +43,10 @@ const NOTES: &str = "\
 Launch latency is from a launch's submission to the start of its first block, completion latency to the end of its \
 last block, both on the device's clock, which is virtual on a modelled device. Where eBPF measures there are also, on \
 the wall clock, `submit to hand-over`, until the device was given the first part of the launch, and `submit to \
-completion written`, until the client could see its end: what the service itself costs.";
+completion written`, until the client could see its end: what the service itself costs.
+
+Preemption latency (--preemption) is from the moment at which a launch went to the device above blocks of other \
+tenants to its first block there, on the device's clock, measured by the mediator.";
 
 /// The meaning of the positional arguments.
 #[derive(Debug, Default, PartialEq)]
@@ -57,7 +63,10 @@ impl Latency {
             interval,
             count,
         } = select(&self.selection)?;
-        let read = || reading::read(&self.service, self.instance.as_deref(), tenant.as_deref());
+        let read = || match self.preemption {
+            true => reading::read_preemption(&self.service, tenant.as_deref()),
+            false => reading::read(&self.service, self.instance.as_deref(), tenant.as_deref()),
+        };
         let mut earlier = read()?;
         let Some(interval) = interval else {
             return self.show(&earlier, out);
@@ -88,14 +97,22 @@ impl Latency {
             text.push_str(&time_of_day(unix_seconds()));
             text.push('\n');
         }
-        text.push_str(&reading.banner());
+        text.push_str(&match self.preemption {
+            true => {
+                "Preemption latencies, measured by the mediator since the service started".into()
+            }
+            false => reading.banner(),
+        });
         text.push('\n');
         for row in &reading.rows {
             text.push('\n');
             text.push_str(&row_text(row, unit));
         }
         if reading.rows.is_empty() {
-            text.push_str("(no launches)\n");
+            text.push_str(match self.preemption {
+                true => "(no preemptions)\n",
+                false => "(no launches)\n",
+            });
         }
         text
     }
@@ -112,7 +129,7 @@ fn row_text(row: &Row, unit: Unit) -> String {
         row.id,
         row.kind_in_words(),
         row.clock,
-        units::counted(row.measured.count(), "launch"),
+        units::counted(row.measured.count(), row.noun()),
         units::nanos(p50),
         units::nanos(p99),
     );

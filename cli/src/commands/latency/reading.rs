@@ -1,4 +1,5 @@
-//! One reading of everybody's launch and completion latencies, from eBPF's maps or from the mediator.
+//! One reading of everybody's launch and completion latencies, from eBPF's maps or from the mediator, or of preemption
+//! latencies, from the mediator.
 
 use crate::failure::Failure;
 use crate::service::{ServiceArgs, check_name};
@@ -6,6 +7,7 @@ use gridmux_bpf::{Histogram, Kind, read_histograms};
 use gridmux_mediator::dispatch::samples::LatencyView;
 use gridmux_mediator::link::TenantStatistics;
 use gridmux_mediator::supervisor::ServiceStatistics;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// A reading.
@@ -27,11 +29,29 @@ pub(super) struct Row {
     /// Its number.
     pub(super) id: u32,
     device: u16,
-    kind: Kind,
+    kind: RowKind,
     /// The clock of the times: `virtual`, `device`, or `wall`.
     pub(super) clock: &'static str,
     /// The kind of latency.
     pub(super) measured: Measured,
+}
+
+/// What a latency is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum RowKind {
+    /// Launches.
+    Launch(Kind),
+    /// Preemptions.
+    Preemption(PreemptionKind),
+}
+
+/// The one kind of preemption latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PreemptionKind {
+    /// From the decision that others give way to the first block in their room.
+    Preemption,
 }
 
 /// Latencies.
@@ -83,7 +103,7 @@ pub(super) fn read(
                 tenant: name_of(statistics.as_ref(), found.tenant),
                 id: found.tenant,
                 device: found.device,
-                kind: found.kind,
+                kind: RowKind::Launch(found.kind),
                 clock: if is_device_time(found.kind) {
                     clock
                 } else {
@@ -105,6 +125,32 @@ pub(super) fn read(
         )),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Reads preemption latencies.
+pub(super) fn read_preemption(
+    service: &ServiceArgs,
+    tenant: Option<&str>,
+) -> Result<Reading, Failure> {
+    let statistics = service.statistics()?;
+    let tenants = &statistics.host.tenants;
+    if let Some(tenant) = tenant {
+        check_name(tenant, tenants.iter().map(|tenant| &*tenant.tenant.name))?;
+    }
+    let rows = tenants.iter().map(|tenant| Row {
+        tenant: tenant.tenant.name.clone(),
+        id: tenant.tenant.number,
+        device: 0,
+        kind: RowKind::Preemption(PreemptionKind::Preemption),
+        clock: clock_of(&statistics),
+        measured: Measured::Histogram(tenant.preemption.histogram()),
+    });
+    let shown = rows.filter(|row| row.is_of(tenant) && row.measured.count() > 0);
+    Ok(Reading {
+        instance: None,
+        reason: None,
+        rows: shown.collect(),
+    })
 }
 
 fn from_mediator(
@@ -141,7 +187,7 @@ fn mediators_rows(tenant: &TenantStatistics, clock: &'static str) -> [Row; 2] {
         tenant: tenant.tenant.name.clone(),
         id: tenant.tenant.number,
         device: 0,
-        kind,
+        kind: RowKind::Launch(kind),
         clock,
         measured: Measured::Percentiles {
             count,
@@ -240,10 +286,19 @@ impl Row {
     /// Returns the kind, for people.
     pub(super) fn kind_in_words(&self) -> &'static str {
         match self.kind {
-            Kind::SubmitToStart => "launch latency (submit to start)",
-            Kind::SubmitToComplete => "completion latency (submit to complete)",
-            Kind::WallSubmitToStart => "submit to hand-over",
-            Kind::WallSubmitToComplete => "submit to completion written",
+            RowKind::Launch(Kind::SubmitToStart) => "launch latency (submit to start)",
+            RowKind::Launch(Kind::SubmitToComplete) => "completion latency (submit to complete)",
+            RowKind::Launch(Kind::WallSubmitToStart) => "submit to hand-over",
+            RowKind::Launch(Kind::WallSubmitToComplete) => "submit to completion written",
+            RowKind::Preemption(_) => "preemption latency (decision to first block)",
+        }
+    }
+
+    /// Returns what its count counts.
+    pub(super) fn noun(&self) -> &'static str {
+        match self.kind {
+            RowKind::Launch(_) => "launch",
+            RowKind::Preemption(_) => "preemption",
         }
     }
 

@@ -1,0 +1,99 @@
+//! Preemption as it is seen: who gave way, for how long, and how long the other one waited for the room.
+//!
+//! A piece that goes to the device above another tenant's blocks preempts these: the hardware gives it the room that
+//! comes free next. Its *preemption latency* is from that decision to its first block. A launch that has begun is
+//! preempted from the first block of such a piece, while blocks of its own wait below, or from when the plan has it
+//! give room up, until a block of it starts again.
+//!
+//! Rule: a piece counts once, at its first block; where nothing of others was on the device below it, it preempts
+//! nobody.
+
+use super::dispatcher::Dispatcher;
+use super::ids::OperationId;
+use super::ids::Slot;
+use super::lanes::Flight;
+use super::operation::Work;
+use super::port::TenantPort;
+use crate::device::{Device, Level};
+use gridmux_bpf::probes::{self, ProbeArgs};
+use gridmux_policy::ids::TenantId;
+use gridmux_policy::units::Nanos;
+
+impl<D: Device, P: TenantPort> Dispatcher<D, P> {
+    /// Returns whether a piece of a tenant takes room from others that are on the device below a level.
+    pub(super) fn preempts(&self, level: Level, tenant: TenantId) -> bool {
+        let mut below = self
+            .lanes
+            .first_flights()
+            .filter(|(other, _)| *other < level);
+        level > Level::LOWEST && below.any(|(_, flight)| flight.tenant != tenant)
+    }
+
+    /// Takes note of the first block of a piece that preempts others.
+    pub(super) fn note_preemption(&mut self, level: Level, flight: &Flight, at: Nanos) {
+        let latency = at - flight.issued;
+        if let Some(account) = self.accounts.get(flight.tenant) {
+            account.counters.preemption_latency().add(latency.0);
+        }
+        let mut victims = [None; crate::device::LANES];
+        let waiting = self.lanes.waiting().filter(|(below, _)| *below < level);
+        let others = waiting.filter(|(_, other)| other.tenant != flight.tenant);
+        for ((_, other), place) in others.zip(&mut victims) {
+            *place = Some((other.slot, other.operation));
+        }
+        for (slot, id) in victims.into_iter().flatten() {
+            self.note_preempted(slot, id, latency, at);
+        }
+    }
+
+    /// Takes note that a launch that has begun has to give room up, or to wait for some; `latency` is how long whoever
+    /// takes its room waited for that, 0 where nobody has yet.
+    pub(super) fn note_preempted(
+        &mut self,
+        slot: Slot,
+        id: OperationId,
+        latency: Nanos,
+        at: Nanos,
+    ) {
+        self.change_preempted(slot, id, Some(at), at, |args, left, _| {
+            probes::preempt(args, left, latency.0);
+        });
+    }
+
+    /// Takes note that a block of a launch started, if that was preempted.
+    pub(super) fn note_resumed(&mut self, slot: Slot, id: OperationId, at: Nanos) {
+        self.change_preempted(slot, id, None, at, |args, left, since| {
+            probes::resume(args, left, (at - since).0);
+        });
+    }
+
+    fn change_preempted(
+        &mut self,
+        slot: Slot,
+        id: OperationId,
+        preempted: Option<Nanos>,
+        at: Nanos,
+        tell: impl FnOnce(ProbeArgs, u64, Nanos),
+    ) {
+        let device = self.device_id.0;
+        let Some((tenant, operation)) = self.operation_mut(slot, id) else {
+            return;
+        };
+        let seq = operation.sequence;
+        let Work::Launch(launch) = &mut operation.work else {
+            return;
+        };
+        if launch.started == 0 || launch.preempted.is_some() == preempted.is_some() {
+            return;
+        }
+        let since = std::mem::replace(&mut launch.preempted, preempted);
+        let args = ProbeArgs {
+            tenant: tenant.0,
+            device,
+            kernel: launch.handle,
+            seq,
+            time_ns: at.0,
+        };
+        tell(args, launch.blocks - launch.started, since.unwrap_or(at));
+    }
+}
