@@ -1,8 +1,8 @@
 //! `theft`: what a victim keeps beside a tenant that tries to hold more than its part, on the timed model.
 //!
-//! A case is `theft/POLICY/TRICK`. Values: under a policy that promises weights `got`, what the victim held over what it
-//! was entitled to; under others `part`, what it held over half of what both held; and `wait`, the longest time from
-//! a launch's submission to its first block over that of the thief's longest block, the victim's own block and a
+//! A case is `theft/POLICY/TRICK`. Values: under a policy that promises weights `got`, what the victim held over what
+//! it was entitled to; under others `part`, what it held over half of what both held; and `wait`, the longest time
+//! from a launch's submission to its first block over that of the thief's longest block, the victim's own block and a
 //! launch's latency together. The first launch of a kernel is left out: nobody knows it yet.
 
 #[path = "../tests/mediator/modelled.rs"]

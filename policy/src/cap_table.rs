@@ -1,7 +1,7 @@
 //! Caps by row and SM, filled block by block, and the groups of SMs that come out alike.
 
 use crate::book::Book;
-use crate::ids::{RowId, SmId};
+use crate::ids::{RowId, SmId, TenantId};
 use crate::plan::{DispatchOrder, Group, Preemption, Surplus};
 use crate::shape::{BlockShape, DeviceShape, Room};
 use crate::sm_set::SmSet;
@@ -19,6 +19,16 @@ pub struct CapTable {
     full: Vec<usize>,
     /// Of each group of SMs alike: its first SM, and all of them.
     groups: Vec<(usize, SmSet)>,
+    parties: Vec<Party>,
+}
+
+/// A tenant among whose rows its part of the device is divided.
+#[derive(Debug)]
+struct Party {
+    tenant: TenantId,
+    rows: u64,
+    /// How much of its part was given, 1 for all of it.
+    given: f64,
 }
 
 impl CapTable {
@@ -68,22 +78,49 @@ impl CapTable {
         placed
     }
 
-    /// Gives each of `rows` its part of the device, at least one block: as many blocks as its weight's part of each
-    /// resource holds, `min(T/(K w), L/(K m), R/(K r))` with equal weights (accelOS, section 3). `most` says how many
-    /// blocks the row at a place can use.
+    /// Gives each tenant of `rows` its part of the device: as many blocks as its weight's part of each resource holds,
+    /// `min(T/(K w), L/(K m), R/(K r))` with equal weights (accelOS, section 3), at least one. Several rows of a tenant
+    /// divide its part, in their order. `most` says how many blocks the row at a place can use.
     pub fn give_parts(&mut self, book: &Book, rows: &[RowId], most: impl Fn(usize) -> u64) {
-        let all_weights = book.weights_of(rows);
+        let all_weights = self.find_parties(book, rows);
         let mut sm = 0;
         for (place, row) in rows.iter().enumerate() {
             let Some(info) = book.row(*row) else {
                 continue;
             };
+            let parties = &mut self.parties;
+            let Some(party) = parties.iter_mut().find(|party| party.tenant == info.tenant) else {
+                continue;
+            };
+            if party.given >= 1.0 {
+                continue;
+            }
             let weight = u64::from(book.weight(info.tenant));
             let part = part(book.shape(), &info.block, (weight, all_weights));
-            let placed = self.place_in_turn(place, &info.block, (sm, part.min(most(place))));
+            let blocks = (part / party.rows).max(1).min(most(place));
+            party.given += blocks as f64 / part as f64;
+            let placed = self.place_in_turn(place, &info.block, (sm, blocks));
             // The next row's odd blocks go where this one's did not.
             sm = (sm + usize::try_from(placed).unwrap_or(0)) % self.rooms.len();
         }
+    }
+
+    /// Lists the tenants of rows; returns the sum of their weights.
+    fn find_parties(&mut self, book: &Book, rows: &[RowId]) -> u64 {
+        self.parties.clear();
+        for info in rows.iter().filter_map(|row| book.row(*row)) {
+            let tenant = info.tenant;
+            match self.parties.iter_mut().find(|party| party.tenant == tenant) {
+                Some(party) => party.rows += 1,
+                None => self.parties.push(Party {
+                    tenant,
+                    rows: 1,
+                    given: 0.0,
+                }),
+            }
+        }
+        let weights = self.parties.iter().map(|party| book.weight(party.tenant));
+        weights.map(u64::from).sum()
     }
 
     /// Gives rows what is left over, block by block and row after row, until nothing fits.

@@ -68,6 +68,33 @@ pub struct ShareReading {
     pub entitled: f64,
     /// What all tenants held while it was busy.
     pub total: f64,
+    /// How it got on, until shares were last settled.
+    pub pace: Pace,
+}
+
+/// For how long a tenant was busy, and how long the same would have taken it alone, in nanoseconds.
+///
+/// By HSM's arithmetic (Zhao, Jahre and Eeckhout, ASPLOS 2020): a kernel progresses with the blocks that reside over
+/// the time that one takes, so that its slowdown is the residency alone over that together, times a block's time
+/// together over that alone. Residency alone is what a tenant could hold at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// It was busy.
+    pub busy_ns: f64,
+    /// Its launches could not have begun then, alone or not.
+    pub idle_ns: f64,
+    /// The rest would have taken this long alone, if its blocks took as long.
+    pub alone_ns: f64,
+}
+
+impl Pace {
+    /// Returns how many times longer it took than alone, where a block alone takes `block_alone` of what it took; `None`
+    /// before any block ended.
+    #[must_use]
+    pub fn slowdown(&self, block_alone: f64) -> Option<f64> {
+        let alone_ns = self.alone_ns.mul_add(block_alone, self.idle_ns);
+        (self.alone_ns > 0.0).then(|| self.busy_ns / alone_ns)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,6 +146,11 @@ struct Part {
     demand: f64,
     /// What it was due by its weight alone.
     by_weight: f64,
+    /// What it could hold with the device to itself.
+    alone: f64,
+    /// For how long it was busy, and for how long of this blocks of it could have run, in nanoseconds.
+    busy_ns: f64,
+    run_ns: f64,
     /// Launches that ended.
     launches: f64,
     /// Its demand is less than its part.
@@ -194,29 +226,52 @@ impl Meter {
         self.wants.blocks > self.blocks.blocks()
     }
 
-    /// Returns what it could hold at most in `elapsed` with a part of the time of the thread that submits, in SM ·
-    /// ns: as many launches as fit, of what its launches of late held.
-    fn submittable(&mut self, submission: Nanos, part: f64, elapsed: Nanos) -> f64 {
+    /// Returns what it could hold at most in `elapsed` if it had the thread that submits to itself, in SM · ns: as many
+    /// launches as fit, of what its launches of late held.
+    fn submittable(&mut self, submission: Nanos, elapsed: Nanos) -> f64 {
         let kept = OF_LATE.0 as f64 / (OF_LATE + elapsed).0 as f64;
         self.held_of_late = (self.held_of_late + self.reading.held - self.held_at) * kept;
         self.launches_of_late = (self.launches_of_late + self.since.launches) * kept;
         self.held_at = self.reading.held;
         let busy_ns = self.launches_of_late * submission.0 as f64;
         match busy_ns > 0.0 {
-            true => self.held_of_late * elapsed.0 as f64 * part / busy_ns,
+            true => self.held_of_late * elapsed.0 as f64 / busy_ns,
             false => f64::INFINITY,
         }
     }
 
-    /// Integrates to `at`, when others had been given as much as `others`.
-    fn integrate(&mut self, device: &DeviceShape, at: Nanos, others: f64) {
+    /// Adds to its pace what it held since shares were last settled, where it could submit `most` alone.
+    fn note_pace(&mut self, held: f64, most: f64) {
+        let Part {
+            alone,
+            busy_ns,
+            run_ns,
+            ..
+        } = self.since;
+        let alone = alone.min(most).max(held);
+        let pace = &mut self.reading.pace;
+        pace.busy_ns += busy_ns;
+        pace.idle_ns += busy_ns - run_ns;
+        if alone > 0.0 {
+            pace.alone_ns += run_ns * held / alone;
+        }
+    }
+
+    /// Integrates to `at`, when others had been given as much as `others`; meanwhile its blocks could begin (`begun`).
+    fn integrate(&mut self, device: &DeviceShape, at: Nanos, others: f64, begun: bool) {
         let before = std::mem::replace(&mut self.seen, others);
         let elapsed = (at - std::mem::replace(&mut self.at, at)).0 as f64;
         if !self.busy || elapsed == 0.0 {
             return;
         }
+        self.since.busy_ns += elapsed;
         let held = self.held.as_sms();
-        let waiting = (self.wants.in_sms(device) - held).max(0.0);
+        let alone = self.wants.in_sms(device).max(held);
+        let waiting = alone - held;
+        if begun && alone > 0.0 {
+            self.since.run_ns += elapsed;
+            self.since.alone += alone * elapsed;
+        }
         let missed = |others: f64| (others - self.wants.since).clamp(0.0, waiting);
         let missed = (missed(before) + missed(others)) / 2.0;
         self.reading.held += held * elapsed;
@@ -228,11 +283,11 @@ impl Meter {
         if self.at < self.begins {
             let at = self.begins.min(now);
             let part = (at - self.at).0 as f64 / (now - self.at).0.max(1) as f64;
-            self.wants.since = f64::INFINITY;
-            self.integrate(device, at, self.seen + (others - self.seen) * part);
-            self.wants.since = self.seen;
+            let others = self.seen + (others - self.seen) * part;
+            self.wants.since = others;
+            self.integrate(device, at, others, false);
         }
-        self.integrate(device, now, others);
+        self.integrate(device, now, others, true);
     }
 
     fn reading_at(&self, now: Nanos, total: f64) -> ShareReading {
@@ -454,7 +509,9 @@ impl ShareMeter {
             if let Some(meter) = self.forward(*tenant) {
                 let held = meter.reading.held - meter.held_at;
                 let part = f64::from(meter.weight) / weights;
-                let most = meter.submittable(submission, part, elapsed).max(held);
+                let alone = meter.submittable(submission, elapsed);
+                meter.note_pace(held, alone);
+                let most = (alone * part).max(held);
                 meter.since.demand = meter.since.demand.min(most);
                 left += meter.since.by_weight;
             }

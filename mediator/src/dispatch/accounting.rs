@@ -27,6 +27,10 @@ pub struct TenantCounters {
     held_bits: AtomicU64,
     entitled_bits: AtomicU64,
     total_bits: AtomicU64,
+    slowdown_bits: AtomicU64,
+    /// Residence of blocks whose kernel's time alone is known, and what they would have resided for alone.
+    known_ns: AtomicU64,
+    alone_ns: AtomicU64,
     budget_ends: AtomicU64,
     behind: AtomicBool,
     waiting: AtomicBool,
@@ -71,6 +75,9 @@ pub struct TenantUsage {
     pub entitled_sm_ns: f64,
     /// SM · nanoseconds of device time that the blocks of all tenants held while it was busy.
     pub all_held_sm_ns: f64,
+    /// How many times longer its work took while it was busy than it would have alone, estimated from what its blocks
+    /// held and how long they took, since the device's host started; `None` before any.
+    pub slowdown: Option<f64>,
     /// Launches that ended at their budget, the last of them in a row.
     pub budget_ends: u64,
     /// Its launches keep ending at their budget: they run while no other tenant has one open.
@@ -93,6 +100,7 @@ impl TenantCounters {
             held: usage.held_sm_ns,
             entitled: usage.entitled_sm_ns,
             total: usage.all_held_sm_ns,
+            ..ShareReading::default()
         };
         Self {
             submitted: usage.submitted.into(),
@@ -138,6 +146,12 @@ impl TenantCounters {
         add(&self.block_ns, ran.0);
     }
 
+    /// Counts blocks that resided for `ran` and would have for `alone` with the device to themselves.
+    pub(super) fn resided(&self, ran: Nanos, alone: Nanos) {
+        add(&self.known_ns, ran.0);
+        add(&self.alone_ns, alone.0);
+    }
+
     pub(super) fn copied(&self, bytes: u64) {
         add(&self.bytes_copied, bytes);
     }
@@ -149,11 +163,20 @@ impl TenantCounters {
             held,
             entitled,
             total,
+            ..
         } = self.before;
         let store = |bits, value: f64| write(bits, value.to_bits());
         store(&self.held_bits, held + reading.held);
         store(&self.entitled_bits, entitled + reading.entitled);
         store(&self.total_bits, total + reading.total);
+        let (alone, known) = (read(&self.alone_ns), read(&self.known_ns));
+        let block_alone = if known > 0 {
+            alone as f64 / known as f64
+        } else {
+            1.0
+        };
+        let slowdown = reading.pace.slowdown(block_alone);
+        store(&self.slowdown_bits, slowdown.unwrap_or_default());
     }
 
     pub(super) fn budget_ends(&self, in_a_row: u32, is_behind: bool) {
@@ -195,7 +218,9 @@ impl TenantCounters {
             held: float(&self.held_bits),
             entitled: float(&self.entitled_bits),
             total: float(&self.total_bits),
+            ..ShareReading::default()
         };
+        let slowdown = float(&self.slowdown_bits);
         TenantUsage {
             submitted: read(&self.submitted),
             launches: read(&self.launches),
@@ -212,6 +237,7 @@ impl TenantCounters {
             held_sm_ns: reading.held,
             entitled_sm_ns: reading.entitled,
             all_held_sm_ns: reading.total,
+            slowdown: (slowdown > 0.0).then_some(slowdown),
             budget_ends: read(&self.budget_ends),
             // relaxed: both publish nothing but themselves.
             is_behind: self.behind.load(Ordering::Relaxed),

@@ -159,6 +159,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Learns from a piece that ended well how long the row's slices take, how much of them resides, and how long
     /// launches take.
     fn learn(&mut self, flight: &Flight, start: Nanos, end: Nanos) {
+        self.compare_with_alone(flight);
         let Some(row) = flight.row.and_then(|row| self.rows.get_mut(row)) else {
             return;
         };
@@ -177,6 +178,21 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if flight.is_fresh {
             let latency = (start - flight.issued).0.max(1);
             self.launch_ns = Some(self.launch_ns.map_or(latency, |least| least.min(latency)));
+        }
+    }
+
+    /// Counts how long blocks of a piece took, and how long they take alone where that is known.
+    fn compare_with_alone(&self, flight: &Flight) {
+        let row = flight.row.and_then(|row| self.rows.get(row));
+        let (Some(row), Some(profiles)) = (row.filter(|row| !row.spill), &self.profiles) else {
+            return;
+        };
+        let alone = profiles.get(row.profile).filter(|profile| profile.alone);
+        if let (Some(alone), Some(account)) = (alone, self.accounts.get(flight.tenant)) {
+            let alone_ns = alone.whole_ns().saturating_mul(flight.blocks.into());
+            account
+                .counters
+                .resided(Nanos(flight.resided_ns), Nanos(alone_ns));
         }
     }
 

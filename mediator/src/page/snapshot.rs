@@ -112,6 +112,7 @@ impl TenantSnapshot {
         self.usage.budget_ends = 0;
         self.usage.is_behind = false;
         self.usage.is_waiting = false;
+        self.usage.slowdown = None;
     }
 
     fn settle(&mut self, clients: &mut usize) {
@@ -131,6 +132,7 @@ impl TenantSnapshot {
         }
         usage.share_got = usage.share_got.map(sound);
         usage.share_entitled = usage.share_entitled.map(sound);
+        usage.slowdown = usage.slowdown.map(sound);
         // A sum over a histogram stays a number of 64 bits.
         for buckets in [&mut self.start, &mut self.complete, &mut self.preemption] {
             buckets.0.truncate(BUCKETS);

@@ -233,16 +233,32 @@ impl ModelRig {
 
     /// Returns a rig of a GPU that may differ from [`GPU`].
     pub(crate) fn of(gpu: GpuConfig, policy: &str, sms: u16, budgets: Budgets) -> Self {
+        Self::of_profiles(gpu, policy, sms, budgets, None)
+    }
+
+    /// Returns a rig that learns how long kernels take, and begins with what `profiles` say.
+    pub(crate) fn learning(policy: &str, sms: u16, profiles: &Profiles) -> Self {
+        let gpu = GpuConfig::builtin(GPU).expect("it is built in");
+        Self::of_profiles(gpu, policy, sms, Budgets::default(), Some(profiles))
+    }
+
+    fn of_profiles(
+        gpu: GpuConfig,
+        policy: &str,
+        sms: u16,
+        budgets: Budgets,
+        learnt: Option<&Profiles>,
+    ) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
         let processor = budgets.processor;
         let (sms, timing) = (Some(sms), Timing::Timed);
         let open = model::open_described(gpu, sms, timing, 1 << 30, processor, &waker);
         let open = open.expect("a device");
         let facts = open.control.facts();
-        let profiles = Profiles::default();
+        let profiles = learnt.cloned().unwrap_or_default();
         let policy = gridmux_policy::by_name(policy, DeviceId(0), &facts.shape, &profiles)
             .expect("the policy exists");
-        let (end, runner) =
+        let (end, mut runner) =
             policy_link::link(policy, DeviceId(0), &facts.shape, true, Nanos(20_000))
                 .expect("a plan");
         #[allow(
@@ -260,7 +276,11 @@ impl ModelRig {
             },
         };
         let sink = SampleSink::default();
-        let dispatcher = Dispatcher::new(&config, open.device, end, Arc::clone(&control), sink);
+        let mut dispatcher = Dispatcher::new(&config, open.device, end, Arc::clone(&control), sink);
+        if let Some(profiles) = learnt {
+            dispatcher.set_profiles(profiles);
+            runner.learn(profiles);
+        }
         Self {
             dispatcher,
             policy: runner,

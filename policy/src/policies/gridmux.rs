@@ -1,8 +1,9 @@
 //! The combined policy: shortest remaining time first, with what the papers lack to make it fair and quick.
 //!
 //! Terms, of which all but the first can be switched off ([`Settings`]):
-//! 1. **order**: launches go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule
-//!    for the weights); free room that the first cannot use goes to the next;
+//! 1. **order**: launches go by predicted remaining time over their part of their tenant's weight, which its open
+//!    launches divide, so that more launches make nobody come sooner (SRTF, section 5.1.1; Smith's rule for the
+//!    weights); free room that the first cannot use goes to the next;
 //! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
 //!    (accelOS, section 3), because one after another the last of them would wait for all others;
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
@@ -16,7 +17,8 @@
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class; better
-//!    classes come first, but for whom the guard puts last.
+//!    classes come first, but for whom the guard puts last. Slowdown is against what the launch would take beside its
+//!    tenant's other launches, which are nobody else's doing.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -141,7 +143,7 @@ struct Entry {
     /// Its place in order of arrival.
     place: usize,
     band: Band,
-    /// Predicted remaining device time over its tenant's weight.
+    /// Predicted remaining device time over its part of its tenant's weight.
     key: f64,
     /// Predicted device time of the whole launch over its tenant's weight.
     total: f64,
@@ -236,6 +238,10 @@ impl Gridmux {
         let (remaining, total) = (job.left() as f64 * wave_ns, job.blocks as f64 * wave_ns);
         // No launch is quicker than one block of it.
         let alone = total.max(block_ns).max(1.0);
+        // Those of its tenant would share the device with it.
+        let record = self.book.tenant(tenant);
+        let open = record.map_or(1, |of| of.open_launches.max(1));
+        let alone = alone * f64::from(open);
         let slowdown = ((now - job.arrived).0 as f64 + remaining) / alone;
         let device_ns = self.book.late_excess(tenant, now) / f64::from(self.book.shape().sms);
         let present = match self.first == Some(row) {
@@ -243,10 +249,7 @@ impl Gridmux {
             false => 1.0,
         };
         let weight = f64::from(self.book.weight(tenant));
-        let class = self
-            .book
-            .tenant(tenant)
-            .map_or(Class::Normal, |of| of.class);
+        let class = record.map_or(Class::Normal, |of| of.class);
         let room = self.loops.blocks(row).unwrap_or(0).max(job.left()).max(1);
         let lasting = match self.loops.queues(row) {
             true => {
@@ -265,7 +268,7 @@ impl Gridmux {
                 (_, Some(window)) if device_ns > window => Band::Guarded,
                 _ => Band::Of(class, Urgency::Ordinary),
             },
-            key: present * remaining / weight,
+            key: present * remaining * f64::from(open) / weight,
             total: total / weight,
             left: job.left().max(1),
             room,

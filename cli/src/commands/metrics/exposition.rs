@@ -198,6 +198,8 @@ fn levels(registry: &mut Registry, tenants: &[TenantStatistics]) {
     add("dominant_share", help, ratio(), |t| t.usage.share_got);
     let help = "Part of what all tenants held, while it was busy, that it was entitled to";
     add("entitled_share", help, ratio(), |t| t.usage.share_entitled);
+    let help = "How many times longer its work took than it would have alone, estimated";
+    add("slowdown", help, ratio(), |t| t.usage.slowdown);
     let help = "Operations admitted and not yet ended";
     add("pending_operations", help, None, |t| {
         Some(t.usage.pending as f64)

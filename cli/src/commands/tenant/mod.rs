@@ -60,6 +60,9 @@ functional one.
             its kernels has ended, and while it waits
   GOT       percent that it held of what all tenants held while it was busy,
             each by the resource that it holds most of; - as for ASKED
+  SLOWER    how many times longer its work took while it was busy than it
+            would have alone, estimated from what its blocks held and how
+            long they took, since the device's host started; - before any
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error
@@ -96,6 +99,8 @@ struct Row {
     share_asked: Option<f64>,
     /// Part of what all tenants held while it was busy that it was entitled to.
     share_entitled: Option<f64>,
+    /// How many times longer its work took than it would have alone, estimated.
+    slowdown: Option<f64>,
     /// Part of what all tenants held while it was busy that it held.
     share_got: Option<f64>,
     /// SM · nanoseconds that its blocks held, by their dominant share.
@@ -216,7 +221,7 @@ impl Reading {
     /// Returns who has what in one table, and what came of it in another.
     fn text(&self) -> String {
         let holds = [
-            "tenant", "class", "clients", "weight", "asked", "got", "memory", "limit",
+            "tenant", "class", "clients", "weight", "asked", "got", "slower", "memory", "limit",
         ];
         let work = [
             "tenant", "launches", "pending", "failed", "blocks", "p50", "p99", "end p99",
@@ -292,6 +297,7 @@ impl Row {
             connected: clients.into_iter().map(Client::from).collect(),
             share_got: usage.share_got,
             share_entitled: usage.share_entitled,
+            slowdown: usage.slowdown,
             held_sm_ns: usage.held_sm_ns,
             budget_ends: usage.budget_ends,
             is_behind: usage.is_behind,
@@ -345,6 +351,8 @@ impl Row {
             self.weight.to_string(),
             percent(self.share_entitled),
             percent(self.share_got),
+            self.slowdown
+                .map_or_else(|| "-".to_owned(), |slowdown| format!("{slowdown:.2}x")),
             units::bytes(self.memory_used_bytes),
             units::bytes(self.memory_limit_bytes),
         ]

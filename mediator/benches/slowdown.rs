@@ -1,0 +1,118 @@
+//! `slowdown`: how well a tenant's slowdown is estimated while it runs, against its programs' progress alone and
+//! together, on the timed model.
+//!
+//! A case is `slowdown/POLICY/ONE+OTHER`: two tenants, each with one kernel in a closed loop. Its value is the worse
+//! relative error of the two; `slowdown/POLICY/mean` is the mean over all tenants of all pairs. Kernels are known from
+//! a run alone before.
+
+#[path = "../tests/mediator/modelled.rs"]
+#[allow(dead_code, reason = "each user takes its part")]
+mod modelled;
+
+use gridmux_policy::Profiles;
+use gridmux_policy::ids::TenantId;
+use gridmux_testkit::bench::{Chosen, Figure};
+use modelled::{ModelRig, SPIN, Shape, StreamLoop};
+
+const SMS: u16 = 2;
+/// Policies: one that shares evenly, and the default.
+const POLICIES: [&str; 2] = ["smk-p", "gridmux"];
+/// Device time of a run, and what of it is left out at the beginning.
+const RUN_NS: u64 = 3_000_000;
+const SETTLES_NS: u64 = 500_000;
+/// A kernel that reads memory in every round of its loop.
+const READS: &str = include_str!("reads.ptx");
+
+/// A kernel in a closed loop: its name, PTX, streams and launches.
+type Kernel = (&'static str, &'static str, usize, Shape);
+
+const fn shape(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Shape {
+    Shape {
+        blocks,
+        threads,
+        shared_bytes,
+        rounds,
+    }
+}
+
+const KERNELS: [Kernel; 8] = [
+    ("short", SPIN, 1, shape(8, 256, 0, 280)),
+    ("streams", SPIN, 4, shape(4, 128, 0, 560)),
+    ("waves", SPIN, 2, shape(64, 256, 0, 560)),
+    ("long", SPIN, 1, shape(32, 512, 0, 2_800)),
+    ("shared", SPIN, 2, shape(12, 128, 48 << 10, 1_400)),
+    ("tiny", SPIN, 8, shape(2, 64, 0, 10)),
+    ("reads", READS, 2, shape(32, 256, 0, 60)),
+    ("few", READS, 1, shape(4, 128, 0, 120)),
+];
+
+fn main() {
+    let chosen = Chosen::by_arguments();
+    for policy in POLICIES {
+        let mut errors = Vec::new();
+        for (n, other) in KERNELS.iter().enumerate() {
+            // All pairs of different kernels but four.
+            for one in KERNELS[..n]
+                .iter()
+                .filter(|one| one.2 != other.2 || n % 2 == 1)
+            {
+                let name = format!("slowdown/{policy}/{}+{}", one.0, other.0);
+                if !chosen.has(&name) {
+                    continue;
+                }
+                let pair = errors_of(policy, [one, other]);
+                let worst = pair.into_iter().fold(0.0, f64::max);
+                Figure::lower(&name, worst, "relative error").print();
+                errors.extend(pair);
+            }
+        }
+        if !errors.is_empty() {
+            let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+            Figure::lower(&format!("slowdown/{policy}/mean"), mean, "relative error").print();
+        }
+    }
+}
+
+/// Returns the relative errors of the estimates of two tenants' slowdowns.
+fn errors_of(policy: &str, pair: [&Kernel; 2]) -> [f64; 2] {
+    let profiles = Profiles::default();
+    let [one, other] = pair;
+    let alone = [
+        run(policy, &profiles, [Some(one), None]).0[0],
+        run(policy, &profiles, [None, Some(other)]).0[1],
+    ];
+    let (together, estimates) = run(policy, &profiles, [Some(one), Some(other)]);
+    [0, 1].map(|n| {
+        let slowdown = alone[n] / together[n];
+        let error = (estimates[n] - slowdown) / slowdown;
+        eprintln!(
+            "  {}: {slowdown:.2}, estimated {:.2}",
+            pair[n].0, estimates[n]
+        );
+        error.abs()
+    })
+}
+
+/// Runs kernels of two tenants; returns how many blocks of each ended, and what their slowdown was estimated at.
+fn run(policy: &str, profiles: &Profiles, kernels: [Option<&Kernel>; 2]) -> ([f64; 2], [f64; 2]) {
+    let mut rig = ModelRig::learning(policy, SMS, profiles);
+    let tenants: [TenantId; 2] = [rig.tenant(1), rig.tenant(1)];
+    for (tenant, kernel) in tenants.iter().zip(kernels) {
+        if let Some((name, ptx, streams, shape)) = kernel {
+            // A kernel of its own, so that its blocks are not taken for those of another one.
+            let ptx = ptx.replace(".entry ", &format!(".entry {name}_"));
+            let stream = StreamLoop {
+                shape: *shape,
+                ahead: 1,
+                count: u64::MAX,
+            };
+            rig.client_of(*tenant, &ptx, &vec![stream; *streams]);
+        }
+    }
+    rig.run_until(SETTLES_NS);
+    let before = tenants.map(|tenant| rig.usage(tenant).blocks);
+    rig.run_until(RUN_NS);
+    let usage = tenants.map(|tenant| rig.usage(tenant));
+    let ended = [0, 1].map(|n| (usage[n].blocks - before[n]) as f64);
+    (ended, usage.map(|usage| usage.slowdown.unwrap_or(1.0)))
+}
