@@ -7,7 +7,7 @@ use crate::config::GpuConfig;
 use crate::occupancy::device_shape;
 use crate::timing::quota::Weights;
 use gridmux_policy::ids::SmId;
-use gridmux_policy::plan::{DispatchOrder, Plan, Preemption};
+use gridmux_policy::plan::{DispatchOrder, Plan, Preemption, Surplus};
 use gridmux_policy::shape::DeviceShape;
 use std::sync::Arc;
 
@@ -109,13 +109,24 @@ impl Rules {
         let group = self.plan.groups().get(group);
         group.is_some_and(|group| group.head_of_line)
     }
+
+    pub(super) fn lends(&self, group: usize) -> bool {
+        let group = self.plan.groups().get(group);
+        group.is_some_and(|group| group.surplus == Surplus::Lend)
+    }
+
+    /// Returns whether some group lends.
+    pub(super) fn is_lending(&self) -> bool {
+        (0..self.plan.groups().len()).any(|group| self.lends(group))
+    }
 }
 
 /// Returns whether anything that a group's SMs go by changed since the plan before: the group itself, a cell on it, a
 /// limit, or the rank or budget of a row that may have blocks there.
 fn changed_near(plan: &Plan, group: usize) -> bool {
-    let heads = plan.groups()[group].head_of_line;
-    let row_near = |place| plan.row_changed(place) && (heads || plan.cell(group, place).cap > 0);
+    let rules = plan.groups()[group];
+    let all = rules.head_of_line || rules.surplus == Surplus::Lend;
+    let row_near = |place| plan.row_changed(place) && (all || plan.cell(group, place).cap > 0);
     plan.group_changed(group) || (0..plan.rows().len()).any(row_near)
 }
 
