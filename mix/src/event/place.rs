@@ -149,10 +149,14 @@ impl EventExecutor {
             .min(room(self.held(tenant), self.plan.device_limit(tenant)))
     }
 
-    /// Returns whether a row that has got a block may no longer be within its own on other SMs, which then may lend.
-    fn may_lend(&self, row: RowId, tenant: TenantId) -> bool {
-        let is_limited = self.plan.device_limit(tenant) != SmUnits::MAX;
-        self.is_lending && (is_limited || !self.may_start(row))
+    /// Takes note of a launch that has got a block: where it no longer waits within its own, any SM may lend.
+    fn got_block(&mut self, slot: u32) {
+        let launch = self.launches.get(slot);
+        let is_limited = self.plan.device_limit(launch.tenant) != SmUnits::MAX;
+        let waits = launch.waiting() > 0 && self.may_start(launch.row);
+        if self.is_lending && (is_limited || !waits) {
+            self.open.fill();
+        }
     }
 
     fn may_start(&self, row: RowId) -> bool {
@@ -178,15 +182,16 @@ impl EventExecutor {
         let done = launch.started == launch.blocks;
         let (row, tenant, shape) = (launch.row, launch.tenant, launch.kernel.block);
         let work = launch.work.work_of(block);
-        self.launches.stale |= done;
+        if done {
+            self.launches.stale = true;
+            // It may have held up others on any SM.
+            self.open.fill();
+        }
         let book = self.row(row);
         book.started += 1;
         book.capped &= !done;
         self.tenant(tenant).add(&shape, 1);
-        if done || self.may_lend(row, tenant) {
-            // It may have held up others on any SM.
-            self.open.fill();
-        }
+        self.got_block(slot);
         let now = self.now;
         let on = (slot, self.launches.get(slot));
         self.sms[sm].pass_to(now);
@@ -203,13 +208,9 @@ impl EventExecutor {
             return;
         };
         let (tenant, shape) = (launch.tenant, launch.kernel.block);
-        let row = launch.row;
-        let waits = launch.waiting() > 0;
         self.launches.stale = true;
         self.tenant(tenant).add(&shape, 1);
-        if self.is_lending && !waits || self.may_lend(row, tenant) {
-            self.open.fill();
-        }
+        self.got_block(slot);
         let delay = self.switch_cycles(saved.bytes);
         let now = self.now;
         let on = (slot, self.launches.get(slot));

@@ -6,7 +6,7 @@
 
 use super::run::{Run, SMALL, Scene, load};
 use super::script::PlanSpec;
-use super::{Case, Change, Load, Subject, Verdict, precedence};
+use super::{Case, Change, Load, LoadLaunch, Subject, Verdict, precedence};
 use crate::contract::{Element, Enforcement};
 use crate::ids::TenantId;
 use crate::plan::{NO_CAP, Preemption, Surplus};
@@ -51,6 +51,11 @@ pub(super) const CASES: &[Case] = &[
         name: "what was lent is switched out for as many as wait for it",
         needs: &[Element::Surplus, Element::Cap, Element::Preemption],
         run: switched_out,
+    },
+    Case {
+        name: "what was lent is switched out as soon as it has come",
+        needs: &[Element::Surplus, Element::Cap, Element::Preemption],
+        run: on_its_way,
     },
     Case {
         name: "room is lent again when who waited has his block",
@@ -230,6 +235,63 @@ fn switched_out(subject: &mut dyn Subject) -> Result<Verdict, String> {
     Ok(Verdict::Held)
 }
 
+/// Rows 0 and 1 have large blocks, of which two do not fit on an SM; row 0's are lent all room, for ever. Row 1 comes
+/// again and again, soon after it has left, also while row 0's blocks are on their way back.
+fn on_its_way(subject: &mut dyn Subject) -> Result<Verdict, String> {
+    if !subject.switches() {
+        return Ok(Verdict::Skipped("blocks cannot leave before their end"));
+    }
+    let (shape, grain) = (subject.device(), subject.grain());
+    let spec = PlanSpec::at(Nanos(0), shape.sms)
+        .row(0, 0, 0)
+        .row(1, 1, 1)
+        .each_group(|group| group.preemption = Preemption::Switch);
+    let each = u32::from(shape.sms);
+    let mut loads = vec![
+        load(0, SMALL, each, grain * 200),
+        load(1, SMALL, each, grain),
+    ];
+    for load in &mut loads {
+        load.block.shared_bytes = shape.shared_bytes / 8 * 5;
+    }
+    let mut at = grain * 2;
+    loads[1].launches = (0..20)
+        .map(|n| {
+            at = at + grain + Nanos(grain.0 / 50 * n);
+            LoadLaunch {
+                at,
+                ..loads[1].launches[0]
+            }
+        })
+        .collect();
+    let run = run(subject, (spec, Surplus::Lend), loads, grain * 40)?;
+    let [switch, wait] = [Element::Preemption, Element::Surplus].map(|of| subject.slack(of).time);
+    let mut free = Nanos(0);
+    for (n, launch) in run.loads[1].launches.iter().enumerate() {
+        let due = launch.at.max(free) + switch + switch + wait;
+        let own = run
+            .trace
+            .blocks
+            .iter()
+            .filter(|seen| (seen.load, seen.launch) == (1, n));
+        let last = own
+            .filter(|seen| seen.change == Change::Started)
+            .map(|seen| seen.at)
+            .max();
+        run.require(
+            &format!("launch {n} had its last block at {last:?} and had to by {due:?}"),
+            last.is_some_and(|last| last <= due),
+        )?;
+        let seen = run
+            .trace
+            .launches
+            .iter()
+            .find(|seen| (seen.load, seen.launch) == (1, n));
+        free = seen.and_then(|seen| seen.end).unwrap_or(Nanos::MAX);
+    }
+    Ok(Verdict::Held)
+}
+
 /// Until when who waits does so.
 #[derive(Clone, Copy, PartialEq)]
 enum Until {
@@ -239,8 +301,9 @@ enum Until {
 }
 
 /// Loads 1 and 2 have a large block on each SM, of which two do not fit: the one on one SM, until 4 grains, the others
-/// on the rest for long. Load 0 comes at 1 grain, with blocks that stay for long, and waits for the end of the one.
-/// Then load 3, whose cap is one an SM, is lent what is left everywhere, at once: nothing else ends.
+/// on the rest for long. Load 0 comes at 1 grain, with blocks that stay for long, and waits for the end of the one,
+/// whose launch has another block that never starts. Then load 3, whose cap is one an SM, is lent what is left
+/// everywhere, at once: nothing else ends. It came at 2 grains, and has been known from the beginning.
 fn lent_again(subject: &mut dyn Subject, until: Until) -> Result<Verdict, String> {
     let (shape, grain) = (subject.device(), subject.grain());
     let rest = u32::from(shape.sms) - 1;
@@ -256,19 +319,22 @@ fn lent_again(subject: &mut dyn Subject, until: Until) -> Result<Verdict, String
         .row(0, 0, 1)
         .budget((until == Until::Budget).then_some(1))
         .row(1, 1, 1)
+        .budget(Some(1))
         .row(2, 2, 1)
         .row(3, 3, 1)
         .limit(TenantId(0), limit, SmUnits::MAX);
     let waits = if until == Until::Last { 1 } else { 3 };
     let mut loads = vec![
         coming(0, waits, grain * 30, grain),
-        load(1, SMALL, 1, grain * 4),
+        load(1, SMALL, 2, grain * 4),
         load(2, SMALL, rest, grain * 30),
         coming(3, many(shape.sms), grain * 30, grain * 2),
     ];
     for load in &mut loads[..3] {
         load.block = large;
     }
+    let known = load(3, SMALL, 1, Nanos(grain.0 / 2)).launches[0];
+    loads[3].launches.insert(0, known);
     let run = run(subject, (spec, Surplus::Lend), loads, grain * 10)?;
     run.expect("blocks that waited", run.resident(0, grain * 6), 1)?;
     fills(&run, subject, 3, grain * 6)?;

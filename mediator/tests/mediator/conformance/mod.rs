@@ -45,6 +45,7 @@ fn holds_every_rule(mut subject: Dispatched) {
         "the first in order is lent room first",
         "what was lent to a better rank comes back when its blocks end",
         "what was lent is switched out for as many as wait for it",
+        "what was lent is switched out as soon as it has come",
         "room is lent again when who waited has reached his limit",
         "rows issue as their weights are",
         "blocks are counted on the groups that hold them",
