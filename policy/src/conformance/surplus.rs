@@ -109,10 +109,15 @@ fn coming(tenant: u32, blocks: u32, block_ns: Nanos, at: Nanos) -> Load {
     load
 }
 
-/// Requires that a load fills what others leave: at least 4 blocks an SM.
+/// Requires that a load fills what others leave: at least 4 blocks an SM, on each of them if the executor says so.
 fn fills(run: &Run, subject: &dyn Subject, load: usize, at: Nanos) -> Result<(), String> {
-    let (sms, holds) = (i64::from(subject.device().sms), run.resident(load, at));
-    run.require(&format!("load {load} holds {holds}"), holds >= 4 * sms)
+    let sms = subject.device().sms;
+    let on_each = (0..sms).map(|sm| run.resident_on(load, at, sm));
+    let least = match run.knows_sms() {
+        true => on_each.min().unwrap_or(0),
+        false => run.resident(load, at) / i64::from(sms),
+    };
+    run.require(&format!("load {load} holds {least} an SM"), least >= 4)
 }
 
 /// Row 1 may have 4 blocks an SM, and comes late with as many.
