@@ -3,8 +3,8 @@
 //! Between epochs it fills the SMs on which something changed, in turn, one block per `block_interval_cycles`: of the
 //! launches at the head of their queues, in the group's dispatch order, the first that may have a block more and fits
 //! gets the room. Where the group lends, the first that fits gets it beyond cap and limit, unless one within its own
-//! waits for room there. Where a new plan leaves an SM or a tenant with more blocks than it permits, and where lent room
-//! is waited for, blocks leave (`leave`).
+//! waits for room there. Where a new plan leaves an SM or a tenant with more blocks than it permits, and where lent
+//! room is waited for, blocks leave (`leave`).
 //!
 //! Rules: launches of equal rank go in order of submission; blocks of a launch start in ascending order; a switched
 //! block comes back before its launch starts a new one; a block that was started runs to its end somewhere; an SM is
@@ -458,8 +458,8 @@ impl Obey {
         self.got_block(row, tenant, done);
     }
 
-    /// Takes note of a row that has got a block, the last one that it waited with if `done`: where it may no longer wait
-    /// within its own, any SM may lend.
+    /// Takes note of a row that has got a block, the last one that it waited with if `done`: where it may no longer
+    /// wait within its own, any SM may lend.
     fn got_block(&mut self, row: RowId, tenant: TenantId, done: bool) {
         let is_limited = self.rules.plan().device_limit(tenant) != SmUnits::MAX;
         if self.rules.is_lending() && (done || is_limited || !self.may_start(row)) {

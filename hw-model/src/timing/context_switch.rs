@@ -142,8 +142,8 @@ impl Sm {
         self.residency.room.fits_in_sum(needs) > 0
     }
 
-    /// Returns how many blocks of these needs would fit once those that are leaving have left, were what is free then in
-    /// one piece.
+    /// Returns how many blocks of these needs would fit once those that are leaving have left, were what is free then
+    /// in one piece.
     pub(crate) fn fits_soon(&self, needs: &BlockNeeds) -> u32 {
         let mut room = self.residency.room.clone();
         for (number, resident) in self.residency.blocks.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! No block starts or comes back that no plan in force permits: caps, limits and budgets, by a second book.
 //!
 //! Rules: where a group lends room and the subject does, caps and limits permit everything; what they are worth then
-//! [`super::precedence`] and the cases on [`super::surplus`] say. A plan is in force from the time at which it was made until the next one was, and
-//! for as long after as the subject says that it takes to obey ([`super::Slack::time`]), for a row that runs ahead as
-//! long as it takes to stop.
+//! [`super::precedence`] and the cases on [`super::surplus`] say. A plan is in force from the time at which it was made
+//! until the next one was, and for as long after as the subject says that it takes to obey ([`super::Slack::time`]),
+//! for a row that runs ahead as long as it takes to stop.
 //! A block that leaves by context switch counts towards nothing while it is on its way, which may take as long as the
 //! subject says.
 
