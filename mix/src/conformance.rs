@@ -167,6 +167,8 @@ impl Subject for OnVirtualTime {
     fn slack(&self, element: Element) -> Slack {
         Slack::exact(match element {
             Element::Preemption => Nanos(20_000),
+            // What comes waits for its launch, and for a block that may stay a little longer than it was asked to.
+            Element::Surplus => Nanos(self.grain.0 / 10),
             _ => Nanos(0),
         })
     }

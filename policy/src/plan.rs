@@ -116,7 +116,8 @@ pub enum Surplus {
     #[default]
     Idle,
     /// It is lent to rows beyond their caps and limits, in dispatch order, which bind only while a row within its own
-    /// has blocks waiting. What was lent comes back when its blocks end: they are not preempted.
+    /// has blocks waiting there. Then what was lent comes back first to such rows: when its blocks end, or sooner where
+    /// blocks beyond a cap leave by [`Preemption`], but only for room that is waited for.
     Lend,
 }
 
@@ -434,6 +435,13 @@ impl Plan {
     pub fn lends(&self) -> bool {
         let lends = |group: &Group| group.surplus == Surplus::Lend;
         !self.groups.is_empty() && self.groups.iter().all(lends)
+    }
+
+    /// Returns whether an SM's group lends.
+    #[must_use]
+    pub fn lends_on(&self, sm: SmId) -> bool {
+        let group = self.group_of(sm);
+        group.is_some_and(|group| self.groups[usize::from(group.0)].surplus == Surplus::Lend)
     }
 
     /// Returns the rows with work, in order of rank.

@@ -8,7 +8,8 @@ use gridmux_mix::driver::Engine;
 use gridmux_mix::event::{EventConfig, EventExecutor, EventSubmission};
 use gridmux_mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::ids::ProfileKey;
-use gridmux_policy::policies::gridmux;
+use gridmux_policy::plan::Surplus;
+use gridmux_policy::policies::{gridmux, smk_p};
 use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{DeviceId, Policy, Profiles, all_policies, by_name};
@@ -30,6 +31,7 @@ pub(crate) struct Contender {
 #[derive(Clone, Debug)]
 enum Make {
     Named(&'static str),
+    SmkP(smk_p::Settings),
     Gridmux {
         settings: Box<gridmux::Settings>,
         known: bool,
@@ -42,6 +44,17 @@ impl Contender {
         Self {
             name: name.to_owned(),
             make: Make::Named(name),
+        }
+    }
+
+    /// Returns `smk-p` as in its paper: room that nobody within his part can use stays empty.
+    pub(crate) fn smk_p_idle() -> Self {
+        Self {
+            name: "smk-p, nothing lent".to_owned(),
+            make: Make::SmkP(smk_p::Settings {
+                surplus: Surplus::Idle,
+                ..smk_p::Settings::default()
+            }),
         }
     }
 
@@ -85,6 +98,10 @@ impl Contender {
                 by_name(name, device, shape, &profiles)?,
                 *name == gridmux::NAME,
             ),
+            Make::SmkP(settings) => (
+                Box::new(smk_p::SmkP::with_settings(device, shape, *settings)),
+                false,
+            ),
             Make::Gridmux { settings, .. } => {
                 let settings = gridmux::Settings {
                     profiles: profiles.clone(),
@@ -107,6 +124,7 @@ impl Contender {
     fn knows(&self) -> bool {
         match &self.make {
             Make::Named(name) => is_oracle(name),
+            Make::SmkP(_) => false,
             Make::Gridmux { known, .. } => *known,
         }
     }

@@ -1,9 +1,11 @@
-//! Which blocks leave an SM by context switch: those beyond a cap or limit, and those that lie in another one's way.
+//! Which blocks leave an SM by context switch: those beyond a cap or limit, where the group lends only while one within
+//! its own waits for their room, and those that lie in another one's way.
 //!
 //! Rules: beyond a cap the blocks of the youngest launch leave first, beyond a tenant's limit those of the worst rank,
 //! then of the youngest launch; the highest numbers of a launch first. Only groups that switch give blocks up; the
 //! others wait for their ends. Where the cheapest way is asked for, a block stays that is expected to end sooner than
-//! its switch would take.
+//! its switch would take. Of what was lent no more leaves than makes the room that is waited for: the worst rank first,
+//! then the youngest launch.
 
 use super::obey::Obey;
 use crate::config::GpuConfig;
@@ -12,7 +14,7 @@ use crate::timing::launches::{LaunchState, Launches};
 use crate::timing::sm::Sm;
 use gridmux_policy::ids::SmId;
 use gridmux_policy::plan::{DispatchOrder, Preemption};
-use gridmux_policy::shape::SmUnits;
+use gridmux_policy::shape::{Held, SmUnits};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -54,6 +56,10 @@ impl Obey {
             }
             let group = self.rules.group_of(sm);
             if !self.rules.preemption(group).switches() {
+                continue;
+            }
+            if self.rules.lends(group) {
+                self.open[sm] = true;
                 continue;
             }
             self.give_up_on(sm, config, sms, launches, now);
@@ -125,7 +131,8 @@ impl Obey {
             }
             let mut running: Vec<(usize, Running)> = Vec::new();
             for (sm, state) in sms.iter().enumerate() {
-                if self.rules.preemption(self.rules.group_of(sm)).switches() {
+                let group = self.rules.group_of(sm);
+                if self.rules.preemption(group).switches() && !self.rules.lends(group) {
                     let own = state.running().filter(|r| r.tenant == limit.tenant);
                     running.extend(own.map(|r| (sm, r)));
                     coming |= state.is_coming_back();
@@ -144,6 +151,58 @@ impl Obey {
             }
         }
         coming
+    }
+
+    /// Switches out blocks beyond caps and limits on the SM that is being looked at, which lends, until a launch within
+    /// its own has room there for its part of what it waits with. No more SMs do so for it at a time than that takes.
+    pub(super) fn take_back(
+        &mut self,
+        sm: usize,
+        index: u32,
+        config: &GpuConfig,
+        (sms, launches): (&mut [Sm], &Launches),
+        now: u64,
+    ) {
+        let group = self.rules.group_of(sm);
+        let Some(launch) = launches.get(index) else {
+            return;
+        };
+        if !self.rules.preemption(group).switches() {
+            return;
+        }
+        // What comes just now can leave when it has come.
+        self.over[sm] = sms[sm].present().count() > sms[sm].running().count();
+        let waiting = self.waiting(index, launch);
+        let count = self.rules.plan().groups()[group].sms.len();
+        let part = u32::try_from(waiting.div_ceil(u64::from(count))).unwrap_or(u32::MAX);
+        let part = part
+            .min(self.room_below_cap(group, launch.row))
+            .min(self.room_within_limits(group, launch));
+        let leaving = sms.iter().filter(|sm| sm.is_leaving()).count() as u64;
+        if leaving * u64::from(part) >= waiting {
+            return;
+        }
+        let mut running: Vec<Running> = sms[sm].running().collect();
+        let serial = |r: &Running| launches.get(r.launch).map_or(0, |l| l.serial);
+        let rank = |r: &Running| self.rules.plan().rank(r.row);
+        running.sort_by_key(|r| Reverse((rank(r), serial(r), r.linear)));
+        for block in &running {
+            if sms[sm].fits_soon(&launch.needs) >= part {
+                return;
+            }
+            if self.is_beyond(group, block) && self.leaves(config, group, block, now) {
+                self.switch_out(sms, sm, block);
+            }
+        }
+    }
+
+    /// Returns whether a block's row is beyond its cap on the SM that is being looked at, or its tenant beyond a limit.
+    fn is_beyond(&self, group: usize, block: &Running) -> bool {
+        let (plan, shape, tenant) = (self.rules.plan(), &self.rules.shape, block.tenant);
+        let beyond = |held: Held, limit| limit != SmUnits::MAX && held.dominant(shape) > limit;
+        self.on_sm.blocks_of(block.row) > plan.cap_on(group, block.row)
+            || beyond(self.on_sm.held(tenant), plan.limit_on(group, tenant))
+            || beyond(self.books.held(tenant), plan.device_limit(tenant))
     }
 
     /// Returns whether a block that is to leave is switched out; it stays where its end is expected sooner than that.

@@ -36,9 +36,6 @@ pub struct PlanOptions {
 #[must_use]
 pub fn enforces(element: Element) -> Enforcement {
     match element {
-        Element::Surplus => {
-            Enforcement::No("caps and limits bind always; room is filled as far as they permit")
-        }
         Element::Preemption => Enforcement::Approximate(
             "a block leaves once what it has in flight has ended and its context is in memory; \
              the cheapest way goes by an estimate of what is left to run",
@@ -50,7 +47,8 @@ pub fn enforces(element: Element) -> Enforcement {
         | Element::HeadOfLine
         | Element::Budget
         | Element::Weight
-        | Element::Stop => Enforcement::Exact,
+        | Element::Stop
+        | Element::Surplus => Enforcement::Exact,
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Between epochs it fills the SMs on which something changed, in turn, one block per `block_interval_cycles`: of the
 //! launches at the head of their queues, in the group's dispatch order, the first that may have a block more and fits
-//! gets the room. Where a new plan leaves an SM or a tenant with more blocks than it permits, blocks leave (`leave`).
+//! gets the room. Where the group lends, the first that fits gets it beyond cap and limit, unless one within its own
+//! waits for room there. Where a new plan leaves an SM or a tenant with more blocks than it permits, and where lent
+//! room is waited for, blocks leave (`leave`).
 //!
 //! Rules: launches of equal rank go in order of submission; blocks of a launch start in ascending order; a switched
 //! block comes back before its launch starts a new one; a block that was started runs to its end somewhere; an SM is
@@ -53,7 +55,7 @@ pub(crate) struct Obey {
     /// What counts on the SM that is being looked at.
     pub(super) on_sm: OnSm,
     /// SMs that may take a block.
-    open: Vec<bool>,
+    pub(super) open: Vec<bool>,
     /// SMs on which a block was moved for another one since something ended there.
     pub(super) relocated: Vec<bool>,
     /// Switched blocks, by launch and number.
@@ -246,7 +248,8 @@ impl Obey {
             let first = dispatcher.next_sm();
             let found = (0..count).find_map(|step| {
                 let sm = (first + step) % count;
-                let choice = self.open[sm].then(|| self.choose(sm, sms, launches, time))?;
+                let choice =
+                    self.open[sm].then(|| self.choose(sm, config, (sms, launches), time))?;
                 self.open[sm] = choice.is_some();
                 Some((sm, choice?))
             });
@@ -311,12 +314,18 @@ impl Obey {
         range.next().map(|(key, saved)| (key.1, &**saved))
     }
 
+    /// Returns how many blocks a launch waits with.
+    pub(super) fn waiting(&self, index: u32, launch: &LaunchState) -> u64 {
+        let saved = self.saved.range((index, 0)..=(index, u64::MAX)).count();
+        launch.blocks - launch.next_block + saved as u64
+    }
+
     /// Returns what an SM takes next; notes when something that is not eligible yet was passed over.
     fn choose(
         &mut self,
         sm: usize,
-        sms: &mut [Sm],
-        launches: &Launches,
+        config: &GpuConfig,
+        (sms, launches): (&mut [Sm], &Launches),
         time: u64,
     ) -> Option<Choice> {
         if self.work.is_empty() {
@@ -325,6 +334,8 @@ impl Obey {
         let group = self.rules.group_of(sm);
         let by_rank = self.rules.order(group) == DispatchOrder::Rank;
         self.on_sm.read(&sms[sm]);
+        // Who could use the room beyond his own, and who waits for room within his.
+        let (mut borrower, mut lender) = (None, None);
         for at in 0..self.work.len() {
             let at = if by_rank { self.by_rank[at].1 } else { at };
             let work = self.work[at];
@@ -341,47 +352,65 @@ impl Obey {
                 None => work.eligible_at.max(self.next_launch_at),
                 Some(_) => work.eligible_at,
             };
+            let may = back.is_some() || self.may_start(launch.row);
+            let within = self.room_within_limits(group, launch) > 0;
+            let is_own = within && self.room_below_cap(group, launch.row) > 0;
             if eligible_at > time {
                 self.wake_at = self.wake_at.min(eligible_at);
+                // It waits for its turn in the front end, and for room.
+                if work.eligible_at <= time && may && is_own {
+                    lender.get_or_insert(work.launch);
+                }
                 continue;
             }
-            let below =
-                self.on_sm.blocks_of(launch.row) < self.rules.plan().cap_on(group, launch.row);
-            let within = self.within_limits(group, launch);
-            let may_start = self.may_start(launch.row);
-            let fits = match back {
-                Some((_, fits)) => fits,
-                None => may_start && sms[sm].fits(&launch.needs),
+            let next = match back {
+                Some((linear, _)) => Choice::Restore(work.launch, linear),
+                None => Choice::Start(work.launch),
             };
-            match back {
-                Some((linear, true)) if below && within => {
-                    return Some(Choice::Restore(work.launch, linear));
+            let fits = back.map_or_else(|| sms[sm].fits(&launch.needs), |(_, fits)| fits);
+            match fits {
+                true if may && is_own => return Some(next),
+                true if may => {
+                    borrower.get_or_insert(next);
+                    if within {
+                        self.cap_reached(launch.row, time);
+                    }
                 }
-                None if below && within && fits => return Some(Choice::Start(work.launch)),
-                _ if below && within && !fits && (back.is_some() || may_start) => {
+                false if may && is_own => {
                     self.relocate(sm, sms, launches, launch);
+                    lender.get_or_insert(work.launch);
                 }
-                _ if within && fits => self.cap_reached(launch.row, time),
                 _ => {}
             }
             if self.rules.head_of_line(group) {
-                return None;
+                break;
             }
         }
-        None
+        match lender {
+            _ if !self.rules.lends(group) => None,
+            None => borrower,
+            Some(launch) => {
+                self.take_back(sm, launch, config, (sms, launches), time);
+                None
+            }
+        }
     }
 
-    /// Returns whether one more block of a launch keeps its tenant within its limits on an SM and on the device.
-    fn within_limits(&self, group: usize, launch: &LaunchState) -> bool {
-        let plan = self.rules.plan();
-        if plan.limit_place(launch.tenant).is_none() {
-            return true;
+    /// Returns how many blocks more a row's cap permits on the SM that is being looked at.
+    pub(super) fn room_below_cap(&self, group: usize, row: RowId) -> u32 {
+        let cap = self.rules.plan().cap_on(group, row);
+        cap.saturating_sub(self.on_sm.blocks_of(row))
+    }
+
+    /// Returns how many blocks more of a launch keep its tenant within its limits on that SM and on the device.
+    pub(super) fn room_within_limits(&self, group: usize, launch: &LaunchState) -> u32 {
+        let (plan, tenant) = (self.rules.plan(), launch.tenant);
+        if plan.limit_place(tenant).is_none() {
+            return u32::MAX;
         }
         let room = |held: Held, limit| held.room_within(&self.rules.shape, limit, &launch.counted);
-        let on_group = self.rules.plan().limit_on(group, launch.tenant);
-        let on_device = plan.device_limit(launch.tenant);
-        room(self.on_sm.held(launch.tenant), on_group) > 0
-            && room(self.books.held(launch.tenant), on_device) > 0
+        room(self.on_sm.held(tenant), plan.limit_on(group, tenant))
+            .min(room(self.books.held(tenant), plan.device_limit(tenant)))
     }
 
     fn may_start(&self, row: RowId) -> bool {
@@ -422,9 +451,20 @@ impl Obey {
         book.started += 1;
         book.capped &= !done;
         self.books.held_mut(launch.tenant).add(&launch.counted, 1);
+        let (row, tenant) = (launch.row, launch.tenant);
         sms[sm].place(launch, index, &shape, block, time);
         self.record(block_event(launch, sm, block, time, BlockChange::Placed));
         dispatcher.started(index, first, done, time);
+        self.got_block(row, tenant, done);
+    }
+
+    /// Takes note of a row that has got a block, the last one that it waited with if `done`: where it may no longer
+    /// wait within its own, any SM may lend.
+    fn got_block(&mut self, row: RowId, tenant: TenantId, done: bool) {
+        let is_limited = self.rules.plan().device_limit(tenant) != SmUnits::MAX;
+        if self.rules.is_lending() && (done || is_limited || !self.may_start(row)) {
+            self.opened_all();
+        }
     }
 
     fn restore(
@@ -444,5 +484,7 @@ impl Obey {
         self.record(block_event(launch, sm, key.1, time, change));
         self.books.held_mut(launch.tenant).add(&launch.counted, 1);
         sms[sm].switch_in(saved, launch, time);
+        let done = self.waiting(key.0, launch) == 0;
+        self.got_block(launch.row, launch.tenant, done);
     }
 }

@@ -7,7 +7,7 @@ use crate::config::GpuConfig;
 use crate::occupancy::device_shape;
 use crate::timing::quota::Weights;
 use gridmux_policy::ids::SmId;
-use gridmux_policy::plan::{DispatchOrder, Plan, Preemption};
+use gridmux_policy::plan::{DispatchOrder, Plan, Preemption, Surplus};
 use gridmux_policy::shape::DeviceShape;
 use std::sync::Arc;
 
@@ -109,13 +109,24 @@ impl Rules {
         let group = self.plan.groups().get(group);
         group.is_some_and(|group| group.head_of_line)
     }
+
+    pub(super) fn lends(&self, group: usize) -> bool {
+        let group = self.plan.groups().get(group);
+        group.is_some_and(|group| group.surplus == Surplus::Lend)
+    }
+
+    /// Returns whether some group lends.
+    pub(super) fn is_lending(&self) -> bool {
+        (0..self.plan.groups().len()).any(|group| self.lends(group))
+    }
 }
 
 /// Returns whether anything that a group's SMs go by changed since the plan before: the group itself, a cell on it, a
 /// limit, or the rank or budget of a row that may have blocks there.
 fn changed_near(plan: &Plan, group: usize) -> bool {
-    let heads = plan.groups()[group].head_of_line;
-    let row_near = |place| plan.row_changed(place) && (heads || plan.cell(group, place).cap > 0);
+    let rules = plan.groups()[group];
+    let all = rules.head_of_line || rules.surplus == Surplus::Lend;
+    let row_near = |place| plan.row_changed(place) && (all || plan.cell(group, place).cap > 0);
     plan.group_changed(group) || (0..plan.rows().len()).any(row_near)
 }
 
@@ -132,7 +143,12 @@ mod tests {
 
     /// Makes a plan of two groups of one SM each; row 0 has this cap on the first and none on the second, row 1 the
     /// other way round.
-    fn fill(rules: &Rules, cap: u16, budget: Option<u64>, (before, next): (&Plan, &mut Plan)) {
+    fn fill(
+        rules: &Rules,
+        surplus: Surplus,
+        (cap, budget): (u16, Option<u64>),
+        (before, next): (&Plan, &mut Plan),
+    ) {
         let mut plan = PlanBuilder::new(next, DeviceId(0), &rules.shape);
         for sm in 0..2 {
             plan.group(Group {
@@ -140,7 +156,7 @@ mod tests {
                 order: DispatchOrder::Rank,
                 preemption: Preemption::Switch,
                 head_of_line: false,
-                surplus: Surplus::Idle,
+                surplus,
             });
         }
         for (id, caps) in [(0, [cap, 0]), (1, [0, 2])] {
@@ -160,24 +176,37 @@ mod tests {
         done.expect("a plan");
     }
 
-    #[test]
-    fn a_plan_that_follows_changes_only_what_its_dirty_bits_say() {
+    /// Returns which SMs each of some plans changes.
+    fn changes<const N: usize>(surplus: Surplus, plans: [(u16, Option<u64>); N]) -> [Vec<bool>; N] {
         let config = GpuConfig::builtin("gtx480").expect("built in");
         let mut rules = Rules::new(&config.scaled_to_sms(2));
         let mut publisher = Publisher::new(Plan::default());
-        let mut changes = |cap, budget| {
+        plans.map(|plan| {
             let mut draft = publisher.edit();
-            fill(&rules, cap, budget, draft.both());
+            fill(&rules, surplus, plan, draft.both());
             draft.publish();
             let mut changed = Vec::new();
             rules.replace(publisher.newest(), &mut changed);
             changed
-        };
-        assert_eq!(changes(1, None), [true, true], "the first");
-        assert_eq!(changes(1, None), [false, false], "the same");
-        assert_eq!(changes(2, None), [true, false], "a cap on one group");
-        assert_eq!(changes(2, Some(7)), [false, true], "a budget of the other");
-        assert_eq!(changes(1, Some(8)), [true, true], "both");
+        })
+    }
+
+    #[test]
+    fn a_plan_that_follows_changes_only_what_its_dirty_bits_say() {
+        let plans = [(1, None), (1, None), (2, None), (2, Some(7)), (1, Some(8))];
+        let [first, same, cap, budget, both] = changes(Surplus::Idle, plans);
+        assert_eq!(first, [true, true]);
+        assert_eq!(same, [false, false]);
+        assert_eq!(cap, [true, false], "a cap on one group");
+        assert_eq!(budget, [false, true], "a budget of the other");
+        assert_eq!(both, [true, true]);
+    }
+
+    #[test]
+    fn where_room_is_lent_a_row_without_a_cap_counts() {
+        let [_, same, budget] = changes(Surplus::Lend, [(1, None), (1, None), (1, Some(7))]);
+        assert_eq!(same, [false, false]);
+        assert_eq!(budget, [true, true], "it may have blocks on both");
     }
 
     #[test]
@@ -185,7 +214,8 @@ mod tests {
         let config = GpuConfig::builtin("gtx480").expect("built in");
         let mut rules = Rules::new(&config.scaled_to_sms(2));
         let mut plan = Plan::default();
-        fill(&rules, 1, None, (&Plan::default(), &mut plan));
+        let plans = (&Plan::default(), &mut plan);
+        fill(&rules, Surplus::Idle, (1, None), plans);
         for _ in 0..2 {
             let mut changed = Vec::new();
             rules.replace(&plan, &mut changed);

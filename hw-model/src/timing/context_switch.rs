@@ -139,7 +139,19 @@ impl Sm {
 
     /// Returns whether a block of these needs would fit, were what is free in one piece.
     pub(crate) fn holds_in_sum(&self, needs: &BlockNeeds) -> bool {
-        self.residency.room.holds_in_sum(needs)
+        self.residency.room.fits_in_sum(needs) > 0
+    }
+
+    /// Returns how many blocks of these needs would fit once those that are leaving have left, were what is free then
+    /// in one piece.
+    pub(crate) fn fits_soon(&self, needs: &BlockNeeds) -> u32 {
+        let mut room = self.residency.room.clone();
+        for (number, resident) in self.residency.blocks.iter().enumerate() {
+            if self.context_switches.leaving >> number & 1 != 0 {
+                room.give_back(&resident.needs, resident.place);
+            }
+        }
+        room.fits_in_sum(needs)
     }
 
     /// Returns blocks that run here and could be switched out: number, launch, block, row, tenant and cycle of their

@@ -66,13 +66,14 @@ impl FreeResources {
             && self.shared.fits(shared)
     }
 
-    /// Returns whether it would fit, were what is free in one piece.
-    pub(super) fn holds_in_sum(&self, needs: &BlockNeeds) -> bool {
+    /// Returns how many would fit, were what is free in one piece.
+    pub(super) fn fits_in_sum(&self, needs: &BlockNeeds) -> u32 {
         let (registers, shared) = self.units(needs);
-        self.blocks >= 1
-            && self.warps >= needs.warps
-            && self.registers.sum() >= registers
-            && self.shared.sum() >= shared
+        let by = |free: u32, each: u32| free.checked_div(each).unwrap_or(u32::MAX);
+        self.blocks
+            .min(by(self.warps, needs.warps))
+            .min(by(self.registers.sum(), registers))
+            .min(by(self.shared.sum(), shared))
     }
 
     /// Takes the room of a block that fits.

@@ -54,6 +54,7 @@ impl Engine for EventExecutor {
     fn set_plan(&mut self, plan: &Plan) {
         self.plan.clone_from(plan);
         self.is_new = true;
+        self.is_lending = (0..plan.groups().len()).any(|group| self.lends(group));
         self.launches.stale = true;
         self.open.fill();
         self.rows.iter_mut().for_each(|row| row.capped = false);

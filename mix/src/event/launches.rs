@@ -94,9 +94,9 @@ impl Launch {
         }
     }
 
-    /// Returns whether it has a block that is on no SM and not on its way out.
-    fn has_work(&self) -> bool {
-        self.started < self.blocks || !self.saved.is_empty()
+    /// Returns how many blocks it has that are on no SM and not on their way out.
+    pub(super) fn waiting(&self) -> u64 {
+        self.blocks - self.started + self.saved.len() as u64
     }
 }
 
@@ -158,7 +158,7 @@ impl Launches {
             .values()
             .filter_map(|queue| queue.front().copied());
         self.by_arrival.clear();
-        let works = |slot: &u32| launch(*slot).is_some_and(Launch::has_work);
+        let works = |slot: &u32| launch(*slot).is_some_and(|launch| launch.waiting() > 0);
         self.by_arrival.extend(heads.filter(works));
         let serial = |slot: &u32| launch(*slot).map(|launch| launch.serial);
         self.by_arrival.sort_unstable_by_key(serial);

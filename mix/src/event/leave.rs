@@ -1,15 +1,17 @@
-//! Which blocks leave an SM by context switch: those beyond a cap or limit of a new plan.
+//! Which blocks leave an SM by context switch: those beyond a cap or limit of a new plan, and those that were lent room
+//! for which one within its own waits.
 //!
 //! Rules: beyond a cap the blocks of the youngest launch leave first, beyond a tenant's limit those of the worst rank,
 //! then of the youngest launch; the highest numbers of a launch first. Only groups that switch give blocks up; the
 //! others wait for their ends. Where the cheapest way is asked for, a block stays that is expected to end sooner than
-//! its switch would take.
+//! its switch would take. What was lent leaves when its room is waited for, and no more of it than makes that room: the
+//! worst rank first, then the youngest launch.
 
 use super::EventExecutor;
 use super::place::group_of;
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::plan::Preemption;
-use gridmux_policy::shape::SmUnits;
+use gridmux_policy::shape::{Held, SmUnits};
 use std::cmp::Reverse;
 
 /// A block that may leave.
@@ -33,7 +35,7 @@ impl EventExecutor {
         }
         for sm in 0..self.sms.len() {
             let group = group_of(self, sm);
-            if self.preemption(group).switches() {
+            if self.preemption(group).switches() && !self.lends(group) {
                 self.give_up_on(sm, group);
             }
         }
@@ -77,7 +79,10 @@ impl EventExecutor {
             return;
         }
         let all = 0..self.sms.len();
-        let switching = all.filter(|sm| self.preemption(group_of(self, *sm)).switches());
+        let switching = all.filter(|sm| {
+            let group = group_of(self, *sm);
+            self.preemption(group).switches() && !self.lends(group)
+        });
         let mut running: Vec<Running> = switching.flat_map(|sm| self.running_on(sm)).collect();
         running.retain(|r| r.tenant == tenant);
         running.sort_by_key(|r| Reverse((self.plan.rank(r.row), r.serial, r.block)));
@@ -87,6 +92,44 @@ impl EventExecutor {
             }
             self.leave(block);
         }
+    }
+
+    /// Switches out blocks beyond caps and limits on an SM that lends, until a launch within its own has room there for
+    /// its part of what it waits with. No more SMs do so for it at a time than that takes.
+    pub(super) fn take_back(&mut self, sm: usize, group: usize, slot: u32) {
+        if !self.preemption(group).switches() {
+            return;
+        }
+        let launch = self.launches.get(slot);
+        let (shape, waiting) = (launch.kernel.block, launch.waiting());
+        let sms = self.plan.groups()[group].sms.len();
+        let part = u32::try_from(waiting.div_ceil(u64::from(sms))).unwrap_or(u32::MAX);
+        let part = part
+            .min(self.room_below_cap(sm, group, launch.row))
+            .min(self.room_within_limits(sm, group, launch));
+        let leaving = self.sms.iter().filter(|sm| sm.is_leaving()).count() as u64;
+        if leaving * u64::from(part) >= waiting {
+            return;
+        }
+        let mut running = self.running_on(sm);
+        running.sort_by_key(|r| Reverse((self.plan.rank(r.row), r.serial, r.block)));
+        for block in &running {
+            if self.sms[sm].fits_soon(&shape) >= part {
+                return;
+            }
+            if self.is_beyond(group, block) {
+                self.leave(block);
+            }
+        }
+    }
+
+    /// Returns whether a block's row is beyond its cap on the SM of that block, or its tenant beyond a limit.
+    fn is_beyond(&self, group: usize, block: &Running) -> bool {
+        let (plan, shape, tenant) = (&self.plan, &self.config.shape, block.tenant);
+        let beyond = |held: Held, limit| limit != SmUnits::MAX && held.dominant(shape) > limit;
+        self.sms[block.sm].blocks_of(block.row) > plan.cap_on(group, block.row)
+            || beyond(self.held_on(block.sm, tenant), plan.limit_on(group, tenant))
+            || beyond(self.held(tenant), plan.device_limit(tenant))
     }
 
     fn running_on(&self, sm: usize) -> Vec<Running> {

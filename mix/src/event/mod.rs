@@ -53,6 +53,8 @@ pub struct EventExecutor {
     plan: Plan,
     /// Blocks beyond the plan's caps and limits have not been looked for.
     is_new: bool,
+    /// Some group of the plan lends.
+    is_lending: bool,
     sms: Vec<Sm>,
     /// When a block ends or has left, by SM.
     next_at: Soonest,
@@ -83,9 +85,6 @@ pub fn enforces(element: Element) -> Enforcement {
         Element::Weight => {
             Enforcement::No("it executes no instructions, so there are no issue slots to share")
         }
-        Element::Surplus => {
-            Enforcement::No("caps and limits bind always; room is filled as far as they permit")
-        }
         Element::Preemption => Enforcement::Approximate(
             "a context takes its size over a fixed rate to leave, whatever else moves; \
              the cheapest way goes by an estimate of what is left to run",
@@ -96,7 +95,8 @@ pub fn enforces(element: Element) -> Enforcement {
         | Element::Order
         | Element::HeadOfLine
         | Element::Budget
-        | Element::Stop => Enforcement::Exact,
+        | Element::Stop
+        | Element::Surplus => Enforcement::Exact,
     }
 }
 
@@ -109,6 +109,7 @@ impl EventExecutor {
             now: 0,
             plan: Plan::default(),
             is_new: false,
+            is_lending: false,
             sms: (0..sms).map(|_| Sm::new(&config.shape)).collect(),
             next_at: Soonest::new(sms),
             open: Flags::new(sms),

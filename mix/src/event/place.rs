@@ -1,7 +1,8 @@
 //! The block scheduler: fills SMs with what the plan permits.
 //!
 //! SMs take blocks in turn, one each. Of the launches at the head of their queues, in the group's dispatch order, the
-//! first that may have a block more and fits gets the room.
+//! first that may have a block more and fits gets the room. Where the group lends, the first that fits gets it beyond
+//! cap and limit, unless one within its own waits for room there, for which what was lent leaves ([`super::leave`]).
 //!
 //! Rules: launches of equal rank go in order of arrival; an SM is looked at again only after something there changed.
 
@@ -9,8 +10,8 @@ use super::EventExecutor;
 use super::launches::Launch;
 use crate::driver::{BlockChange, CapReached};
 use gridmux_policy::ids::{RowId, SmId, TenantId};
-use gridmux_policy::plan::DispatchOrder;
-use gridmux_policy::shape::Held;
+use gridmux_policy::plan::{DispatchOrder, Surplus};
+use gridmux_policy::shape::{Held, SmUnits};
 use gridmux_policy::units::Cycles;
 
 /// What an SM gets next.
@@ -66,28 +67,54 @@ impl EventExecutor {
         let rules = self.plan.groups().get(group);
         let ranked = rules.is_some_and(|group| group.order == DispatchOrder::Rank);
         let in_line = rules.is_some_and(|group| group.head_of_line);
+        // Who could use the room beyond his own, and who waits for room within his.
+        let (mut borrower, mut lender) = (None, None);
         for at in 0..self.launches.candidates(ranked).len() {
             let slot = self.launches.candidates(ranked)[at];
             let launch = self.launches.get(slot);
             let row = launch.row;
-            let back = launch.saved.first_key_value().map(|(block, _)| *block);
-            let below = self.sms[sm].blocks_of(row) < self.plan.cap_on(group, row);
-            let within = self.is_within_limits(sm, group, launch);
-            let may = back.is_some() || self.may_start(row);
-            let fits = may && self.sms[sm].room.holds(&launch.kernel.block);
-            match back {
-                Some(block) if below && within && fits => {
-                    return Some(Choice::Restore(slot, block));
+            let next = match launch.saved.first_key_value() {
+                Some((block, _)) => Choice::Restore(slot, *block),
+                None => Choice::Start(slot),
+            };
+            let may = matches!(next, Choice::Restore(..)) || self.may_start(row);
+            let within = self.room_within_limits(sm, group, launch) > 0;
+            let is_own = within && self.room_below_cap(sm, group, row) > 0;
+            match self.sms[sm].room.holds(&launch.kernel.block) {
+                true if may && is_own => return Some(next),
+                true if may => {
+                    borrower.get_or_insert(next);
+                    if within {
+                        self.cap_reached(row);
+                    }
                 }
-                None if below && within && fits => return Some(Choice::Start(slot)),
-                _ if within && fits => self.cap_reached(row),
+                false if may && is_own => drop(lender.get_or_insert(slot)),
                 _ => {}
             }
             if in_line {
-                return None;
+                break;
             }
         }
-        None
+        match lender {
+            _ if !self.lends(group) => None,
+            None => borrower,
+            Some(slot) => {
+                self.take_back(sm, group, slot);
+                None
+            }
+        }
+    }
+
+    /// Returns whether a group lends what nobody within cap and limit can use.
+    pub(super) fn lends(&self, group: usize) -> bool {
+        let group = self.plan.groups().get(group);
+        group.is_some_and(|group| group.surplus == Surplus::Lend)
+    }
+
+    /// Returns how many blocks more a row's cap permits on an SM.
+    pub(super) fn room_below_cap(&self, sm: usize, group: usize, row: RowId) -> u32 {
+        let cap = self.plan.cap_on(group, row);
+        cap.saturating_sub(self.sms[sm].blocks_of(row))
     }
 
     /// Returns what a tenant's blocks hold on an SM.
@@ -110,16 +137,26 @@ impl EventExecutor {
             .unwrap_or_default()
     }
 
-    /// Returns whether one more block of a launch keeps its tenant within its limits on an SM and on the device.
-    fn is_within_limits(&self, sm: usize, group: usize, launch: &Launch) -> bool {
+    /// Returns how many blocks more of a launch keep its tenant within its limits on an SM and on the device.
+    pub(super) fn room_within_limits(&self, sm: usize, group: usize, launch: &Launch) -> u32 {
         let tenant = launch.tenant;
         if self.plan.limit_place(tenant).is_none() {
-            return true;
+            return u32::MAX;
         }
         let shape = &self.config.shape;
         let room = |held: Held, limit| held.room_within(shape, limit, &launch.kernel.block);
-        room(self.held_on(sm, tenant), self.plan.limit_on(group, tenant)) > 0
-            && room(self.held(tenant), self.plan.device_limit(tenant)) > 0
+        room(self.held_on(sm, tenant), self.plan.limit_on(group, tenant))
+            .min(room(self.held(tenant), self.plan.device_limit(tenant)))
+    }
+
+    /// Takes note of a launch that has got a block: where it no longer waits within its own, any SM may lend.
+    fn got_block(&mut self, slot: u32) {
+        let launch = self.launches.get(slot);
+        let is_limited = self.plan.device_limit(launch.tenant) != SmUnits::MAX;
+        let waits = launch.waiting() > 0 && self.may_start(launch.row);
+        if self.is_lending && (is_limited || !waits) {
+            self.open.fill();
+        }
     }
 
     fn may_start(&self, row: RowId) -> bool {
@@ -154,6 +191,7 @@ impl EventExecutor {
         book.started += 1;
         book.capped &= !done;
         self.tenant(tenant).add(&shape, 1);
+        self.got_block(slot);
         let now = self.now;
         let on = (slot, self.launches.get(slot));
         self.sms[sm].pass_to(now);
@@ -172,6 +210,7 @@ impl EventExecutor {
         let (tenant, shape) = (launch.tenant, launch.kernel.block);
         self.launches.stale = true;
         self.tenant(tenant).add(&shape, 1);
+        self.got_block(slot);
         let delay = self.switch_cycles(saved.bytes);
         let now = self.now;
         let on = (slot, self.launches.get(slot));

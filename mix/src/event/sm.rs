@@ -155,6 +155,19 @@ impl Sm {
         Some((left.launch, left.block, left.saved))
     }
 
+    /// Returns whether blocks are on their way out.
+    pub(super) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Returns how many blocks of a shape fit once those on their way out have left.
+    pub(super) fn fits_soon(&self, block: &BlockShape) -> u32 {
+        let mut room = self.room;
+        let leaving = self.leaving.iter();
+        leaving.for_each(|leaving| room.give_back(&leaving.shape));
+        room.fits(block)
+    }
+
     /// Places a block with `work` left, which begins after `delay`. The delay passes like work, at the speed of the
     /// block's cohort.
     pub(super) fn place(

@@ -68,13 +68,7 @@ fn the_event_executor_holds_every_rule_that_applies() {
     });
     let skipped: Vec<_> = went.iter().filter(|(_, v)| *v != Verdict::Held).collect();
     let names: Vec<_> = skipped.iter().map(|(name, _)| *name).collect();
-    let known = [
-        "room that nobody within his cap can use is lent",
-        "room that is not lent stays empty",
-        "what was lent comes back when its blocks end",
-        "rows issue as their weights are",
-    ];
-    assert_eq!(names, known);
+    assert_eq!(names, ["rows issue as their weights are"]);
     assert!(went.len() >= 20, "{}", went.len());
 }
 

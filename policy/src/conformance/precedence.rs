@@ -3,13 +3,15 @@
 //! Rules: a launch goes before another as the group's order says, by rank and then by arrival or by arrival alone, once
 //! it has arrived, is first in its stream, and has a block that is on no SM. It had the room that another one got if
 //! its blocks are no larger, as free room need not be in one piece, and the plan permits it one more block there. In a
-//! line it need not have room. Judged only where the subject holds the order exactly and says where blocks are; a plan
+//! line it need not have room. Where the group lends, one that is beyond cap or limit got room only if no other launch
+//! within its own waited, whatever the order and the sizes, and among those beyond theirs the order counts alone.
+//! Judged only where the subject holds the order exactly and says where blocks are; a plan
 //! that was made at the instant of a start may or may not be in force, and a block that ended or was switched out
 //! within [`Subject::observation`] may or may not count towards caps, and may or may not be known to wait.
 
 use super::referee::{Book, Coming, JUDGED};
 use super::run::Run;
-use super::{BlockSeen, Change, Slack, Subject};
+use super::{BlockSeen, Change, Slack, Subject, referee};
 use crate::contract::{Element, Enforcement};
 use crate::ids::RowId;
 use crate::plan::{DispatchOrder, Plan};
@@ -39,8 +41,12 @@ struct Scene<'a> {
     book: Book,
     /// Blocks that left a short time ago and are in the books still.
     leaving: VecDeque<BlockSeen>,
+    /// The same without the blocks that leave from when they may have begun to on, for what is surely beyond a cap.
+    least: Book,
     /// The head of a line holds up those behind it to the block.
     lines: bool,
+    /// Room is lent where a plan says so.
+    lends: bool,
     /// How long ago a block may have left without the subject's knowing.
     lag: Nanos,
 }
@@ -60,11 +66,18 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), String> {
         queue: queue(run, subject),
         book: Book::default(),
         leaving: VecDeque::new(),
+        least: Book::default(),
         lines: exact(Element::HeadOfLine),
+        lends: exact(Element::Surplus),
     };
+    let early = referee::on_their_way(run, subject.slack(Element::Preemption).time);
+    let mut early = early.iter().peekable();
     for seen in &run.trace.blocks {
         scene.let_go(seen.at);
         if matches!(seen.change, Change::Started | Change::SwitchedIn) {
+            while let Some(other) = early.next_if(|other| *other != seen) {
+                scene.enter(other);
+            }
             let until = |n: usize| plans.get(n + 1).map_or(Nanos::MAX, |next| next.0);
             let in_force = plans.iter().enumerate();
             let mut in_force =
@@ -124,12 +137,23 @@ impl Scene<'_> {
             false => 0,
         };
         let key = (rank(&self.queue[at]), at);
+        let lends = self.lends && plan.lends_on(sm);
+        let is_lent = lends && !self.may(plan, (&self.least, &JUDGED), (seen, &self.queue[at]));
+        let rules = match is_lent {
+            true => &[Element::Budget][..],
+            false => &JUDGED,
+        };
         let mut waiting = self.queue.iter().enumerate().filter(|(other, queued)| {
-            queued.ready <= seen.at
+            *other != at
+                && queued.ready <= seen.at
                 && (queued.left > 0 || self.is_away(queued, seen.at))
-                && (rank(queued), *other) < key
         });
-        let first = waiting.find(|(_, queued)| in_line || self.has_room(plan, seen, queued));
+        let first = waiting.find(|(other, queued)| {
+            let may = |rules| self.may(plan, (&self.book, rules), (seen, queued));
+            let is_before = (rank(queued), *other) < key;
+            let had_room = in_line || self.is_smaller(queued.load, seen.load) && may(rules);
+            is_before && had_room || is_lent && !in_line && may(&JUDGED)
+        });
         first.map(|(_, queued)| (queued.load, queued.launch))
     }
 
@@ -138,13 +162,21 @@ impl Scene<'_> {
         queued.away.values().any(|since| *since + self.lag <= now)
     }
 
-    /// Returns whether a launch might have had a block more on an SM.
-    fn has_room(&self, plan: &Plan, seen: &BlockSeen, queued: &Queued) -> bool {
-        let block = self.run.trace.shapes[queued.load];
-        let got = self.run.trace.shapes[seen.load];
-        let is_smaller = block.threads <= got.threads
-            && block.registers <= got.registers
-            && block.shared_bytes <= got.shared_bytes;
+    /// Returns whether the blocks of a load take no more than those of another one.
+    fn is_smaller(&self, load: usize, than: usize) -> bool {
+        let (block, than) = (self.run.trace.shapes[load], self.run.trace.shapes[than]);
+        block.threads <= than.threads
+            && block.registers <= than.registers
+            && block.shared_bytes <= than.shared_bytes
+    }
+
+    /// Returns whether some rules of a plan let a launch have a block more where another one's came.
+    fn may(
+        &self,
+        plan: &Plan,
+        (book, rules): (&Book, &[Element]),
+        (seen, queued): (&BlockSeen, &Queued),
+    ) -> bool {
         let would = BlockSeen {
             load: queued.load,
             launch: queued.launch,
@@ -154,18 +186,32 @@ impl Scene<'_> {
             },
             ..*seen
         };
-        let coming = Coming {
-            seen: &would,
-            row: queued.row,
-            tenant: self.run.loads[queued.load].tenant,
-            block,
-        };
+        let coming = self.coming(&would, queued.row);
         let exact = Slack::exact(Nanos(0));
-        let may = |element| {
-            self.book
-                .permits(plan, &self.shape, &coming, element, &exact)
+        let permits = |element| book.permits(plan, &self.shape, &coming, element, &exact);
+        rules.iter().copied().all(permits)
+    }
+
+    fn coming<'a>(&self, seen: &'a BlockSeen, row: RowId) -> Coming<'a> {
+        Coming {
+            seen,
+            row,
+            tenant: self.run.loads[seen.load].tenant,
+            block: self.run.trace.shapes[seen.load],
+        }
+    }
+
+    /// Enters what happened to a block, once it has begun to leave if it leaves, into the book of what there is at
+    /// least.
+    fn enter(&mut self, seen: &BlockSeen) {
+        let Some(at) = self.place_of(seen) else {
+            return;
         };
-        is_smaller && JUDGED.into_iter().all(may)
+        let coming = self.coming(seen, self.queue[at].row);
+        match seen.change {
+            Change::Started | Change::SwitchedIn => self.least.come(&coming),
+            Change::Ended | Change::SwitchedOut => self.least.leave(&coming),
+        }
     }
 
     /// Takes blocks that left longer ago than the lag out of the books.
@@ -175,13 +221,8 @@ impl Scene<'_> {
             let Some(at) = self.place_of(&left) else {
                 continue;
             };
-            let block = self.run.trace.shapes[left.load];
-            self.book.leave(&Coming {
-                seen: &left,
-                row: self.queue[at].row,
-                tenant: self.run.loads[left.load].tenant,
-                block,
-            });
+            let coming = self.coming(&left, self.queue[at].row);
+            self.book.leave(&coming);
         }
     }
 
@@ -201,13 +242,8 @@ impl Scene<'_> {
             return;
         }
         let row = queued.row;
-        let block = self.run.trace.shapes[seen.load];
-        self.book.come(&Coming {
-            seen,
-            row,
-            tenant: self.run.loads[seen.load].tenant,
-            block,
-        });
+        let coming = self.coming(seen, row);
+        self.book.come(&coming);
     }
 
     fn place_of(&self, seen: &BlockSeen) -> Option<usize> {

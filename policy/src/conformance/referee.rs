@@ -1,9 +1,9 @@
 //! No block starts or comes back that no plan in force permits: caps, limits and budgets, by a second book.
 //!
-//! Rules: where a plan lends room and the subject does, caps and limits permit everything; what they are worth then the
-//! cases on [`super::surplus`] say. A plan is in force from the time at which it was made until the next one was, and
-//! for as long after as the subject says that it takes to obey ([`super::Slack::time`]), for a row that runs ahead as
-//! long as it takes to stop.
+//! Rules: where a group lends room and the subject does, caps and limits permit everything; what they are worth then
+//! [`super::precedence`] and the cases on [`super::surplus`] say. A plan is in force from the time at which it was made
+//! until the next one was, and for as long after as the subject says that it takes to obey ([`super::Slack::time`]),
+//! for a row that runs ahead as long as it takes to stop.
 //! A block that leaves by context switch counts towards nothing while it is on its way, which may take as long as the
 //! subject says.
 
@@ -71,7 +71,7 @@ pub(super) fn watch(run: &Run, subject: &dyn Subject) -> Result<(), String> {
 
 /// Returns what happened to blocks in order, where those that were switched out have left as early as they may have
 /// begun to.
-fn on_their_way(run: &Run, takes: Nanos) -> Vec<BlockSeen> {
+pub(super) fn on_their_way(run: &Run, takes: Nanos) -> Vec<BlockSeen> {
     let mut came = HashMap::new();
     let mut blocks = run.trace.blocks.clone();
     for seen in &mut blocks {
@@ -117,7 +117,11 @@ fn judge(
     let shape = subject.device();
     let lends = !matches!(subject.enforces(Element::Surplus), Enforcement::No(_));
     let permits = |plan: &&Plan| {
-        let is_lent = lends && plan.lends() && element != Element::Budget;
+        let here = match coming.seen.sm {
+            Some(sm) => plan.lends_on(sm),
+            None => plan.lends(),
+        };
+        let is_lent = lends && here && element != Element::Budget;
         is_lent || book.permits(plan, &shape, coming, element, &slack)
     };
     if in_force.is_empty() || in_force.iter().any(permits) {

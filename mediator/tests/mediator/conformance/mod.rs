@@ -42,6 +42,11 @@ fn holds_every_rule(mut subject: Dispatched) {
     let known = [
         "beyond a lowered limit the worst rank leaves first",
         "beyond a lowered device limit the worst rank leaves first",
+        "the first in order is lent room first",
+        "what was lent to a better rank comes back when its blocks end",
+        "what was lent is switched out for as many as wait for it",
+        "what was lent is switched out as soon as it has come",
+        "room is lent again when who waited has reached his limit",
         "rows issue as their weights are",
         "blocks are counted on the groups that hold them",
     ];
