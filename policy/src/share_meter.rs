@@ -88,8 +88,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Returns how many times longer it took than alone, where a block alone takes `block_alone` of what it took; `None`
-    /// before any block ended.
+    /// Returns how many times longer it took than alone, where a block alone takes `block_alone` of what it took;
+    /// `None` before any block ended.
     #[must_use]
     pub fn slowdown(&self, block_alone: f64) -> Option<f64> {
         let alone_ns = self.alone_ns.mul_add(block_alone, self.idle_ns);

@@ -12,6 +12,7 @@ mod answers;
 mod conformance;
 mod dispatcher;
 mod endless;
+mod estimated;
 mod functional;
 mod holds;
 mod loading;
