@@ -280,7 +280,9 @@ fn allowed(role: Role) -> Result<Calls, SandboxError> {
             }
             let rest = !(FORK_FLAGS | 0xff);
             calls.allow_if(libc::SYS_clone, &[(0, rest, 0), (0, 0xff, libc::SIGCHLD)])?;
-            calls.allow_where(libc::SYS_kill, 1, ALL, libc::SIGKILL)?;
+            for signal in [libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT] {
+                calls.allow_where(libc::SYS_kill, 1, ALL, signal)?;
+            }
             // Its filter stands in its children too, which may abort.
             calls.allow_where(libc::SYS_tgkill, 2, ALL, libc::SIGABRT)?;
             calls.allow_where(libc::SYS_prlimit64, 0, ALL, 0)?;

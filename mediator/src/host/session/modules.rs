@@ -89,7 +89,8 @@ impl LoadFailure {
                 JobError::ServerEnded
                 | JobError::ServerSilent
                 | JobError::NoServer
-                | JobError::Cancelled => ControlCode::Busy,
+                | JobError::Cancelled
+                | JobError::Displaced => ControlCode::Busy,
                 JobError::Signal { .. }
                 | JobError::Failed { .. }
                 | JobError::Answer(_)
