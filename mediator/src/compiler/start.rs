@@ -2,7 +2,7 @@
 
 use super::{FIRST_SEAT_FD, SEATS};
 use crate::config::Config;
-use crate::link::HostLink;
+use crate::link::{DESCRIPTORS, HostLink};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -25,6 +25,8 @@ impl ForkServer {
     /// # Errors
     /// The system calls'.
     fn start(config: &Config) -> io::Result<(Self, Vec<OwnedFd>)> {
+        // They go in one message.
+        const { assert!(SEATS <= DESCRIPTORS) };
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for _ in 0..SEATS {

@@ -392,7 +392,6 @@ impl ControlThread {
             Err(text) if asked.is_some() => return refused(ControlCode::Denied, text),
             Err(text) => return refused(ControlCode::NotWelcome, text),
         };
-        let terms = account.terms();
         if Clients::is_refused_place(slot) {
             let most = self.config.limits.clients;
             let text = format!(
@@ -400,10 +399,7 @@ impl ControlThread {
             );
             return refused(ControlCode::Limit, text);
         }
-        if account.clients() >= usize::from(terms.clients_limit) {
-            let (name, most) = (&account.name, terms.clients_limit);
-            let text =
-                format!("tenant {name} has no place left for a client (its limit is {most})");
+        if let Err(text) = account.check_place() {
             return refused(ControlCode::Limit, text);
         }
         let internal = |text: String| ControlError::new(ControlCode::Internal, text);
@@ -417,7 +413,10 @@ impl ControlThread {
         // Taken once: a client is greeted with success once.
         let rings = client.rings.take();
         let rings = rings.ok_or_else(|| internal("this client has no rings left".into()))?;
-        let domain = match self.device.create_domain(terms.memory_limit_bytes) {
+        let domain = match self
+            .device
+            .create_domain(account.terms().memory_limit_bytes)
+        {
             Ok(domain) => domain,
             Err(error) => {
                 account.give_descriptors_back(client.session.descriptors());

@@ -1,6 +1,7 @@
 //! Contract: a tenant that is hostile loses its own channel at most. Another tenant's work goes on and is right, and
 //! its memory is neither read nor written.
 
+use gridmux_channel::control::{ControlReply, ControlRequest};
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::{DOORBELL_OFFSET_BYTES, REGION_FACTS};
 use gridmux_channel::ring::{
@@ -416,6 +417,48 @@ fn a_tenant_that_maps_until_it_is_refused_leaves_descriptors_to_others() {
     assert!(map_until_refused(&mut again, both).0 > 8);
     drop(again);
     assert_unharmed(&service, bystander);
+}
+
+#[test]
+fn a_tenant_that_takes_all_memory_and_all_places_leaves_others_their_parts() {
+    const MIB: u64 = 1 << 20;
+    let service = ServiceBuilder::new(&[("hostile", 1), ("good", 1)])
+        .limit("clients", 16)
+        .memory(64 * MIB)
+        .start();
+    let connect = |tenant| RawTenant::try_connect(&service.socket(), tenant);
+    let mut hostile = Vec::new();
+    let refusal = loop {
+        match connect("hostile") {
+            Ok(tenant) => hostile.push(tenant),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert_eq!(hostile.len(), 14, "all but an eighth");
+    assert!(refusal.contains("kept for other tenants"), "{refusal}");
+    let mut taken = 0;
+    let alloc = |tenant: &mut RawTenant| {
+        let request = ControlRequest::Alloc { bytes: MIB };
+        match tenant.session.control(&request) {
+            Ok(ControlReply::Allocated { .. }) => Ok(()),
+            Ok(other) => panic!("{other:?} where an address was due"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let refusal = loop {
+        match alloc(&mut hostile[0]) {
+            Ok(()) => taken += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(taken, 56, "all but an eighth");
+    assert!(refusal.contains("kept for them"), "{refusal}");
+    let mut good = connect("good").unwrap();
+    let _second = connect("good").unwrap();
+    for _ in 0..8 {
+        alloc(&mut good).unwrap();
+    }
+    assert!(alloc(&mut good).is_err() && connect("good").is_err());
 }
 
 #[test]

@@ -270,10 +270,12 @@ impl Session {
             self.next_kernel += 1;
             self.next_kernel - 1
         });
+        // What is learnt of a kernel is its tenant's own: another may run the same text with other arguments.
+        let tenant = self.member.as_ref().map(|member| &*member.account.name);
         let known = ClientKernel {
             limits,
             control_offset,
-            key,
+            key: key.of_tenant(tenant.unwrap_or_default()),
             unusable: unusable.is_some(),
         };
         if let Some(reason) = &unusable {
