@@ -184,13 +184,8 @@ impl Kernel {
             size_of_val(&*self.params),
             self.tables.iter().map(|table| size_of_val(&**table)).sum(),
         ];
-        // Each mnemonic stands behind a pointer of its own.
-        let texts = self.origins.iter().map(|origin| origin.mnemonic.len() + 16);
-        parts
-            .into_iter()
-            .chain(texts)
-            .map(|bytes| bytes as u64)
-            .sum()
+        // The texts of mnemonics are shared.
+        parts.into_iter().map(|bytes| bytes as u64).sum()
     }
 
     /// Returns the number of the function at an address.

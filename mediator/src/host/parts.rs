@@ -23,7 +23,7 @@ pub(super) const BUFFERS_OF_A_STRANGER: usize = 4;
 /// Least part of the descriptors, with which a tenant can have a client with some buffers.
 const LEAST_DESCRIPTORS: u64 = OF_A_CLIENT + 16;
 /// Fewest connections that may wait to be welcome.
-const LEAST_STRANGERS: u64 = 16;
+const LEAST_STRANGERS: u64 = 4;
 
 /// Something that tenants share.
 #[derive(Debug, Clone, Copy)]

@@ -513,10 +513,13 @@ impl Session {
     fn usage(&self) -> Result<ControlReply, ControlError> {
         let member = self.member()?;
         let usage = member.account.counters.read();
-        let used = member.account.memory_used(&*self.parts.device);
+        let (device, account) = (&*self.parts.device, &member.account);
+        let used = account.memory_used(device);
+        let used = used.saturating_sub(self.deferred.memory_bytes());
         Ok(ControlReply::Usage(Usage {
-            memory_bytes: used.saturating_sub(self.deferred.memory_bytes()),
-            memory_limit_bytes: member.account.memory_limit(&*self.parts.device),
+            memory_bytes: used,
+            memory_limit_bytes: account.terms().memory_limit_bytes,
+            memory_free_bytes: account.memory_limit(device).saturating_sub(used),
             launches: usage.launches,
             in_flight: usage.pending,
             operations: usage.submitted,
