@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -334,9 +334,9 @@ fn last_words(errors: &File) -> String {
 }
 
 /// Reads an answer.
-fn read_answer(answer: &File) -> Result<Translated, JobError> {
+fn read_answer(mut answer: &File) -> Result<Translated, JobError> {
     let wrong = |text: &str| JobError::Answer(text.to_owned());
-    let size = answer.metadata().map_err(system("fstat"))?.len();
+    let size = answer.seek(SeekFrom::End(0)).map_err(system("lseek"))?;
     if size > ANSWER_BYTES {
         return Err(wrong("it is too long"));
     }

@@ -10,6 +10,7 @@ use super::accounts::{self, TenantAccounts};
 use super::clients::{Clients, ConnectError, Making};
 use super::compile::{CompileResult, Compilers};
 use super::learnt::Learnt;
+use super::lines::Lines;
 use super::outbound::Outbound;
 use super::session::{Hello, Member};
 use super::statistics::Statistics;
@@ -144,6 +145,7 @@ impl ControlThread {
                 link,
                 waker,
                 compilers: compilers.queue.clone(),
+                lines: Lines::default(),
             },
             compilers,
             bell,
@@ -252,9 +254,11 @@ impl ControlThread {
             }
             Some((ToHost::Ping, _)) => {}
             Some((ToHost::Client(identity), descriptors)) => {
-                let id = identity.id;
+                let (id, uid) = (identity.id, identity.credentials.uid);
                 if let Err(reason) = self.connect(identity, descriptors, watch) {
-                    tracing::warn!(id, %reason, "client refused");
+                    if self.outbound.lines.may_say(uid) {
+                        tracing::warn!(id, %reason, "client refused");
+                    }
                     link.send(&ToSupervisor::Gone { id }, &[])?;
                 }
             }
@@ -357,7 +361,13 @@ impl ControlThread {
             && let Err(error) = self.greet(slot, hello)
             && let Some(client) = self.clients.get_mut(slot)
         {
-            tracing::info!(id = client.session.identity().id, reason = %error, "not welcome");
+            if self
+                .outbound
+                .lines
+                .may_say(client.session.identity().credentials.uid)
+            {
+                tracing::info!(id = client.session.identity().id, reason = %error, "not welcome");
+            }
             client.session.refuse(error);
         }
         let Some(client) = self.clients.get_mut(slot) else {
@@ -433,7 +443,9 @@ impl ControlThread {
         account.join(domain);
         let joining = ClientSlot::new(account.id(), domain, rings);
         let (id, name) = (identity.id, &account.name);
-        tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
+        if self.outbound.lines.may_say(identity.credentials.uid) {
+            tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
+        }
         let account = std::rc::Rc::clone(account);
         self.outbound.tell(Message::Join(slot, Box::new(joining)));
         let member = Member {
@@ -461,7 +473,13 @@ impl ControlThread {
         if std::mem::replace(&mut client.leaving, true) {
             return Ok(());
         }
-        tracing::info!(id = client.session.identity().id, %reason, "leaving");
+        if self
+            .outbound
+            .lines
+            .may_say(client.session.identity().credentials.uid)
+        {
+            tracing::info!(id = client.session.identity().id, %reason, "leaving");
+        }
         watch.forget(&client.connection, &client.process);
         if client.session.compiling && self.compilers.queue.cancel(slot) {
             client.session.compiling = false;
@@ -515,8 +533,7 @@ impl ControlThread {
                     self.part_with(slot, link)?;
                 }
                 Notice::Corrupt(slot, why) => {
-                    tracing::warn!(slot = slot.0, %why, "the client corrupted its rings");
-                    self.leave(slot, "it corrupted its rings", watch, link)?;
+                    self.leave(slot, &format!("it corrupted its rings: {why}"), watch, link)?;
                 }
                 Notice::Failed { slot, cookie, tag } => {
                     let text = self

@@ -13,6 +13,7 @@ mod compile;
 mod control;
 mod facts;
 mod learnt;
+mod lines;
 mod outbound;
 mod parts;
 mod session;

@@ -5,7 +5,8 @@
 //! without goes on, and an attacker in the process has gained an error. Ending the process instead would turn each
 //! call that a new libc makes into an outage for all tenants, and protect nothing more.
 //!
-//! Rule: a call that names another process, a file, a socket's address or a namespace stands here only for a reason.
+//! Rules: what asks about a file by its descriptor is `fstat` itself, because `newfstatat` and `statx`, by which the C
+//! library does it, ask by name as well. A call that names another process, a file, a socket's address or a namespace stands here only for a reason.
 
 use super::{SandboxError, system};
 use seccompiler::{
@@ -82,8 +83,6 @@ const HOST: &[i64] = &[
     libc::SYS_eventfd2,
     libc::SYS_fallocate,
     libc::SYS_fstatfs,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
     libc::SYS_membarrier,
     libc::SYS_sched_getaffinity,
     libc::SYS_set_robust_list,
@@ -103,6 +102,8 @@ const POLL_OLD: &[i64] = &[];
 /// Calls that NVIDIA's driver needs besides: for files that landlock permits, its devices, memory on chosen nodes.
 const CUDA: &[i64] = &[
     libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_readlinkat,

@@ -263,8 +263,11 @@ impl Session {
         let control_offset = control.as_ref().ok().copied();
         let undivided = control.err().filter(|_| unusable.is_none());
         if let Some(reason) = &undivided {
-            let id = self.parts.identity.id;
-            tracing::info!(id, kernel = ?name, %reason, "a kernel whose launches cannot be cut");
+            let identity = &self.parts.identity;
+            if self.parts.outbound.lines.may_say(identity.credentials.uid) {
+                let id = identity.id;
+                tracing::info!(id, kernel = ?name, %reason, "a kernel whose launches cannot be cut");
+            }
         }
         let handle = self.free_kernels.pop().unwrap_or_else(|| {
             self.next_kernel += 1;
