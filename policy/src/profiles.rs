@@ -3,9 +3,9 @@
 //!
 //! A profile is the mean duration of a block of one kernel and block shape ([`ProfileKey`]). In the service each tenant
 //! has its own of a kernel, though others run the same text ([`crate::ids::KernelKey::of_tenant`]): how long a block
-//! lasts depends on the arguments, which a tenant can choose so that others' predictions were wrong. A profile forgives when it was
-//! wrong: what was learnt before never weighs more than the last two waves of blocks, so that a kernel whose blocks
-//! last otherwise, because its input has another size, is known anew within a few waves.
+//! lasts depends on the arguments, which a tenant can choose so that others' predictions were wrong. A profile forgives
+//! when it was wrong: what was learnt before never weighs more than the last two waves of blocks, so that a kernel
+//! whose blocks last otherwise, because its input has another size, is known anew within a few waves.
 //!
 //! Blocks that ran **alone**, with no other kernel on the device, say more than those that ran **beside** others. The
 //! first of the former replace what was learnt from the latter. A profile from blocks alone holds beside others too,

@@ -2,10 +2,10 @@
 //! when it is done.
 //!
 //! A *fork server* ([`run`]) is this same program, started by the supervisor beside each device host. It has one
-//! thread, one socket for each of [`SEATS`] jobs, and forks for each job a child, the *compiler*, which limits its memory
-//! and its processor time, confines itself, reads the texts from a sealed memfd, and writes what it made into another.
-//! It stops compilers (SIGSTOP) and lets them go on as it is told. The device host's end of a socket is a [`Seat`].
-//! Which compilers run, and which module is compiled next, says [`FairQueue`].
+//! thread, one socket for each of [`SEATS`] jobs, and forks for each job a child, the *compiler*, which limits its
+//! memory and its processor time, confines itself, reads the texts from a sealed memfd, and writes what it made into
+//! another. It stops compilers (SIGSTOP) and lets them go on as it is told. The device host's end of a socket is a
+//! [`Seat`]. Which compilers run, and which module is compiled next, says [`FairQueue`].
 //!
 //! ```text
 //! supervisor ──starts──► fork server ──forks──► compiler (one module, then it ends)

@@ -2,14 +2,14 @@
 //! lately.
 //!
 //! A tenant's compile time is what its compilers run and its modules load; half of it is forgotten every ten seconds. A
-//! tenant has one seat at most, however many clients of it wait. Of the seats' compilers [`AT_ONCE`] run; the others are
-//! stopped, and one that runs is stopped for one of a tenant that used [`QUANTUM_SECONDS`] less. So a tenant that used
-//! less than those whose modules are compiled is served at once, whoever they are and however slow theirs are. Where no
-//! seat is left for it, the job of the tenant that used the most loses its seat and begins anew later, if that tenant
-//! used more than twice as much and [`LEAD_SECONDS`] besides.
+//! tenant has one seat at most, however many clients of it wait. Of the seats' compilers [`AT_ONCE`] run; the others
+//! are stopped, and one that runs is stopped for one of a tenant that used [`QUANTUM_SECONDS`] less. So a tenant that
+//! used less than those whose modules are compiled is served at once, whoever they are and however slow theirs are.
+//! Where no seat is left for it, the job of the tenant that used the most loses its seat and begins anew later, if that
+//! tenant used more than twice as much and [`LEAD_SECONDS`] besides.
 //!
-//! A module that is quick to load is loaded as soon as it is compiled; of others [`AT_ONCE`] are loaded at once. No load
-//! is stopped.
+//! A module that is quick to load is loaded as soon as it is compiled; of others [`AT_ONCE`] are loaded at once. No
+//! load is stopped.
 //!
 //! Rules: the queue is pure and is told the time. Jobs of one tenant go in their order.
 

@@ -12,6 +12,7 @@ mod clients;
 mod compile;
 mod control;
 mod facts;
+mod holdings;
 mod learnt;
 mod lines;
 mod outbound;

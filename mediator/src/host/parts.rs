@@ -1,10 +1,10 @@
 //! What tenants share of a device host, and the part of it that each can rely on: places for clients, device memory,
 //! this host's descriptors, and its memory for modules.
 //!
-//! A quarter of each is kept for the configured tenants, in equal parts; the rest is for whoever asks first. So a tenant
-//! alone has nearly everything, and one that comes later has its part, whatever the others hold. A tenant that is held
-//! to less than its part by a limit of its own leaves the rest to others. Where the parts were of no use, because the
-//! tenants are many, they have a least size, and the quarter is for those that come first.
+//! A quarter of each is kept for the configured tenants, in equal parts; the rest is for whoever asks first. So a
+//! tenant alone has nearly everything, and one that comes later has its part, whatever the others hold. A tenant that
+//! is held to less than its part by a limit of its own leaves the rest to others. Where the parts were of no use,
+//! because the tenants are many, they have a least size, and the quarter is for those that come first.
 //!
 //! Rule: what tenants hold, and what is kept for those that hold less than their part, is never more than there is.
 
@@ -15,8 +15,8 @@ use nix::sys::resource::{Resource, getrlimit};
 const KEPT: u64 = 4;
 /// Descriptors that the host itself needs.
 const OWN: u64 = 64;
-/// Descriptors that a client takes besides its buffers: connection, process, rings and doorbell, some of them twice, and
-/// those of a message that has not come whole.
+/// Descriptors that a client takes besides its buffers: connection, process, rings and doorbell, some of them twice,
+/// and those of a message that has not come whole.
 pub(super) const OF_A_CLIENT: u64 = 8 + MAX_MESSAGE_FDS as u64;
 /// Clients' buffers before they are welcome.
 pub(super) const BUFFERS_OF_A_STRANGER: usize = 4;
@@ -63,7 +63,8 @@ impl Shared {
         }
     }
 
-    /// Returns the most that a tenant with a limit of its own may hold, beside what the others hold and may yet ask for.
+    /// Returns the most that a tenant with a limit of its own may hold, beside what the others hold and may yet ask
+    /// for.
     pub(super) fn most_for(self, limit: u64, others: &[Holder]) -> u64 {
         let Self { all, least } = self;
         let part = (all / KEPT / (others.len() as u64 + 1)).max(least);

@@ -6,7 +6,8 @@
 //! call that a new libc makes into an outage for all tenants, and protect nothing more.
 //!
 //! Rules: what asks about a file by its descriptor is `fstat` itself, because `newfstatat` and `statx`, by which the C
-//! library does it, ask by name as well. A call that names another process, a file, a socket's address or a namespace stands here only for a reason.
+//! library does it, ask by name as well. A call that names another process, a file, a socket's address or a namespace
+//! stands here only for a reason.
 
 use super::{SandboxError, system};
 use seccompiler::{

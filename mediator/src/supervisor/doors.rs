@@ -100,7 +100,6 @@ impl Doors {
 #[cfg(test)]
 mod tests {
     use super::{Doors, USERS};
-    use crate::bucket::Bucket;
     use crate::config::Limits;
     use std::time::{Duration, Instant};
 

@@ -2,9 +2,9 @@
 //!
 //! Rules: every peer may be hostile: a request has few bytes and little time, and few connections are served at once.
 //! One more takes the place of the one that has kept its request back for longest, so that silent peers keep nobody
-//! out; no body is read, and nothing of a request is handed on. Where only this machine can ask, only those are answered
-//! who call it by its address or `localhost`: a page of somebody else's, which a browser on this machine shows, may let
-//! its own name lead here.
+//! out; no body is read, and nothing of a request is handed on. Where only this machine can ask, only those are
+//! answered who call it by its address or `localhost`: a page of somebody else's, which a browser on this machine
+//! shows, may let its own name lead here.
 
 use anyhow::{Context, Result};
 use gridmux_mediator::lock::CountedMutex;
