@@ -141,6 +141,10 @@ fn a_compiler_and_a_fork_server_that_are_killed_fail_one_module_each() {
     let text = std::thread::scope(|scope| {
         let load = scope.spawn(|| reason(tenant.load(&module)));
         await_compiler(&service);
+        // It has begun with the job, and said so, when it sleeps: one that had not would have left it to the next.
+        until("a fork server that waits", || {
+            (status(before, "State") == "S").then_some(())
+        });
         kill(before, Signal::SIGKILL).unwrap();
         load.join().unwrap()
     });
