@@ -19,7 +19,7 @@ use crate::report::{Printed, append_printed};
 use std::sync::Arc;
 
 /// Steps of a warp before the next one has its turn.
-const TURN: u32 = 1 << 12;
+const TURN: u32 = 1 << 10;
 /// What starting a block counts against the length of a part, in warp instructions.
 const BLOCK_START: u64 = 32;
 /// Bytes that a print looks at or makes, for which a part is one warp instruction shorter.

@@ -51,10 +51,11 @@ impl LoadedModule {
     }
 
     /// Returns about how much of the host's memory the module takes, in bytes: operations, their origins, constants and
-    /// tables of its kernels, and its variables' names. What the allocator adds is not counted.
+    /// tables of its kernels, and its variables' names; no less than it takes.
     #[must_use]
     pub fn host_bytes(&self) -> u64 {
         let kernels = self.kernels.iter().map(|kernel| kernel.host_bytes());
+        let kernels = kernels.chain([MODULE_BYTES]);
         let names = self.variables.iter().map(|v| v.name.len() + size_of_val(v));
         let refused = self.refused.iter().map(|(name, _)| 4 * name.len() + 256);
         kernels
@@ -74,6 +75,11 @@ impl LoadedModule {
         self.domain
     }
 }
+
+/// What a module takes beside its kernels and its variables' names, in bytes, the texts of its mnemonics among it.
+const MODULE_BYTES: u64 = 4096;
+/// What a kernel takes beside what can be counted, in bytes: its places in tables, and what the allocator adds.
+const KERNEL_BYTES: usize = 512;
 
 /// One formal parameter of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,15 +188,12 @@ impl Kernel {
             size_of_val(&*self.functions),
             size_of_val(&*self.numbers),
             size_of_val(&*self.params),
+            self.params.iter().map(|param| param.name.len()).sum(),
+            KERNEL_BYTES,
             self.tables.iter().map(|table| size_of_val(&**table)).sum(),
         ];
-        // Each mnemonic stands behind a pointer of its own.
-        let texts = self.origins.iter().map(|origin| origin.mnemonic.len() + 16);
-        parts
-            .into_iter()
-            .chain(texts)
-            .map(|bytes| bytes as u64)
-            .sum()
+        // The texts of mnemonics are shared.
+        parts.into_iter().map(|bytes| bytes as u64).sum()
     }
 
     /// Returns the number of the function at an address.

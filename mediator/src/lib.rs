@@ -9,6 +9,7 @@
 
 #[cfg(not(loom))]
 pub mod backoff;
+mod bucket;
 #[cfg(not(loom))]
 pub mod compiler;
 #[cfg(not(loom))]
@@ -20,6 +21,7 @@ pub mod host;
 #[cfg(not(loom))]
 pub mod link;
 pub mod lock;
+mod log_pipe;
 pub mod page;
 #[cfg(not(loom))]
 pub mod sandbox;

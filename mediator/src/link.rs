@@ -33,8 +33,8 @@ use zerocopy::IntoBytes as _;
 pub(crate) const LINK_FD: i32 = 3;
 /// Largest message; statistics of 1,024 tenants and as many clients stay below half of it.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Descriptors in one message.
-const DESCRIPTORS: usize = 2;
+/// Most descriptors in one message.
+pub(crate) const DESCRIPTORS: usize = 4;
 
 /// From the supervisor to a device host.
 #[derive(Debug, Serialize, Deserialize)]

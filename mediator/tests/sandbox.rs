@@ -302,6 +302,26 @@ fn processes_are_made_by_the_fork_server_only_and_threads_by_hosts_only() {
 }
 
 #[test]
+fn no_file_is_asked_about_by_its_name() {
+    let path = c"/tmp".as_ptr() as i64;
+    let mut facts = [0_u8; 256];
+    let facts = facts.as_mut_ptr() as i64;
+    let by_name = |o: &mut Vec<Outcome>| {
+        let here = i64::from(libc::AT_FDCWD);
+        o.push(call(libc::SYS_newfstatat, [here, path, facts, 0, 0]));
+        o.push(call(libc::SYS_statx, [here, path, 0, 0, facts]));
+    };
+    let by_descriptor = |o: &mut Vec<Outcome>| o.push(call(libc::SYS_fstat, [0, facts, 0, 0, 0]));
+    let eperm = -i64::from(libc::EPERM);
+    for role in [Role::ModelHost, Role::ForkServer, Role::Compiler] {
+        assert_eq!(confined(role, by_name), [eperm, eperm], "{role:?}");
+    }
+    for role in [Role::ModelHost, Role::ForkServer] {
+        assert_eq!(confined(role, by_descriptor), [0], "{role:?}");
+    }
+}
+
+#[test]
 fn data_never_becomes_code_but_for_the_driver() {
     let map = |protection: i32| {
         move |o: &mut Vec<Outcome>| {

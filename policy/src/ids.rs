@@ -60,7 +60,7 @@ id!(
 
 id!(
     /// Names a kernel across clients, processes and versions of the program: a hash of its module's text and of its own
-    /// name.
+    /// name. One of a tenant ([`KernelKey::of_tenant`]) has the tenant in its upper [`TENANT_BITS`].
     KernelKey(u64),
     "kernel"
 );
@@ -79,16 +79,37 @@ impl KernelKey {
         let text = Fnv::default().bytes(&text.finish().to_le_bytes());
         Self(text.bytes(entry.as_bytes()).finish())
     }
+
+    /// Names the kernel as a tenant's, so that nothing that another tenant runs has its name, whatever its text is:
+    /// those of tenants with different names differ in bits that no text changes.
+    #[must_use]
+    pub fn of_tenant(self, tenant: &str) -> Self {
+        let kernel = Fnv::default().bytes(&self.0.to_le_bytes()).finish();
+        let tenant = Fnv::default().bytes(tenant.as_bytes()).finish();
+        Self(joined(tenant, kernel))
+    }
+}
+
+/// Upper bits of a kernel's key that name its tenant.
+const TENANT_BITS: u32 = 28;
+
+/// Returns the upper bits of one number with the lower ones of another.
+fn joined(upper: u64, lower: u64) -> u64 {
+    let lower_bits = u64::MAX >> TENANT_BITS;
+    (upper & !lower_bits) | (lower & lower_bits)
 }
 
 impl ProfileKey {
-    /// Names a kernel that runs with blocks of one shape.
+    /// Names a kernel that runs with blocks of one shape; its tenant stays in the upper bits.
     #[must_use]
     pub fn new(kernel: KernelKey, block: &BlockShape) -> Self {
         let parts = [block.threads, block.registers, block.shared_bytes];
         let hash = |hash: Fnv, part: u32| hash.bytes(&part.to_le_bytes());
-        let kernel = Fnv::default().bytes(&kernel.0.to_le_bytes());
-        Self(parts.into_iter().fold(kernel, hash).finish())
+        let name = Fnv::default().bytes(&kernel.0.to_le_bytes());
+        Self(joined(
+            kernel.0,
+            parts.into_iter().fold(name, hash).finish(),
+        ))
     }
 }
 
@@ -129,6 +150,7 @@ mod tests {
     use super::{KernelKey, ProfileKey};
     use crate::hash::Fnv;
     use crate::shape::BlockShape;
+    use std::collections::HashSet;
 
     /// Files hold these numbers, so that a change of them needs another version of the format.
     #[test]
@@ -141,7 +163,7 @@ mod tests {
             shared_bytes: 1024,
         };
         let profile = ProfileKey::new(kernel, &block);
-        assert_eq!(profile, ProfileKey(0x5bdf_1217_11d2_217e));
+        assert_eq!(profile, ProfileKey(0x3bb2_45e7_11d2_217e));
         let others = [
             BlockShape {
                 threads: 128,
@@ -159,5 +181,28 @@ mod tests {
         for other in others {
             assert_ne!(ProfileKey::new(kernel, &other), profile, "{other:?}");
         }
+        let own = ProfileKey::new(kernel.of_tenant("first"), &block);
+        assert_eq!(own, ProfileKey(0x89d7_ed7a_564c_27f0));
+    }
+
+    #[test]
+    fn no_kernel_of_one_tenant_has_the_name_of_one_of_another() {
+        let block = BlockShape::default();
+        let key = |text: u64, tenant| {
+            let kernel = KernelKey(text.wrapping_mul(0x9e37_79b9_7f4a_7c15)).of_tenant(tenant);
+            ProfileKey::new(kernel, &block).0 >> (64 - super::TENANT_BITS)
+        };
+        let tenant = |name| {
+            (0..1000)
+                .map(|text| key(text, name))
+                .collect::<HashSet<_>>()
+        };
+        let (one, other) = (tenant("victim"), tenant("attacker"));
+        assert_eq!(
+            (one.len(), other.len()),
+            (1, 1),
+            "the text changes nothing there"
+        );
+        assert!(one.is_disjoint(&other));
     }
 }

@@ -23,7 +23,7 @@ const FORMAT: &str = "gridmux profiles";
 /// How every file of profiles begins.
 const BEGINNING: &[u8] = b"{\"format\":\"gridmux profiles\"";
 /// Version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Longest file that is read; a full store takes less than half of it.
 const MOST_BYTES: u64 = 1 << 20;
 /// Mode of a file: its owner writes it, its group reads it.
@@ -431,8 +431,8 @@ mod tests {
                 "line 1: the format is \"other\"",
             ),
             (
-                bad("\"version\":1", "\"version\":2"),
-                "line 1: version 2 is unknown",
+                bad("\"version\":2", "\"version\":3"),
+                "line 1: version 3 is unknown",
             ),
             (bad("\"sms\":16", "\"sms\":-1"), "line 1: this is no header"),
             (bad("\"sms\":16", "\"sms\":16,\"x\":0"), "unknown field `x`"),

@@ -1,9 +1,11 @@
 //! Durations of kernels' blocks, learnt from what ran: one store for a device, shared by its policy, the learner that
 //! fills it ([`crate::learner`]) and whoever else predicts how long a launch lasts.
 //!
-//! A profile is the mean duration of a block of one kernel and block shape ([`ProfileKey`]). It forgives when it was
-//! wrong: what was learnt before never weighs more than the last two waves of blocks, so that a kernel whose blocks
-//! last otherwise, because its input has another size, is known anew within a few waves.
+//! A profile is the mean duration of a block of one kernel and block shape ([`ProfileKey`]). In the service each tenant
+//! has its own of a kernel, though others run the same text ([`crate::ids::KernelKey::of_tenant`]): how long a block
+//! lasts depends on the arguments, which a tenant can choose so that others' predictions were wrong. A profile forgives
+//! when it was wrong: what was learnt before never weighs more than the last two waves of blocks, so that a kernel
+//! whose blocks last otherwise, because its input has another size, is known anew within a few waves.
 //!
 //! Blocks that ran **alone**, with no other kernel on the device, say more than those that ran **beside** others. The
 //! first of the former replace what was learnt from the latter. A profile from blocks alone holds beside others too,
@@ -12,7 +14,8 @@
 //!
 //! Rules: a policy that has a profile of a kernel does not measure that kernel; reading takes no lock and never waits;
 //! one thread learns (what several learn at the same time may be lost). The store holds [`CAPACITY`] profiles; one more
-//! takes the place of that which was learnt from the fewest blocks.
+//! takes the place of that which was learnt from the fewest blocks: a tenant with thousands of kernels can make others'
+//! forgotten, which are then learnt anew, but not wrong.
 
 use crate::ids::ProfileKey;
 use gridmux_sync::shim::Arc;

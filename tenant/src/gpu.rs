@@ -216,7 +216,7 @@ impl Gpu {
             .min(self.welcome.device.memory_bytes);
         Ok(MemoryInfo {
             total_bytes,
-            free_bytes: total_bytes.saturating_sub(usage.memory_bytes),
+            free_bytes: usage.memory_free_bytes.min(total_bytes),
         })
     }
 

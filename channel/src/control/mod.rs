@@ -31,7 +31,9 @@ pub const MAX_REPLY_BYTES: usize = 4 << 20;
 /// texts, which are linked.
 ///
 /// 4: a kernel says why its grid cannot be cut.
-pub const CONTROL_VERSION: u32 = 4;
+///
+/// 5: usage says how much memory is free, which may be less than the tenant's limit leaves.
+pub const CONTROL_VERSION: u32 = 5;
 /// The most bytes of a client's name.
 pub const MAX_NAME_BYTES: usize = 64;
 /// The most bytes of a tenant's name.
@@ -295,6 +297,8 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// The most it may hold, in bytes.
     pub memory_limit_bytes: u64,
+    /// Memory that it may still ask for, in bytes: others may hold more than its limit leaves them.
+    pub memory_free_bytes: u64,
     /// Launches it submitted and that were admitted, over all of its clients since the device host started.
     pub launches: u64,
     /// Operations that it submitted and that have not ended.

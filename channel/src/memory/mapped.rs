@@ -9,9 +9,9 @@
 //! at once is bounded, because address space is; the others go the slow way.
 
 use memmap2::{MmapOptions, MmapRaw};
-use std::fs::{File, Metadata};
+use rustix::fs::{Stat, fstat};
+use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 // Not the shim's: a static, which loom's atomics cannot be.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -112,15 +112,16 @@ impl Mapped {
 }
 
 /// Returns whether a file has as many blocks as its length needs.
-pub(super) fn is_whole(facts: &Metadata) -> bool {
-    bytes_of(facts) >= facts.len()
+pub(super) fn is_whole(facts: &Stat) -> bool {
+    bytes_of(facts) >= u64::try_from(facts.st_size).unwrap_or(0)
 }
 
 /// Returns the memory that a file has, in bytes.
-pub(super) fn bytes_of(facts: &Metadata) -> u64 {
-    facts.blocks().saturating_mul(BLOCK_BYTES)
+pub(super) fn bytes_of(facts: &Stat) -> u64 {
+    let blocks = u64::try_from(facts.st_blocks).unwrap_or(0);
+    blocks.saturating_mul(BLOCK_BYTES)
 }
 
 fn has_no_holes(file: &File) -> bool {
-    file.metadata().is_ok_and(|facts| is_whole(&facts))
+    fstat(file).is_ok_and(|facts| is_whole(&facts))
 }

@@ -191,8 +191,13 @@ pub fn sealed_len(fd: BorrowedFd<'_>) -> Result<u64, MemoryError> {
     if !seals.contains(SealFlag::F_SEAL_SHRINK) {
         return Err(MemoryError::NotSealed);
     }
-    let stat = nix::sys::stat::fstat(fd)?;
+    let stat = facts_of(fd)?;
     Ok(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+/// Asks the kernel about a file by its descriptor alone: the C library's `fstat` is a call that takes names as well.
+fn facts_of(fd: impl AsFd) -> Result<rustix::fs::Stat, MemoryError> {
+    Ok(rustix::fs::fstat(fd).map_err(std::io::Error::from)?)
 }
 
 fn seals(fd: BorrowedFd<'_>) -> Result<SealFlag, MemoryError> {
@@ -319,7 +324,7 @@ impl TenantBuffer {
     /// when the tenant sealed it against writing).
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), MemoryError> {
         self.check(offset, data.len())?;
-        let facts = self.file.metadata()?;
+        let facts = facts_of(&self.file)?;
         if self.pages.is_spent() && !mapped::is_whole(&facts) {
             let most = self.pages.most();
             return Err(MemoryError::Holes { most });
@@ -332,7 +337,7 @@ impl TenantBuffer {
             self.file.write_all_at(data, self.offset + offset)?;
         }
         // The tenant may touch and free pages of it meanwhile.
-        let after = mapped::bytes_of(&self.file.metadata()?);
+        let after = mapped::bytes_of(&facts_of(&self.file)?);
         self.pages
             .take(after.saturating_sub(mapped::bytes_of(&facts)));
         Ok(())

@@ -133,7 +133,7 @@ fn it_answers_over_tcp_and_on_a_socket_also_while_the_service_is_gone() {
     let below = tempfile::tempdir().unwrap();
     let socket = below.path().join("metrics.sock");
     let listen = format!("unix:{}", socket.display());
-    let request = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     // A socket that a dead process left is replaced.
     for _ in 0..2 {
         let (server, place) = serve(&folder, &listen);

@@ -374,6 +374,40 @@ fn learnt(file: &str) -> Vec<String> {
 }
 
 #[test]
+fn what_another_tenant_runs_changes_nothing_that_was_learnt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, config) = (path("profiles"), path("config.toml"));
+    let text = format!("schema_version = 1\n[profiles]\nfile = {file:?}\n");
+    std::fs::write(&config, text).unwrap();
+    // The same module, entry and block shape, with arguments of another size.
+    let run = |name: &str, tenant: &str, size: &str| {
+        let service = Service::start_with(name, &["--config", &config]);
+        let socket = service.socket();
+        let command = format!(
+            "-j workload run reduction --socket {socket} --tenant {tenant} --size {size} --launches 3"
+        );
+        typed(&command).succeeded();
+        assert_eq!(service.stop(), Some(0));
+        let shown = json_of(["-j", "policy", "profiles", &file]);
+        shown["profiles"].as_array().expect("a list").clone()
+    };
+    let before = run("victim", "first", "tiny");
+    let after = run("attacker", "second", "small");
+    assert!(
+        before.iter().all(|known| after.contains(known)),
+        "{before:?}, {after:?}"
+    );
+    assert!(after.len() > before.len(), "{before:?}, {after:?}");
+    // The victim itself changes it, so that the arguments do.
+    let own = run("victim-again", "first", "small");
+    assert!(
+        !before.iter().any(|known| own.contains(known)),
+        "{before:?}, {own:?}"
+    );
+}
+
+#[test]
 fn what_was_learnt_outlives_device_hosts_and_the_service() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -159,7 +159,7 @@ impl Linker<'_> {
                 function: name.clone(),
                 line: self.lines.of(i.span),
                 source_line: i.source_line,
-                mnemonic: (*i.mnemonic).into(),
+                mnemonic: Arc::clone(&i.mnemonic),
             };
             let done = match i.opcode {
                 Opcode::Call => self.call(lower, i, &origin),

@@ -54,7 +54,7 @@ impl Gpu {
         Ok(FunctionalRun::new(request, sms, storage))
     }
 
-    /// Goes on with a run for about `most` warp instructions: a warp's turn of a few thousand is never cut short.
+    /// Goes on with a run for about `most` warp instructions: a warp's turn of a thousand is never cut short.
     /// Returns whether all blocks have ended. After an error the run can only be ended.
     ///
     /// # Errors

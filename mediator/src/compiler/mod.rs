@@ -2,14 +2,14 @@
 //! when it is done.
 //!
 //! A *fork server* ([`run`]) is this same program, started by the supervisor beside each device host. It has one
-//! thread, one socket for each of [`SEATS`] jobs at a time, and forks for each job a child, the *compiler*, which
-//! limits its memory and its processor time, confines itself, reads the texts from a sealed memfd, and writes what it
-//! made into another. The device host's end of a socket is a [`Seat`]. Which module is compiled next says
-//! [`FairQueue`].
+//! thread, one socket for each of [`SEATS`] jobs, and forks for each job a child, the *compiler*, which limits its
+//! memory and its processor time, confines itself, reads the texts from a sealed memfd, and writes what it made into
+//! another. It stops compilers (SIGSTOP) and lets them go on as it is told. The device host's end of a socket is a
+//! [`Seat`]. Which compilers run, and which module is compiled next, says [`FairQueue`].
 //!
 //! ```text
 //! supervisor ──starts──► fork server ──forks──► compiler (one module, then it ends)
-//!     └──the sockets' other ends──► device host: seat 0, seat 1
+//!     └──the sockets' other ends──► device host: seats 0 to 3
 //! ```
 //!
 //! Rules: a compiler that one tenant took over touches no other tenant's module, and what it returns is read as hostile
@@ -23,8 +23,8 @@ mod server;
 mod start;
 mod translate;
 
-pub use queue::FairQueue;
-pub use seat::{Canceller, JobError, Seat, Text};
+pub use queue::{FairQueue, Phase};
+pub use seat::{Bell, JobError, Order, Seat, Text};
 pub use server::run;
 pub use start::ForkServer;
 pub(crate) use translate::part_name;
@@ -35,8 +35,10 @@ pub use translate::{
 
 use serde::{Deserialize, Serialize};
 
-/// Modules that are compiled at a time.
-pub const SEATS: usize = 2;
+/// Modules that are under way: compiled, or compiled in part and stopped, or loaded. Each takes memory.
+pub const SEATS: usize = 4;
+/// Compilers that run at once.
+pub const AT_ONCE: usize = 2;
 
 /// Descriptor under which the fork server finds its end of the first socket; the others follow it.
 const FIRST_SEAT_FD: i32 = 3;
@@ -60,6 +62,10 @@ enum ToServer {
     Job(Vec<u64>),
     /// End the job that is running, if one is.
     Cancel,
+    /// Stop its process.
+    Stop,
+    /// Let its process go on.
+    GoOn,
 }
 
 /// From the fork server to a seat: the job has begun, and later how it ended. With its end come the descriptors of the

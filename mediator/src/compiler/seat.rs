@@ -11,10 +11,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most bytes that a compiler says about its end.
@@ -22,10 +21,12 @@ const ERRORS_BYTES: usize = 2048;
 /// Longest head of an answer: a name of 64 KiB and two reasons for each of 4,096 kernels would be longer, but texts of
 /// that many such names are not.
 const HEAD_BYTES: u64 = 16 << 20;
-/// Wall time that a job may take for each second of processor time, and beside it: a busy machine gives it less than a
-/// core.
+/// Wall time that a job may take for each second of processor time, and beside it, while it is not stopped: a busy
+/// machine gives it less than a core.
 const WALL_PER_CPU: u32 = 8;
 const WALL_BESIDE: Duration = Duration::from_secs(10);
+/// How often a seat asks for its orders without being told to, in milliseconds: as often as tenants take turns.
+const LOOK: u16 = 20;
 /// How long the fork server, which does nothing long, may take for a word.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// The words that the allocator prints where an allocation fails.
@@ -74,6 +75,9 @@ pub enum JobError {
     /// The client has left.
     #[error("the client left while its module was compiled")]
     Cancelled,
+    /// A tenant that used less compile time needs its seat.
+    #[error("the module made room for those of tenants that used less compile time")]
+    Displaced,
     /// The fork server ended while it had the job.
     #[error("the fork server of the compilers ended while it compiled this module; load it again")]
     ServerEnded,
@@ -134,36 +138,35 @@ impl Text {
     }
 }
 
-/// Ends the job of a seat, from any thread.
-#[derive(Debug, Clone)]
-pub struct Canceller(Arc<EventFd>);
+/// Has the thread of a seat look at its orders, from any thread.
+#[derive(Debug)]
+pub struct Bell(EventFd);
 
-impl Canceller {
-    /// Makes one that is not used yet.
+impl Bell {
+    /// Makes one that was not rung yet.
     ///
     /// # Errors
     /// The system call's.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self(Arc::new(EventFd::from_flags(flags)?)))
+        Ok(Self(EventFd::from_flags(flags)?))
     }
 
-    /// Ends the job that the seat has, or gets before [`Canceller::reset`].
-    pub fn cancel(&self) {
+    /// Rings it.
+    pub fn ring(&self) {
         let _ = self.0.write(1);
     }
+}
 
-    /// Returns whether the job is to end.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-    }
-
-    /// Forgets what was asked before.
-    pub fn reset(&self) {
-        let _ = self.0.read();
-    }
+/// What becomes of the job of a seat.
+#[derive(Debug)]
+pub enum Order {
+    /// It goes on.
+    Run,
+    /// Its process is stopped until it may go on.
+    Stop,
+    /// It ends, for that reason.
+    End(JobError),
 }
 
 /// The device host's end of one compiler at a time.
@@ -182,12 +185,18 @@ impl Seat {
         Self { link, limits }
     }
 
-    /// Compiles a module, and waits until it is done.
+    /// Compiles a module, and waits until it is done, as it is ordered: when the bell is rung, and every now and then,
+    /// it asks.
     ///
     /// # Errors
     /// [`JobError`]. After [`JobError::ServerEnded`], [`JobError::ServerSilent`] and [`JobError::NoServer`] the seat is
     /// of no use.
-    pub fn compile(&mut self, text: &Text, canceller: &Canceller) -> Result<Translated, JobError> {
+    pub fn compile(
+        &mut self,
+        text: &Text,
+        bell: &Bell,
+        order: &dyn Fn() -> Order,
+    ) -> Result<Translated, JobError> {
         let job = ToServer::Job(text.lengths.clone());
         let sent = self.link.send(&job, &[text.memfd.as_raw_fd()]);
         sent.map_err(|_| JobError::NoServer)?;
@@ -200,7 +209,7 @@ impl Seat {
             })?;
         let (early, (ended, descriptors)) = match begun.0 {
             Ended::Begun => {
-                let early = self.wait(canceller)?;
+                let early = self.wait(bell, order)?;
                 (early, self.await_word(ANSWER_PATIENCE)?)
             }
             Ended::NotStarted(_) => (None, begun),
@@ -247,33 +256,41 @@ impl Seat {
     }
 
     /// Waits until the fork server says that the job has ended, or has been told to end it; returns why, if it was.
-    fn wait(&self, canceller: &Canceller) -> Result<Option<JobError>, JobError> {
+    fn wait(&self, bell: &Bell, order: &dyn Fn() -> Order) -> Result<Option<JobError>, JobError> {
         let cpu = Duration::from_secs(self.limits.cpu_seconds);
         let longest = cpu.saturating_mul(WALL_PER_CPU).saturating_add(WALL_BESIDE);
-        let deadline = Instant::now() + longest;
+        let mut ran = Duration::ZERO;
+        let mut is_stopped = false;
         loop {
+            let asked = Instant::now();
             let mut fds = [
                 PollFd::new(self.link.fd().as_fd(), PollFlags::POLLIN),
-                PollFd::new(canceller.0.as_fd(), PollFlags::POLLIN),
+                PollFd::new(bell.0.as_fd(), PollFlags::POLLIN),
             ];
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(&mut fds, timeout) {
+            match poll(&mut fds, LOOK) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(errno) => return Err(system("poll")(errno)),
             }
             if fds[0].any() == Some(true) {
                 return Ok(None);
             }
-            let reason = match fds[1].any() == Some(true) {
-                true => JobError::Cancelled,
-                false if Instant::now() >= deadline => JobError::Wall(longest.as_secs()),
-                false => continue,
+            let _ = bell.0.read();
+            if !is_stopped {
+                ran += asked.elapsed();
+            }
+            let (told, reason) = match order() {
+                Order::End(reason) => (ToServer::Cancel, Some(reason)),
+                _ if ran >= longest => (ToServer::Cancel, Some(JobError::Wall(longest.as_secs()))),
+                Order::Stop if !is_stopped => (ToServer::Stop, None),
+                Order::Run if is_stopped => (ToServer::GoOn, None),
+                Order::Stop | Order::Run => continue,
             };
-            self.link
-                .send(&ToServer::Cancel, &[])
-                .map_err(|_| JobError::ServerEnded)?;
-            return Ok(Some(reason));
+            is_stopped = matches!(told, ToServer::Stop);
+            let sent = self.link.send(&told, &[]);
+            sent.map_err(|_| JobError::ServerEnded)?;
+            if reason.is_some() {
+                return Ok(reason);
+            }
         }
     }
 
@@ -317,9 +334,9 @@ fn last_words(errors: &File) -> String {
 }
 
 /// Reads an answer.
-fn read_answer(answer: &File) -> Result<Translated, JobError> {
+fn read_answer(mut answer: &File) -> Result<Translated, JobError> {
     let wrong = |text: &str| JobError::Answer(text.to_owned());
-    let size = answer.metadata().map_err(system("fstat"))?.len();
+    let size = answer.seek(SeekFrom::End(0)).map_err(system("lseek"))?;
     if size > ANSWER_BYTES {
         return Err(wrong("it is too long"));
     }

@@ -123,14 +123,19 @@ impl ServerSeat {
                 }
                 Ok(true)
             }
-            (Some((ToServer::Cancel, _)), Some(running)) => {
+            (Some((ToServer::Job(_), _)), Some(_)) | (None, _) => Ok(false),
+            (Some((told, _)), Some(running)) => {
+                let signal = match told {
+                    ToServer::Stop => Signal::SIGSTOP,
+                    ToServer::GoOn => Signal::SIGCONT,
+                    ToServer::Cancel | ToServer::Job(_) => Signal::SIGKILL,
+                };
                 // It is our child and not waited for yet, so its number is its own.
-                let _ = kill(running.pid, Signal::SIGKILL);
+                let _ = kill(running.pid, signal);
                 Ok(true)
             }
             // The job ended before the message came.
-            (Some((ToServer::Cancel, _)), None) => Ok(true),
-            (Some((ToServer::Job(_), _)), Some(_)) | (None, _) => Ok(false),
+            (Some(_), None) => Ok(true),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::{FIRST_SEAT_FD, SEATS};
 use crate::config::Config;
-use crate::link::HostLink;
+use crate::link::{DESCRIPTORS, HostLink};
+use crate::log_pipe;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -25,6 +26,8 @@ impl ForkServer {
     /// # Errors
     /// The system calls'.
     fn start(config: &Config) -> io::Result<(Self, Vec<OwnedFd>)> {
+        // They go in one message.
+        const { assert!(SEATS <= DESCRIPTORS) };
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for _ in 0..SEATS {
@@ -43,7 +46,8 @@ impl ForkServer {
             .args(config.host_user.iter().flat_map(|user| ["--user", user]))
             .env_clear()
             .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let least = FIRST_SEAT_FD + i32::try_from(SEATS).unwrap_or(0);
         let sources: Vec<RawFd> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
         // SAFETY: between fork and exec only fcntl, dup2, signal and sigprocmask are called, which are
@@ -70,7 +74,11 @@ impl ForkServer {
         }
         let child = command.spawn()?;
         let started = Instant::now();
-        Ok((Self { child, started }, ours))
+        let mut server = Self { child, started };
+        if let Some(pipe) = server.child.stderr.take() {
+            log_pipe::follow("compilers", pipe)?;
+        }
+        Ok((server, ours))
     }
 
     /// Starts one in the place of another, if there is one, and returns the sockets' other ends; nothing where the

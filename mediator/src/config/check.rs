@@ -178,8 +178,10 @@ impl Limits {
         bytes(
             "limits.module_memory_bytes",
             self.module_memory_bytes,
-            range,
+            range.clone(),
         )?;
+        let value = self.module_memory_total_bytes;
+        bytes("limits.module_memory_total_bytes", value, range)?;
         let value = self.clock_hold_ms;
         check_range(
             "limits.clock_hold_ms",

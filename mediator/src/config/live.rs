@@ -87,6 +87,7 @@ impl Limits {
             // What follows may change.
             module_bytes: _,
             module_memory_bytes: _,
+            module_memory_total_bytes: _,
             tenants: _,
             clients: _,
             connects_per_second: _,

@@ -122,6 +122,8 @@ pub struct Limits {
     pub compile_cpu_seconds: u64,
     /// Memory of the host that all loaded modules of one tenant may take together, in bytes, as estimated.
     pub module_memory_bytes: u64,
+    /// Memory of the host that the loaded modules of all tenants may take together, in bytes, as estimated.
+    pub module_memory_total_bytes: u64,
     /// Longest time a slice may run, in core cycles.
     pub kernel_budget_cycles: u64,
     /// Longest wall time for which a tenant may hold the virtual clock, in milliseconds.
@@ -146,6 +148,7 @@ impl Default for Limits {
             compile_memory_bytes: 4 << 30,
             compile_cpu_seconds: 30,
             module_memory_bytes: 1 << 30,
+            module_memory_total_bytes: 4 << 30,
             kernel_budget_cycles: 2_000_000_000,
             clock_hold_ms: 200,
             kernel_budget_cpu_seconds: 20.0,

@@ -137,6 +137,10 @@ fn values_are_checked_and_named() {
             "limits.module_memory_bytes",
         ),
         (
+            "schema_version = 1\n[limits]\nmodule_memory_total_bytes = 1",
+            "limits.module_memory_total_bytes",
+        ),
+        (
             "schema_version = 1\n[limits]\nconnects_per_second = 0",
             "limits.connects_per_second",
         ),
@@ -177,8 +181,16 @@ fn values_are_checked_and_named() {
             "limits.module_memory_bytes",
         ),
         (
+            "schema_version = 1\n[limits]\nmodule_memory_total_bytes = 1",
+            "limits.module_memory_total_bytes",
+        ),
+        (
             "schema_version = 1\n[limits]\nmodule_memory_bytes = 1099511627777",
             "limits.module_memory_bytes",
+        ),
+        (
+            "schema_version = 1\n[limits]\nmodule_memory_total_bytes = 1",
+            "limits.module_memory_total_bytes",
         ),
         (
             "schema_version = 1\n[limits]\ncompile_memory_bytes = 1099511627777",

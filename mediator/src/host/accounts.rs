@@ -4,61 +4,22 @@
 //! those of all of its clients together and survive each of them. Settings may change at any time. The account of a
 //! tenant that is configured no more is closed when its last client is gone; what was counted is kept, and the tenant
 //! goes on from it should it come back. Everything here belongs to the control thread, which makes the check of a
-//! tenant's memory against what all of its clients hold exact.
+//! tenant's memory against what all clients hold exact. What tenants share they have by [`Shared`].
+//!
+//! Length: a third is tests.
 
-use super::descriptors::Descriptors;
-use crate::config::Limits;
+use super::holdings::{Common, Holding, Terms};
+use super::parts::Shared;
 use crate::device::{DeviceControl, DomainId};
 use crate::dispatch::accounting::TenantCounters;
 use crate::link::{ClientFacts, TenantFacts};
 use crate::page::{Buckets, Snapshot, TenantSnapshot};
 use crate::settings::Settings;
-use gridmux_policy::Class;
+use gridmux_channel::memory::HostPages;
 use gridmux_policy::ids::TenantId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// The configuration of a tenant as it is now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Terms {
-    /// Weight of its share.
-    pub(super) weight: u32,
-    /// Kind of service that it asks for.
-    pub(super) class: Class,
-    /// Device memory that its clients may hold together, in bytes.
-    pub(super) memory_limit_bytes: u64,
-    /// Most clients of it at once.
-    pub(super) clients_limit: u16,
-}
-
-impl From<&TenantFacts> for Terms {
-    fn from(facts: &TenantFacts) -> Self {
-        Self {
-            weight: facts.weight,
-            class: facts.class,
-            memory_limit_bytes: facts.memory_limit_bytes,
-            clients_limit: facts.clients_limit,
-        }
-    }
-}
-
-/// The descriptors that all tenants share, and the limits that are the same for each of them.
-#[derive(Debug, Default)]
-struct Common {
-    descriptors: Descriptors,
-    /// Largest PTX module, in bytes.
-    module_bytes: Cell<u64>,
-    /// Most bytes of the host's memory that the loaded modules of one tenant take.
-    module_memory_bytes: Cell<u64>,
-}
-
-impl Common {
-    fn set(&self, limits: &Limits) {
-        self.module_bytes.set(limits.module_bytes);
-        self.module_memory_bytes.set(limits.module_memory_bytes);
-    }
-}
 
 /// One tenant's account.
 #[derive(Debug)]
@@ -67,17 +28,11 @@ pub(super) struct TenantAccount {
     pub(super) number: u32,
     /// Name.
     pub(super) name: String,
-    terms: Cell<Terms>,
-    /// The tenant is configured no more.
-    is_removed: Cell<bool>,
     /// Counters over all of its clients.
     pub(super) counters: Arc<TenantCounters>,
-    /// The memory of each of its clients.
-    domains: RefCell<Vec<DomainId>>,
-    /// Bytes of the host's memory that the modules of its clients take.
-    modules: Cell<u64>,
-    /// Descriptors that its clients hold.
-    descriptors: Cell<u64>,
+    /// Memory of the host's that copies into holes of its clients' buffers have taken.
+    pub(super) pages: Arc<HostPages>,
+    holding: Rc<Holding>,
     common: Rc<Common>,
 }
 
@@ -89,48 +44,40 @@ impl TenantAccount {
 
     /// Returns what the configuration says of the tenant now.
     pub(super) fn terms(&self) -> Terms {
-        self.terms.get()
+        self.holding.terms.get()
     }
 
     /// Returns whether the tenant is configured no more.
     pub(super) fn is_removed(&self) -> bool {
-        self.is_removed.get()
+        self.holding.is_removed.get()
     }
 
     /// Returns how long a module may be, in bytes.
     pub(super) fn module_bytes(&self) -> u64 {
-        self.common.module_bytes.get()
+        self.common.limits.borrow().module_bytes
     }
 
     /// Returns how many clients have a domain.
     pub(super) fn clients(&self) -> usize {
-        self.domains.borrow().len()
+        self.holding.domains.borrow().len()
     }
 
     /// Has the device hold each client to what all of them together may have.
     pub(super) fn limit_domains(&self, device: &dyn DeviceControl) {
-        for domain in self.domains.borrow().iter() {
+        for domain in self.holding.domains.borrow().iter() {
             device.set_limit(*domain, self.terms().memory_limit_bytes);
         }
     }
 
     /// Takes a client's memory into the account.
     pub(super) fn join(&self, domain: DomainId) {
-        let mut domains = self.domains.borrow_mut();
-        if domains.is_empty() {
-            self.common.descriptors.came();
-        }
-        domains.push(domain);
+        self.holding.domains.borrow_mut().push(domain);
     }
 
     /// Takes a client's memory out of the account.
     pub(super) fn leave(&self, domain: DomainId) {
-        let mut domains = self.domains.borrow_mut();
-        let before = domains.len();
+        let mut domains = self.holding.domains.borrow_mut();
         domains.retain(|known| *known != domain);
-        if before > 0 && domains.is_empty() {
-            self.common.descriptors.left();
-        }
     }
 
     /// Checks that a module of that many bytes still fits into what all clients' modules may take of the host's memory.
@@ -138,13 +85,23 @@ impl TenantAccount {
     /// # Errors
     /// The reason why it does not, for the client.
     pub(super) fn check_modules(&self, more: u64) -> Result<(), String> {
-        let (used, limit) = (self.modules.get(), self.common.module_memory_bytes.get());
-        if used.saturating_add(more) <= limit {
+        let limits = self.common.limits.borrow();
+        let (own, all) = (limits.module_memory_bytes, limits.module_memory_total_bytes);
+        let used = self.holding.modules.get();
+        let held = |other: &Holding| (other.modules.get(), own);
+        let most = self
+            .common
+            .most_for(self.number, Shared::memory(all), own, held);
+        if used.saturating_add(more) <= most {
             return Ok(());
         }
+        let key = match most < own {
+            true => "module_memory_total_bytes, less what others hold and a part for each of them",
+            false => "module_memory_bytes",
+        };
         Err(format!(
             "the module takes {more} bytes of the host's memory, and loaded modules of tenant {} take {used} of the \
-             {limit} that they may (limits.module_memory_bytes); unload some",
+             {most} that they may (limits.{key}); unload some",
             self.name
         ))
     }
@@ -155,37 +112,78 @@ impl TenantAccount {
     /// As [`TenantAccount::check_modules`].
     pub(super) fn take_modules(&self, bytes: u64) -> Result<(), String> {
         self.check_modules(bytes)?;
-        self.modules.set(self.modules.get() + bytes);
+        let modules = &self.holding.modules;
+        modules.set(modules.get() + bytes);
         Ok(())
     }
 
     /// Takes modules out of the account.
     pub(super) fn give_modules_back(&self, bytes: u64) {
-        self.modules.set(self.modules.get().saturating_sub(bytes));
+        let modules = &self.holding.modules;
+        modules.set(modules.get().saturating_sub(bytes));
     }
 
     /// Takes descriptors into the account; returns whether there was room.
     pub(super) fn take_descriptors(&self, count: u64) -> bool {
-        let after = self.descriptors.get() + count;
-        let has_room = after <= self.common.descriptors.of_a_tenant();
+        let after = self.holding.descriptors.get() + count;
+        let has_room = after <= self.most_descriptors(Shared::descriptors());
         if has_room {
-            self.descriptors.set(after);
+            self.holding.descriptors.set(after);
         }
         has_room
     }
 
+    fn most_descriptors(&self, shared: Shared) -> u64 {
+        let held = |other: &Holding| (other.descriptors.get(), u64::MAX);
+        self.common.most_for(self.number, shared, u64::MAX, held)
+    }
+
+    /// Checks that one more client has a place.
+    ///
+    /// # Errors
+    /// The reason why it has none, for the client.
+    pub(super) fn check_place(&self) -> Result<(), String> {
+        let (name, own) = (&self.name, self.terms().clients_limit);
+        let (clients, all) = (self.clients() as u64, self.common.limits.borrow().clients);
+        if clients >= own.into() {
+            return Err(format!(
+                "tenant {name} has no place left for a client (its limit is {own})"
+            ));
+        }
+        let held = |other: &Holding| {
+            let clients = other.domains.borrow().len() as u64;
+            (clients, other.terms.get().clients_limit.into())
+        };
+        let shared = Shared::places(all);
+        if clients < self.common.most_for(self.number, shared, own.into(), held) {
+            return Ok(());
+        }
+        Err(format!(
+            "tenant {name} has {clients} clients, and the places that are left of {all} (limits.clients) are kept for \
+             other tenants; disconnect one"
+        ))
+    }
+
     /// Takes descriptors out of the account.
     pub(super) fn give_descriptors_back(&self, count: u64) {
-        self.descriptors
-            .set(self.descriptors.get().saturating_sub(count));
+        let descriptors = &self.holding.descriptors;
+        descriptors.set(descriptors.get().saturating_sub(count));
     }
 
     /// Returns the device memory that all clients hold, in bytes.
     pub(super) fn memory_used(&self, device: &dyn DeviceControl) -> u64 {
-        match self.domains.borrow().as_slice() {
-            [] => 0,
-            domains => device.used_bytes_of(domains),
-        }
+        self.holding.memory_used(device)
+    }
+
+    /// Returns the most device memory that all clients may hold now, in bytes.
+    pub(super) fn memory_limit(&self, device: &dyn DeviceControl) -> u64 {
+        let held = |other: &Holding| {
+            let limit = other.terms.get().memory_limit_bytes;
+            (other.memory_used(device), limit)
+        };
+        let shared = Shared::memory(device.facts().memory_bytes);
+        let own = self.terms().memory_limit_bytes;
+        self.common.most_for(self.number, shared, own, held)
     }
 
     /// Checks that `more` bytes still fit into what all clients may hold.
@@ -193,13 +191,17 @@ impl TenantAccount {
     /// # Errors
     /// The reason why they do not, for the client.
     pub(super) fn check_room(&self, device: &dyn DeviceControl, more: u64) -> Result<(), String> {
-        let (used, limit) = (self.memory_used(device), self.terms().memory_limit_bytes);
+        let (used, limit) = (self.memory_used(device), self.memory_limit(device));
         if used.saturating_add(more) <= limit {
             return Ok(());
         }
+        let kept = match limit < self.terms().memory_limit_bytes {
+            true => "; others hold the rest, or it is kept for them",
+            false => "",
+        };
         Err(format!(
             "out of device memory: asked for {more} bytes, {used} of the {limit} bytes of tenant {} are in use by its \
-             clients ({})",
+             clients ({}){kept}",
             self.name,
             self.clients()
         ))
@@ -241,7 +243,7 @@ impl TenantAccounts {
 
     /// Obeys settings from now on. What clients hold beyond a smaller limit stays theirs.
     pub(super) fn set(&mut self, settings: &Settings) -> Changes {
-        self.common.set(&settings.limits);
+        *self.common.limits.borrow_mut() = settings.limits.clone();
         let mut changes = Changes::default();
         let mut named = vec![false; self.accounts.len()];
         for facts in &settings.tenants {
@@ -255,7 +257,7 @@ impl TenantAccounts {
             changes.removed.extend(account.cloned());
         }
         for account in &changes.removed {
-            account.is_removed.set(true);
+            account.holding.is_removed.set(true);
         }
         changes
     }
@@ -265,8 +267,8 @@ impl TenantAccounts {
         let place = facts.number as usize;
         let terms = Terms::from(facts);
         if let Some(account) = self.accounts.get(place).and_then(Option::as_ref) {
-            account.is_removed.set(false);
-            let before = account.terms.replace(terms);
+            account.holding.is_removed.set(false);
+            let before = account.holding.terms.replace(terms);
             if before.memory_limit_bytes != terms.memory_limit_bytes {
                 changes.limited.push(Rc::clone(account));
             }
@@ -280,15 +282,22 @@ impl TenantAccounts {
             .iter()
             .position(|former| former.name == facts.name);
         let counted = known.map(|place| self.former.swap_remove(place).counters());
-        let account = Rc::new(TenantAccount {
-            number: facts.number,
-            name: facts.name.clone(),
+        let holding = Rc::new(Holding {
             terms: Cell::new(terms),
             is_removed: Cell::new(false),
-            counters: Arc::new(counted.unwrap_or_default()),
             domains: RefCell::default(),
             modules: Cell::new(0),
             descriptors: Cell::new(0),
+        });
+        let holdings = &self.common.holdings;
+        let holdings = &mut *holdings.borrow_mut();
+        holdings.insert(facts.number, Rc::clone(&holding));
+        let account = Rc::new(TenantAccount {
+            number: facts.number,
+            name: facts.name.clone(),
+            counters: Arc::new(counted.unwrap_or_default()),
+            pages: Arc::default(),
+            holding,
             common: Rc::clone(&self.common),
         });
         if self.accounts.len() <= place {
@@ -307,6 +316,7 @@ impl TenantAccounts {
         };
         let is_closed = place.take_if(|_| is_over).is_some();
         if is_closed {
+            self.common.holdings.borrow_mut().remove(&account.number);
             self.former.push(snapshot_of(account, Vec::new(), 0, 0.0));
         }
         is_closed
@@ -420,7 +430,7 @@ fn ratio(part: u64, all: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Snapshot, TenantAccount, TenantAccounts, TenantSnapshot};
+    use super::{Shared, Snapshot, TenantAccount, TenantAccounts, TenantSnapshot};
     use crate::config::Limits;
     use crate::device::DomainId;
     use crate::dispatch::accounting::TenantUsage;
@@ -536,22 +546,65 @@ mod tests {
 
     #[test]
     fn a_tenant_takes_its_part_of_the_descriptors_and_leaves_the_rest() {
-        let accounts = accounts(2);
-        let [greedy, other] = [0, 1].map(|place| accounts.accounts[place].as_ref().unwrap());
-        greedy.join(DomainId(0));
-        let mut taken = 0;
-        while greedy.take_descriptors(1) {
-            taken += 1;
+        let accounts = accounts(3);
+        let accounts = accounts.accounts.iter().flatten();
+        let mut taken = Vec::new();
+        for account in accounts.clone() {
+            let mut own = 0;
+            while account.take_descriptors(1) {
+                own += 1;
+            }
+            taken.push(own);
         }
-        assert_eq!(taken, greedy.common.descriptors.of_a_tenant());
-        other.join(DomainId(1));
-        assert!(other.take_descriptors(other.common.descriptors.of_a_tenant()));
-        assert!(!greedy.take_descriptors(1));
-        greedy.give_descriptors_back(taken);
+        let all = Shared::descriptors().most_for(u64::MAX, &[]);
+        assert!(taken.iter().sum::<u64>() <= all, "{taken:?} of {all}");
+        // A twelfth of what there is, and no less than a client needs.
+        let part = (all / 12).max(32);
+        assert!(taken.iter().all(|own| *own >= part), "{taken:?}");
+        let mut accounts = accounts;
+        let greedy = accounts.next().unwrap();
+        greedy.give_descriptors_back(taken[0]);
         assert!(
             greedy.take_descriptors(1),
             "what was given back is there again"
         );
+    }
+
+    #[test]
+    fn a_tenant_leaves_places_to_the_others_and_more_to_those_that_may_have_more() {
+        let mut settings = settings(0..3);
+        settings.limits.clients = 12;
+        settings.tenants[0].clients_limit = 12;
+        let accounts = TenantAccounts::new(&settings, &Snapshot::default());
+        let mut domains = (0..).map(DomainId);
+        let mut fill = |number: usize| {
+            let account = accounts.accounts[number].as_ref().unwrap();
+            while account.check_place().is_ok() {
+                account.join(domains.next().unwrap());
+            }
+            (account.clients(), account.check_place().unwrap_err())
+        };
+        let (clients, why) = fill(0);
+        assert_eq!(clients, 10);
+        assert!(why.contains("kept for other tenants"), "{why}");
+        assert_eq!((fill(1).0, fill(2).0), (1, 1));
+    }
+
+    #[test]
+    fn modules_of_all_tenants_take_no_more_than_they_may_together() {
+        let mut settings = settings(0..2);
+        settings.limits.module_memory_bytes = 1000;
+        settings.limits.module_memory_total_bytes = 1200;
+        let accounts = TenantAccounts::new(&settings, &Snapshot::default());
+        let [greedy, other] = [0, 1].map(|place| accounts.accounts[place].as_ref().unwrap());
+        greedy.take_modules(1000).unwrap();
+        let why = greedy.take_modules(1).unwrap_err();
+        assert!(why.contains("(limits.module_memory_bytes)"), "{why}");
+        other.take_modules(200).unwrap();
+        let why = other.take_modules(1).unwrap_err();
+        assert!(why.contains("limits.module_memory_total_bytes"), "{why}");
+        greedy.give_modules_back(500);
+        other.take_modules(500).unwrap();
     }
 
     #[test]

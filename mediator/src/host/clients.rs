@@ -11,18 +11,18 @@
 
 use super::accounts::TenantAccount;
 use super::outbound::Outbound;
+use super::parts::most_strangers;
 use super::session::{Session, SessionParts};
 use crate::device::DeviceControl;
 use crate::dispatch::clients::CLIENTS;
 use crate::dispatch::ids::Slot;
 use crate::link::{ClientFacts, ClientIdentity, turn_away};
-use gridmux_channel::memory::HostPages;
 use gridmux_channel::ring::host::HostRings;
 use gridmux_channel::ring::{HostState, RingError, RingLayout};
 use gridmux_channel::server::{Connection, SessionError, Status};
 use gridmux_channel::session::TOO_MANY;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -123,9 +123,6 @@ pub(super) struct Clients {
     places: Vec<Option<Client>>,
     /// Most clients that have slots.
     most: usize,
-    /// By user: what copies into holes of its buffers took of this process's memory. It is kept when a client leaves,
-    /// because the buffers' files may live on.
-    pages: HashMap<u32, Arc<HostPages>>,
     /// Clients in the order in which they connected, and until when each must be welcome.
     strangers: VecDeque<(Instant, Slot, u32)>,
 }
@@ -138,7 +135,6 @@ impl Clients {
         Self {
             places,
             most: usize::from(most).min(CLIENTS),
-            pages: HashMap::new(),
             strangers: VecDeque::new(),
         }
     }
@@ -170,7 +166,10 @@ impl Clients {
         process: OwnedFd,
         making: &Making<'_>,
     ) -> Result<Slot, ConnectError> {
-        let free = self.free_place(!identity.allowed.is_empty());
+        let free = match self.are_strangers_few() {
+            true => self.free_place(!identity.allowed.is_empty()),
+            false => Err(ConnectError::Full),
+        };
         let index = free.inspect_err(|_| turn_away(&connection, TOO_MANY))?;
         let slot = Slot(u16::try_from(index).map_err(|_| ConnectError::Full)?);
         let layout = RingLayout::new(RINGS.0, RINGS.1, RINGS.2).map_err(RingError::from)?;
@@ -183,7 +182,7 @@ impl Clients {
             rings_memfd: rings.memfd().try_clone_to_owned()?,
             doorbell: rings.doorbell().try_clone_to_owned()?,
             rings_bytes: layout.total_bytes() as u64,
-            pages: Arc::clone(self.pages.entry(identity.credentials.uid).or_default()),
+            pages: Arc::default(),
             identity,
         };
         let connection = Connection::new(connection)?;
@@ -200,6 +199,13 @@ impl Clients {
         self.strangers
             .push_back((Instant::now() + GREETING, slot, id));
         Ok(slot)
+    }
+
+    /// Returns whether one more may wait to be welcome.
+    fn are_strangers_few(&self) -> bool {
+        let places = self.places.iter().flatten();
+        let strangers = places.filter(|client| !client.session.is_welcome());
+        (strangers.count() as u64) < most_strangers()
     }
 
     /// Returns the lowest free place: one with a slot for a client that may be some tenant, as long as there is one.

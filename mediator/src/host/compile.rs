@@ -1,15 +1,16 @@
 //! Threads that take modules through a compiler and onto the device, one for each of the compiler's seats.
 //!
-//! A module's texts are copied out of the client's memory here, once, when its turn has come. A fork server that has
-//! ended is asked for again by the thread that needs it; a module that it had begun fails, one that it had not waits.
+//! A module's texts are copied out of the client's memory here, once for each time that its compilation begins. A fork
+//! server that has ended is asked for again by the thread that needs it; a module that it had begun fails, one that it
+//! had not waits. Who waits for whom says [`FairQueue`]: each thread does as the queue says of its seat.
 //!
 //! Rules: each job that was pushed is either removed while it waits or has one result. A client that leaves ends its
 //! job. The control thread never waits for these threads.
 
 use super::session::{LoadFailure, LoadedModuleKernel, ModuleForSession};
 use crate::compiler::{
-    Canceller, FairQueue, JobError, JobLimits, SEATS, Seat, Text, Translated, admit, hash_of,
-    part_name,
+    Bell, FairQueue, JobError, JobLimits, Order, Phase, SEATS, Seat, Text, Translated, admit,
+    hash_of, part_name,
 };
 use crate::config::Config;
 use crate::device::{DeviceControl, DomainId};
@@ -35,6 +36,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 100;
 /// After how many looks it asks again.
 const ASK_EVERY: u32 = 10;
+/// Kernels times bytes of text of a module that is quick to load: what a kernel calls may be the whole text.
+const QUICK_BYTES: usize = 4 << 20;
 
 /// A text in a client's memory. The memory stays mapped as long as this lives.
 pub(super) struct TextSource {
@@ -62,29 +65,73 @@ pub(super) struct CompileResult {
 /// State that the control thread and the threads of the seats share.
 struct Jobs {
     queue: CountedMutex<FairQueue<CompileJob>>,
-    /// A job was pushed, or a seat became free.
+    /// A job was pushed, or something else was decided of a seat.
     changed: Condvar,
-    cancellers: Vec<Canceller>,
+    bells: Vec<Bell>,
     /// A thread found no fork server.
     is_server_wanted: AtomicBool,
 }
 
+type Queue = FairQueue<CompileJob>;
+
 impl Jobs {
+    /// Decides anew who is compiled and loaded, and tells the threads that this concerns.
+    fn balance(&self, queue: &mut Queue) {
+        let changed = queue.balance(Instant::now());
+        for seat in &changed {
+            self.bells[*seat].ring();
+        }
+        if !changed.is_empty() {
+            self.changed.notify_all();
+        }
+    }
+
     /// Waits for the job that a seat does next.
     fn take(&self, seat: usize) -> CompileJob {
         let mut queue = self.queue.lock();
         loop {
-            if let Some(job) = queue.take(seat, Instant::now()) {
-                self.cancellers[seat].reset();
+            self.balance(&mut queue);
+            if let Some(job) = queue.take(seat) {
                 return job;
             }
             self.changed.wait(&mut queue);
         }
     }
 
-    fn done(&self, seat: usize) {
-        self.queue.lock().done(seat, Instant::now());
+    /// Returns what is to become of the job of a seat while it is compiled.
+    fn order(&self, seat: usize) -> Order {
+        let mut queue = self.queue.lock();
+        self.balance(&mut queue);
+        match queue.phase(seat) {
+            Some(Phase::Displaced) => Order::End(JobError::Displaced),
+            Some(Phase::Cancelled) => Order::End(JobError::Cancelled),
+            Some(Phase::Stopped) => Order::Stop,
+            _ => Order::Run,
+        }
+    }
+
+    /// Waits until a seat's module may be loaded.
+    fn await_load(&self, seat: usize, long: bool) -> Result<(), JobError> {
+        let mut queue = self.queue.lock();
+        queue.compiled(seat, long);
+        loop {
+            self.balance(&mut queue);
+            match queue.phase(seat) {
+                Some(Phase::Displaced) => return Err(JobError::Displaced),
+                Some(Phase::Cancelled) => return Err(JobError::Cancelled),
+                Some(Phase::Waits) => self.changed.wait(&mut queue),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Frees a seat by `end`.
+    fn free<R>(&self, end: impl FnOnce(&mut Queue) -> R) -> R {
+        let mut queue = self.queue.lock();
+        let result = end(&mut queue);
+        self.balance(&mut queue);
         self.changed.notify_all();
+        result
     }
 }
 
@@ -96,7 +143,9 @@ impl CompileQueue {
     /// Adds a job. A client has one at a time, which bounds the queue.
     pub(super) fn push(&self, job: CompileJob) {
         let (tenant, client) = (job.tenant, job.slot.0);
-        self.0.queue.lock().push(tenant, client, job);
+        let mut queue = self.0.queue.lock();
+        queue.push(tenant, client, job);
+        self.0.balance(&mut queue);
         self.0.changed.notify_all();
     }
 
@@ -106,8 +155,9 @@ impl CompileQueue {
         if queue.remove(slot.0) {
             return true;
         }
-        if let Some(seat) = queue.seat_of(slot.0) {
-            self.0.cancellers[seat].cancel();
+        if let Some(seat) = queue.cancel(slot.0) {
+            self.0.bells[seat].ring();
+            self.0.changed.notify_all();
         }
         false
     }
@@ -138,12 +188,11 @@ impl Compilers {
         bell: &Arc<EventFd>,
         spawn: impl Fn(&str, Box<dyn FnOnce() + Send>) -> Result<(), String>,
     ) -> Result<Self, String> {
-        let cancellers = (0..SEATS).map(|_| Canceller::new());
-        let cancellers: io::Result<Vec<_>> = cancellers.collect();
+        let bells: io::Result<Vec<_>> = (0..SEATS).map(|_| Bell::new()).collect();
         let jobs = Arc::new(Jobs {
             queue: CountedMutex::default(),
             changed: Condvar::new(),
-            cancellers: cancellers.map_err(|error| format!("eventfd: {error}"))?,
+            bells: bells.map_err(|error| format!("eventfd: {error}"))?,
             is_server_wanted: AtomicBool::new(false),
         });
         let (results_in, results) = bounded(RESULTS);
@@ -206,9 +255,21 @@ impl Worker {
     fn run(&mut self) {
         loop {
             let job = self.jobs.take(self.number);
-            let (slot, domain) = (job.slot, job.domain);
-            let loaded = self.load(domain, job.texts);
-            self.jobs.done(self.number);
+            let slot = job.slot;
+            let seat = self.number;
+            let loaded = match self.load(&job) {
+                Err(LoadFailure::Compile(JobError::Displaced)) => {
+                    let again = |queue: &mut Queue| queue.requeue(seat, job, Instant::now());
+                    match self.jobs.free(again) {
+                        None => continue,
+                        Some(_) => Err(JobError::Cancelled.into()),
+                    }
+                }
+                loaded => {
+                    self.jobs.free(|queue| queue.done(seat, Instant::now()));
+                    loaded
+                }
+            };
             if self.results.send(CompileResult { slot, loaded }).is_err() {
                 return;
             }
@@ -216,20 +277,20 @@ impl Worker {
         }
     }
 
-    fn load(
-        &mut self,
-        domain: DomainId,
-        texts: Vec<TextSource>,
-    ) -> Result<ModuleForSession, LoadFailure> {
+    fn load(&mut self, job: &CompileJob) -> Result<ModuleForSession, LoadFailure> {
         let (text, hash) = {
-            let texts = copy(&texts)?;
+            let texts = copy(&job.texts)?;
             (Text::new(&texts)?, hash_of(&texts))
         };
-        drop(texts);
         let translated = self.translate(&text)?;
         drop(text);
+        let size = translated
+            .ptx
+            .len()
+            .saturating_mul(translated.verdicts.len());
+        self.jobs.await_load(self.number, size > QUICK_BYTES)?;
         let module = admit(translated, hash)?;
-        let loaded = self.device.load(domain, &module)?;
+        let loaded = self.device.load(job.domain, &module)?;
         let compiled: HashMap<&str, _> = module.kernels.iter().map(|c| (&*c.name, c)).collect();
         let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
             let compiled = compiled.get(&*kernel.name)?;
@@ -251,10 +312,11 @@ impl Worker {
 
     /// Has a module compiled by the fork server, or by a new one where that one is gone and had not begun.
     fn translate(&mut self, text: &Text) -> Result<Translated, JobError> {
-        let jobs = Arc::clone(&self.jobs);
-        let canceller = &jobs.cancellers[self.number];
+        let (jobs, number) = (Arc::clone(&self.jobs), self.number);
+        let order = || jobs.order(number);
         loop {
-            let result = self.find_seat(canceller)?.compile(text, canceller);
+            let seat = self.find_seat(&order)?;
+            let result = seat.compile(text, &jobs.bells[number], &order);
             match &result {
                 Err(JobError::NoServer) => self.seat = None,
                 Err(JobError::ServerEnded) => {
@@ -280,18 +342,18 @@ impl Worker {
     }
 
     /// Returns the seat of the newest fork server; waits for one where there is none.
-    fn find_seat(&mut self, canceller: &Canceller) -> Result<&mut Seat, JobError> {
+    fn find_seat(&mut self, order: &dyn Fn() -> Order) -> Result<&mut Seat, JobError> {
         let mut looks = 0;
         loop {
             match self.fresh.try_recv() {
                 Ok(socket) => self.seat = Some(Seat::new(socket, self.limits)),
                 Err(TryRecvError::Disconnected) => return Err(JobError::NoServer),
                 Err(TryRecvError::Empty) if self.seat.is_some() => break,
-                Err(TryRecvError::Empty) if canceller.is_cancelled() => {
-                    return Err(JobError::Cancelled);
-                }
                 Err(TryRecvError::Empty) if looks == LOOKS => return Err(JobError::NoServer),
                 Err(TryRecvError::Empty) => {
+                    if let Order::End(reason) = order() {
+                        return Err(reason);
+                    }
                     if looks % ASK_EVERY == 0 {
                         self.ask_for_server();
                     }

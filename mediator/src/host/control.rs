@@ -10,6 +10,7 @@ use super::accounts::{self, TenantAccounts};
 use super::clients::{Clients, ConnectError, Making};
 use super::compile::{CompileResult, Compilers};
 use super::learnt::Learnt;
+use super::lines::Lines;
 use super::outbound::Outbound;
 use super::session::{Hello, Member};
 use super::statistics::Statistics;
@@ -144,6 +145,7 @@ impl ControlThread {
                 link,
                 waker,
                 compilers: compilers.queue.clone(),
+                lines: Lines::default(),
             },
             compilers,
             bell,
@@ -252,9 +254,11 @@ impl ControlThread {
             }
             Some((ToHost::Ping, _)) => {}
             Some((ToHost::Client(identity), descriptors)) => {
-                let id = identity.id;
+                let (id, uid) = (identity.id, identity.credentials.uid);
                 if let Err(reason) = self.connect(identity, descriptors, watch) {
-                    tracing::warn!(id, %reason, "client refused");
+                    if self.outbound.lines.may_say(uid) {
+                        tracing::warn!(id, %reason, "client refused");
+                    }
                     link.send(&ToSupervisor::Gone { id }, &[])?;
                 }
             }
@@ -357,7 +361,13 @@ impl ControlThread {
             && let Err(error) = self.greet(slot, hello)
             && let Some(client) = self.clients.get_mut(slot)
         {
-            tracing::info!(id = client.session.identity().id, reason = %error, "not welcome");
+            if self
+                .outbound
+                .lines
+                .may_say(client.session.identity().credentials.uid)
+            {
+                tracing::info!(id = client.session.identity().id, reason = %error, "not welcome");
+            }
             client.session.refuse(error);
         }
         let Some(client) = self.clients.get_mut(slot) else {
@@ -392,7 +402,6 @@ impl ControlThread {
             Err(text) if asked.is_some() => return refused(ControlCode::Denied, text),
             Err(text) => return refused(ControlCode::NotWelcome, text),
         };
-        let terms = account.terms();
         if Clients::is_refused_place(slot) {
             let most = self.config.limits.clients;
             let text = format!(
@@ -400,10 +409,7 @@ impl ControlThread {
             );
             return refused(ControlCode::Limit, text);
         }
-        if account.clients() >= usize::from(terms.clients_limit) {
-            let (name, most) = (&account.name, terms.clients_limit);
-            let text =
-                format!("tenant {name} has no place left for a client (its limit is {most})");
+        if let Err(text) = account.check_place() {
             return refused(ControlCode::Limit, text);
         }
         let internal = |text: String| ControlError::new(ControlCode::Internal, text);
@@ -417,7 +423,10 @@ impl ControlThread {
         // Taken once: a client is greeted with success once.
         let rings = client.rings.take();
         let rings = rings.ok_or_else(|| internal("this client has no rings left".into()))?;
-        let domain = match self.device.create_domain(terms.memory_limit_bytes) {
+        let domain = match self
+            .device
+            .create_domain(account.terms().memory_limit_bytes)
+        {
             Ok(domain) => domain,
             Err(error) => {
                 account.give_descriptors_back(client.session.descriptors());
@@ -434,7 +443,9 @@ impl ControlThread {
         account.join(domain);
         let joining = ClientSlot::new(account.id(), domain, rings);
         let (id, name) = (identity.id, &account.name);
-        tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
+        if self.outbound.lines.may_say(identity.credentials.uid) {
+            tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
+        }
         let account = std::rc::Rc::clone(account);
         self.outbound.tell(Message::Join(slot, Box::new(joining)));
         let member = Member {
@@ -462,7 +473,13 @@ impl ControlThread {
         if std::mem::replace(&mut client.leaving, true) {
             return Ok(());
         }
-        tracing::info!(id = client.session.identity().id, %reason, "leaving");
+        if self
+            .outbound
+            .lines
+            .may_say(client.session.identity().credentials.uid)
+        {
+            tracing::info!(id = client.session.identity().id, %reason, "leaving");
+        }
         watch.forget(&client.connection, &client.process);
         if client.session.compiling && self.compilers.queue.cancel(slot) {
             client.session.compiling = false;
@@ -516,8 +533,7 @@ impl ControlThread {
                     self.part_with(slot, link)?;
                 }
                 Notice::Corrupt(slot, why) => {
-                    tracing::warn!(slot = slot.0, %why, "the client corrupted its rings");
-                    self.leave(slot, "it corrupted its rings", watch, link)?;
+                    self.leave(slot, &format!("it corrupted its rings: {why}"), watch, link)?;
                 }
                 Notice::Failed { slot, cookie, tag } => {
                     let text = self

@@ -1,6 +1,7 @@
-//! Where the requests of sessions go: to the dispatcher, or to the compilers.
+//! Where the requests of sessions go: to the dispatcher, to the compilers, or into the log.
 
 use super::compile::{CompileJob, CompileQueue};
+use super::lines::Lines;
 use crate::dispatch::{ControlLink, Message};
 use crate::waker::Waker;
 use gridmux_channel::ring::host::HostRings;
@@ -15,6 +16,8 @@ pub(super) struct Outbound {
     pub(super) waker: Arc<Waker>,
     /// The compilers' queue.
     pub(super) compilers: CompileQueue,
+    /// Lines of the log that clients cause.
+    pub(super) lines: Lines,
 }
 
 impl Outbound {

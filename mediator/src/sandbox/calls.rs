@@ -5,7 +5,9 @@
 //! without goes on, and an attacker in the process has gained an error. Ending the process instead would turn each
 //! call that a new libc makes into an outage for all tenants, and protect nothing more.
 //!
-//! Rule: a call that names another process, a file, a socket's address or a namespace stands here only for a reason.
+//! Rules: what asks about a file by its descriptor is `fstat` itself, because `newfstatat` and `statx`, by which the C
+//! library does it, ask by name as well. A call that names another process, a file, a socket's address or a namespace
+//! stands here only for a reason.
 
 use super::{SandboxError, system};
 use seccompiler::{
@@ -82,8 +84,6 @@ const HOST: &[i64] = &[
     libc::SYS_eventfd2,
     libc::SYS_fallocate,
     libc::SYS_fstatfs,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
     libc::SYS_membarrier,
     libc::SYS_sched_getaffinity,
     libc::SYS_set_robust_list,
@@ -103,6 +103,8 @@ const POLL_OLD: &[i64] = &[];
 /// Calls that NVIDIA's driver needs besides: for files that landlock permits, its devices, memory on chosen nodes.
 const CUDA: &[i64] = &[
     libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_readlinkat,
@@ -280,7 +282,9 @@ fn allowed(role: Role) -> Result<Calls, SandboxError> {
             }
             let rest = !(FORK_FLAGS | 0xff);
             calls.allow_if(libc::SYS_clone, &[(0, rest, 0), (0, 0xff, libc::SIGCHLD)])?;
-            calls.allow_where(libc::SYS_kill, 1, ALL, libc::SIGKILL)?;
+            for signal in [libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT] {
+                calls.allow_where(libc::SYS_kill, 1, ALL, signal)?;
+            }
             // Its filter stands in its children too, which may abort.
             calls.allow_where(libc::SYS_tgkill, 2, ALL, libc::SIGABRT)?;
             calls.allow_where(libc::SYS_prlimit64, 0, ALL, 0)?;

@@ -7,6 +7,7 @@
 //! Rules: root has a bucket of its own like everybody else; a connection beyond the bucket is closed unheard; each user
 //! is named in the log at most once a second, however many connections are closed.
 
+use crate::bucket::Bucket;
 use crate::config::Limits;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,15 +25,13 @@ pub(super) struct Doors {
     per_second: u32,
     /// Clients that a service may have.
     clients: u16,
-    buckets: BTreeMap<u32, Bucket>,
+    buckets: BTreeMap<u32, Door>,
 }
 
 #[derive(Debug)]
-struct Bucket {
-    /// Connections that may be made now.
-    tokens: f64,
-    /// When that was so.
-    at: Instant,
+struct Door {
+    /// Connections that may be made.
+    bucket: Bucket,
     /// Connections closed since the last warning.
     closed: u64,
     warned_at: Option<Instant>,
@@ -59,24 +58,19 @@ impl Doors {
             self.forget_one(now);
         }
         let (rate, burst) = (f64::from(self.per_second), self.burst());
-        let bucket = self.buckets.entry(uid).or_insert(Bucket {
-            tokens: burst,
-            at: now,
+        let door = self.buckets.entry(uid).or_insert(Door {
+            bucket: Bucket::new(burst, now),
             closed: 0,
             warned_at: None,
         });
-        let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
-        bucket.tokens = (bucket.tokens + passed * rate).min(burst);
-        bucket.at = now;
-        if bucket.tokens >= 1.0 {
-            bucket.tokens -= 1.0;
+        if door.bucket.take(1.0, (rate, burst), now) {
             return true;
         }
-        bucket.closed += 1;
+        door.closed += 1;
         let is_due = |warned: Instant| now.saturating_duration_since(warned) >= WARNING_PAUSE;
-        if bucket.warned_at.is_none_or(is_due) {
-            let closed = std::mem::take(&mut bucket.closed);
-            bucket.warned_at = Some(now);
+        if door.warned_at.is_none_or(is_due) {
+            let closed = std::mem::take(&mut door.closed);
+            door.warned_at = Some(now);
             tracing::warn!(
                 uid,
                 closed,
@@ -91,7 +85,7 @@ impl Doors {
         let oldest = self
             .buckets
             .iter()
-            .max_by_key(|(_, bucket)| now.saturating_duration_since(bucket.at))
+            .max_by_key(|(_, door)| now.saturating_duration_since(door.bucket.at()))
             .map(|(uid, _)| *uid);
         if let Some(uid) = oldest {
             self.buckets.remove(&uid);

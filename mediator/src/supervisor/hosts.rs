@@ -12,7 +12,8 @@
 //! machine that stood still, or is so busy that nobody gets on, the silence of the host means nothing.
 //!
 //! Rules: nothing here waits for a host; what is said to it goes if there is room. A message that does not decode ends
-//! the host. A host is told only what it needs: a few variables of the environment, no stdin, no stdout. It ignores the
+//! the host. A host is told only what it needs: a few variables of the environment, no stdin, no stdout, and a
+//! pipe as stderr. It ignores the
 //! signals that end a service, which a service manager may send to all of the service's processes: the supervisor ends
 //! it.
 
@@ -21,6 +22,7 @@ use crate::compiler::ForkServer;
 use crate::config::{Config, Limits};
 use crate::device::DeviceFacts;
 use crate::link::{HostLink, LINK_FD, ToHost, ToSupervisor};
+use crate::log_pipe;
 use crate::page::{PageFile, plain};
 use crate::settings::Settings;
 use std::ffi::OsStr;
@@ -28,6 +30,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a host may take until its device is up.
@@ -58,6 +61,8 @@ pub(super) struct Hosts {
     patience: Duration,
     /// Killed ones that have not ended, and since when.
     dying: Vec<(Child, Instant)>,
+    /// The thread that takes the newest host's lines into the log.
+    log: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -129,6 +134,7 @@ impl Hosts {
             restarts: 0,
             patience: patience(&config.limits),
             dying: Vec::new(),
+            log: None,
         }
     }
 
@@ -147,7 +153,13 @@ impl Hosts {
         now: Instant,
     ) -> Heard {
         match Host::spawn(config, settings, page, samples, now) {
-            Ok(host) => {
+            Ok(mut host) => {
+                let log = host.child.stderr.take();
+                let log = log.map(|pipe| log_pipe::follow("device host", pipe));
+                match log.transpose() {
+                    Ok(log) => self.log = log,
+                    Err(error) => tracing::error!(%error, "what the device host says is lost"),
+                }
                 self.state = State::Running(Box::new(host));
                 Heard::Nothing
             }
@@ -423,6 +435,11 @@ impl Hosts {
             let _ = host.child.kill();
         }
     }
+
+    /// Returns whether all that the newest host said is in the log.
+    pub(super) fn is_heard_out(&self) -> bool {
+        self.log.as_ref().is_none_or(JoinHandle::is_finished)
+    }
 }
 
 impl Host {
@@ -439,6 +456,7 @@ impl Host {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("gridmux").arg("device-host").current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::piped());
         command.env_clear().envs(
             std::env::vars_os()
                 .filter(|(name, _)| may_see(name, config.device.kind.starts_with("cuda:"))),

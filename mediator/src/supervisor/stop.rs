@@ -6,7 +6,7 @@
 //! Rules: nobody new is served meanwhile; a second signal to stop, such as a second Ctrl-C, ends the host at once.
 
 use super::Supervisor;
-use super::hosts::Heard;
+use super::hosts::{Heard, Hosts};
 use crate::link::ToHost;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd as _;
@@ -46,7 +46,8 @@ impl Supervisor {
         }
         self.hosts.kill();
         let deadline = Instant::now() + KILL_PATIENCE;
-        while self.hosts.ended().is_none() && Instant::now() < deadline {
+        let is_over = |hosts: &mut Hosts| hosts.ended().is_some() && hosts.is_heard_out();
+        while !is_over(&mut self.hosts) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
         if let Some(profiles) = &mut self.profiles {

@@ -362,6 +362,7 @@ impl Device {
             ControlRequest::Usage => ControlReply::Usage(Usage {
                 memory_bytes: self.allocated.values().sum(),
                 memory_limit_bytes: MEMORY_BYTES as u64 / 2,
+                memory_free_bytes: MEMORY_BYTES as u64 / 2 - self.allocated.values().sum::<u64>(),
                 launches: self.launches,
                 ..Usage::default()
             }),

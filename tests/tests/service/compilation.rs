@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const SMALL: &[u8] =
     b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n";
@@ -141,6 +141,10 @@ fn a_compiler_and_a_fork_server_that_are_killed_fail_one_module_each() {
     let text = std::thread::scope(|scope| {
         let load = scope.spawn(|| reason(tenant.load(&module)));
         await_compiler(&service);
+        // It has begun with the job, and said so, when it sleeps: one that had not would have left it to the next.
+        until("a fork server that waits", || {
+            (status(before, "State") == "S").then_some(())
+        });
         kill(before, Signal::SIGKILL).unwrap();
         load.join().unwrap()
     });
@@ -221,6 +225,56 @@ fn a_small_module_does_not_wait_for_a_big_one_of_another_tenant() {
         // Acquire: pairs with the Release above.
         assert!(!is_done.load(Ordering::Acquire), "the big one was first");
     });
+}
+
+#[test]
+fn tenants_with_slow_modules_hold_nobody_elses_up_and_get_theirs() {
+    // Two compilers run at once, four modules have seats: more offenders than of each.
+    for offenders in [2, 8] {
+        let names: Vec<String> = (0..offenders).map(|n| format!("o{n}")).collect();
+        let mut tenants: Vec<(&str, u32)> = names.iter().map(|name| (&**name, 1)).collect();
+        tenants.push(("small", 1));
+        let service = ServiceBuilder::new(&tenants).start();
+        let module = slow(200_000);
+        let mut small = RawTenant::connect(&service.socket(), "small");
+        let (done, begun) = (AtomicU32::new(0), AtomicU32::new(0));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for name in &names {
+                let mut offender = RawTenant::connect(&service.socket(), name);
+                let (module, done, begun, is_over) = (&module, &done, &begun, &is_over);
+                scope.spawn(move || {
+                    // relaxed: a flag and counts that hand nothing over.
+                    while !is_over.load(Ordering::Relaxed) {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        let loaded = offender.load(module).expect("slow, and nothing else");
+                        done.fetch_add(1, Ordering::Relaxed);
+                        let module = loaded.handle;
+                        let unload = ControlRequest::UnloadModule { module };
+                        offender.session.control(&unload).unwrap();
+                    }
+                });
+            }
+            // Each offender is at work, and some have used more than a little.
+            until("a module of theirs", || {
+                let all =
+                    done.load(Ordering::Relaxed) > 0 && begun.load(Ordering::Relaxed) >= offenders;
+                all.then_some(())
+            });
+            let before = done.load(Ordering::Relaxed);
+            for _ in 0..20 {
+                small.load(SMALL).unwrap();
+            }
+            let meanwhile = done.load(Ordering::Relaxed) - before;
+            is_over.store(true, Ordering::Relaxed);
+            // Where each small one waited for one of theirs, 20 of theirs would be done.
+            assert!(
+                meanwhile <= 10,
+                "{offenders} offenders: {meanwhile} of theirs"
+            );
+        });
+        assert_eq!(service.statistics().host_restarts, 0);
+    }
 }
 
 #[test]

@@ -124,6 +124,35 @@ fn tenants_share_the_hosts_time_by_their_weights() {
 }
 
 #[test]
+fn a_tenant_that_prints_long_lines_keeps_nobody_waiting() {
+    // Long launches of long lines, under the policy that orders launches by the device's time.
+    let builder = two_tenants().policy("gridmux");
+    let service = builder.limit("kernel_budget_cpu_seconds", 120).start();
+    let gpu = service.gpu("a");
+    let (before, rest) = MODULE.split_once("text[").expect("it is there");
+    let (_, rest) = rest.split_once(';').expect("it ends");
+    let line = "120, ".repeat(1000);
+    let text = format!("{before}text[1001] = {{{line}0}};{rest}");
+    let module = gpu.module(text.as_bytes()).expect("it can run");
+    let kernel = module.kernel("prints").expect("it is there");
+    let stream = gpu.stream().expect("a stream");
+    let long = stream.launch(&kernel, 1 << 16, 256, 0, &Args::new());
+    let long = long.expect("it is taken");
+    until("a start", || {
+        (service.tenant("a").usage.blocks > 0).then_some(())
+    });
+    let other = service.gpu("b");
+    let bench = Bench::set_up(&other, "vecadd", Size::Tiny, 1).expect("it is set up");
+    for _ in 0..10 {
+        bench.run(&other).expect("it runs");
+    }
+    assert!(
+        !long.is_done().expect("it answers"),
+        "the long one was first"
+    );
+}
+
+#[test]
 fn what_a_kernel_prints_comes_to_its_own_client() {
     for builder in [two_tenants(), ServiceBuilder::new(&[("a", 1), ("b", 1)])] {
         let service = builder.start();

@@ -1,6 +1,7 @@
 //! Contract: a tenant that is hostile loses its own channel at most. Another tenant's work goes on and is right, and
 //! its memory is neither read nor written.
 
+use gridmux_channel::control::{ControlReply, ControlRequest};
 use gridmux_channel::memory::{Protection, SealedMemfd};
 use gridmux_channel::regions::{DOORBELL_OFFSET_BYTES, REGION_FACTS};
 use gridmux_channel::ring::{
@@ -16,7 +17,6 @@ use gridmux_tests::{
 use gridmux_workloads::{Prng, Size};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -378,17 +378,48 @@ fn map_until_refused(tenant: &mut RawTenant, protection: Protection) -> (u64, Ca
     panic!("nothing was refused");
 }
 
+/// Lets the device host have no more than `most` descriptors; returns whether it could be done.
+fn limit_descriptors(service: &Service, most: u32) -> bool {
+    let limit = Program::new("prlimit")
+        .args(["--pid", &service.host().to_string()])
+        .arg(format!("--nofile={most}:{most}"))
+        .status();
+    let is_done = limit.is_ok_and(|status| status.success());
+    if !is_done {
+        println!("SKIPPED: the limits of the device host cannot be changed by this user");
+    }
+    is_done
+}
+
+#[test]
+fn connections_that_say_nothing_leave_descriptors_to_tenants() {
+    let service = ServiceBuilder::new(&[("good", 1), ("other", 1)]).start();
+    if !limit_descriptors(&service, 600) {
+        return;
+    }
+    let mut good = RawTenant::connect(&service.socket(), "good");
+    let silent: Vec<_> = (0..100)
+        .map(|_| UnixStream::connect(service.socket()).unwrap())
+        .collect();
+    // Most of them are closed again: those that are have been told so.
+    let is_closed = |socket: &&UnixStream| {
+        socket.set_nonblocking(true).unwrap();
+        (&**socket).read(&mut [0; 64]).is_ok()
+    };
+    until("the end of most of them", || {
+        (silent.iter().filter(is_closed).count() >= 90).then_some(())
+    });
+    let (mapped, error) = map_until_refused(&mut good, Protection::READ_WRITE);
+    // An eighth of those of tenants, which are three quarters of what is left to all, and its own connection's.
+    assert!(mapped >= 34, "{mapped}: {error}");
+}
+
 #[test]
 fn a_tenant_that_maps_until_it_is_refused_leaves_descriptors_to_others() {
     let both = Protection::READ_WRITE;
     let service = ServiceBuilder::new(&[("good", 1), ("hostile", 1)]).start();
-    let host = Pid::from_raw(i32::try_from(service.host()).unwrap());
     // Far fewer than a service has, so that a few clients could take them all.
-    let limit = Program::new("prlimit")
-        .args(["--pid", &host.to_string(), "--nofile=200:200"])
-        .status();
-    if !limit.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: the limits of the device host cannot be changed by this user");
+    if !limit_descriptors(&service, 200) {
         return;
     }
     let mut hostile: Vec<RawTenant> = Vec::new();
@@ -416,6 +447,48 @@ fn a_tenant_that_maps_until_it_is_refused_leaves_descriptors_to_others() {
     assert!(map_until_refused(&mut again, both).0 > 8);
     drop(again);
     assert_unharmed(&service, bystander);
+}
+
+#[test]
+fn a_tenant_that_takes_all_memory_and_all_places_leaves_others_their_parts() {
+    const MIB: u64 = 1 << 20;
+    let service = ServiceBuilder::new(&[("hostile", 1), ("good", 1)])
+        .limit("clients", 16)
+        .memory(64 * MIB)
+        .start();
+    let connect = |tenant| RawTenant::try_connect(&service.socket(), tenant);
+    let mut hostile = Vec::new();
+    let refusal = loop {
+        match connect("hostile") {
+            Ok(tenant) => hostile.push(tenant),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert_eq!(hostile.len(), 14, "all but an eighth");
+    assert!(refusal.contains("kept for other tenants"), "{refusal}");
+    let mut taken = 0;
+    let alloc = |tenant: &mut RawTenant| {
+        let request = ControlRequest::Alloc { bytes: MIB };
+        match tenant.session.control(&request) {
+            Ok(ControlReply::Allocated { .. }) => Ok(()),
+            Ok(other) => panic!("{other:?} where an address was due"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let refusal = loop {
+        match alloc(&mut hostile[0]) {
+            Ok(()) => taken += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(taken, 56, "all but an eighth");
+    assert!(refusal.contains("kept for them"), "{refusal}");
+    let mut good = connect("good").unwrap();
+    let _second = connect("good").unwrap();
+    for _ in 0..8 {
+        alloc(&mut good).unwrap();
+    }
+    assert!(alloc(&mut good).is_err() && connect("good").is_err());
 }
 
 #[test]

@@ -391,6 +391,30 @@ fn every_thread_of_a_device_host_is_confined() {
 }
 
 #[test]
+fn no_process_without_rights_has_the_log_itself() {
+    let service = ServiceBuilder::new(&[("only", 1)]).start();
+    run_once(&service, "only");
+    let of = |pid: u32| std::fs::read_link(format!("/proc/{pid}/fd/2")).unwrap();
+    let host = of(service.host());
+    assert!(
+        host.to_string_lossy().starts_with("pipe:"),
+        "{}",
+        host.display()
+    );
+    assert_ne!(of(service.pid().as_raw().cast_unsigned()), host);
+    let log = service.log();
+    let of_host = log
+        .lines()
+        .filter(|line| line.contains("gridmux_mediator::host"));
+    let of_host: Vec<&str> = of_host.collect();
+    assert!(!of_host.is_empty(), "{log}");
+    assert!(
+        of_host.iter().all(|line| line.starts_with("device host: ")),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_flood_of_connections_of_one_user_keeps_no_other_out() {
     if !nix::unistd::geteuid().is_root() {
         println!("SKIPPED: only root can connect as two users");

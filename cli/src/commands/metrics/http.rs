@@ -2,13 +2,15 @@
 //!
 //! Rules: every peer may be hostile: a request has few bytes and little time, and few connections are served at once.
 //! One more takes the place of the one that has kept its request back for longest, so that silent peers keep nobody
-//! out; no body is read, and nothing of a request is handed on.
+//! out; no body is read, and nothing of a request is handed on. Where only this machine can ask, only those are
+//! answered who call it by its address or `localhost`: a page of somebody else's, which a browser on this machine
+//! shows, may let its own name lead here.
 
 use anyhow::{Context, Result};
 use gridmux_mediator::lock::CountedMutex;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -188,12 +190,21 @@ impl Server {
         }
     }
 
+    /// Returns whether it listens at an address that other machines cannot reach and browsers on this one can.
+    fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().is_ok_and(|at| at.ip().is_loopback()),
+            Self::Unix(..) => false,
+        }
+    }
+
     /// Answers for ever with what `page` returns.
     pub(super) fn run(
         &self,
         page: impl Fn() -> Result<String> + Send + Sync + 'static,
     ) -> Result<()> {
         let (page, open) = (Arc::new(page), Arc::new(Open::default()));
+        let is_local = self.is_local();
         loop {
             let accepted: io::Result<Arc<dyn Connection>> = match self {
                 Self::Tcp(listener) => match listener.accept() {
@@ -225,7 +236,7 @@ impl Server {
             let begun = thread.spawn(move || {
                 let (page, open, connection) = served;
                 let heard = || open.hear(&connection);
-                if let Err(error) = serve(&*connection, &heard, &*page) {
+                if let Err(error) = serve(&*connection, is_local, &heard, &*page) {
                     tracing::debug!(%error, "connection");
                 }
                 open.leave(&connection);
@@ -246,6 +257,7 @@ fn wait(error: &io::Error) {
 /// Reads a request, calls `heard` when it has come, and answers it.
 fn serve(
     connection: &dyn Connection,
+    is_local: bool,
     heard: &dyn Fn(),
     page: &dyn Fn() -> Result<String>,
 ) -> io::Result<()> {
@@ -269,7 +281,7 @@ fn serve(
         if request.len() > REQUEST_BYTES {
             break Answer::plain("431 Request Header Fields Too Large", "");
         }
-        if let Some(answer) = answer(&request, heard, page) {
+        if let Some(answer) = answer(&request, is_local, heard, page) {
             break answer;
         }
     };
@@ -327,13 +339,24 @@ impl Answer {
 }
 
 /// Returns the answer to a request, as soon as all of its head is there, and calls `heard` then.
-fn answer(request: &[u8], heard: &dyn Fn(), page: &dyn Fn() -> Result<String>) -> Option<Answer> {
+fn answer(
+    request: &[u8],
+    is_local: bool,
+    heard: &dyn Fn(),
+    page: &dyn Fn() -> Result<String>,
+) -> Option<Answer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     match parsed.parse(request) {
         Ok(httparse::Status::Partial) => return None,
         Ok(httparse::Status::Complete(_)) => heard(),
         Err(_) => return Some(Answer::plain("400 Bad Request", "")),
+    }
+    let hosts = parsed.headers.iter();
+    let mut hosts = hosts.filter(|header| header.name.eq_ignore_ascii_case("host"));
+    if is_local && !hosts.all(|host| is_this_machine(host.value)) {
+        let why = "ask for it by its address, or as localhost\n";
+        return Some(Answer::plain("421 Misdirected Request", why));
     }
     let path = parsed.path.unwrap_or_default();
     let path = path.split_once('?').map_or(path, |(path, _)| path);
@@ -360,13 +383,60 @@ fn answer(request: &[u8], heard: &dyn Fn(), page: &dyn Fn() -> Result<String>) -
     Some(answer)
 }
 
+/// Returns whether a `Host` header names this machine as such: by an address or as `localhost`, with a port or none.
+fn is_this_machine(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else {
+        return false;
+    };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<Ipv4Addr>().is_ok()
+        || bare.is_some_and(|name| name.parse::<Ipv6Addr>().is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Address, answer};
 
     fn status(request: &str) -> Option<&'static str> {
+        status_at(false, request)
+    }
+
+    fn status_at(is_local: bool, request: &str) -> Option<&'static str> {
         let page = || Ok("figures".to_owned());
-        answer(request.as_bytes(), &|| (), &page).map(|answer| answer.status)
+        answer(request.as_bytes(), is_local, &|| (), &page).map(|answer| answer.status)
+    }
+
+    #[test]
+    fn where_only_this_machine_can_ask_it_is_called_by_its_address() {
+        let at = |host: &str| status_at(true, &format!("GET /metrics HTTP/1.1\r\n{host}\r\n"));
+        for good in [
+            "",
+            "Host: 127.0.0.1:9400\r\n",
+            "host: [::1]:9400\r\n",
+            "Host: LocalHost\r\n",
+        ] {
+            assert_eq!(at(good), Some("200 OK"), "{good}");
+        }
+        for bad in [
+            "Host: example.org:9400\r\n",
+            "Host: 127.0.0.1.example.org\r\n",
+            "Host: localhost\r\nHost: example.org\r\n",
+            "Host:\r\n",
+        ] {
+            assert_eq!(at(bad), Some("421 Misdirected Request"), "{bad}");
+        }
+        assert_eq!(
+            status("GET /metrics HTTP/1.1\r\nHost: gpu1.example.org\r\n\r\n"),
+            Some("200 OK"),
+            "where others can ask they may have a name for it"
+        );
     }
 
     #[test]
@@ -386,7 +456,7 @@ mod tests {
             status(&format!("GET / HTTP/1.1\r\n{many}\r\n")),
             Some("400 Bad Request")
         );
-        let head = answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", &|| (), &|| {
+        let head = answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", false, &|| (), &|| {
             Ok("figures".to_owned())
         });
         let head = head.unwrap().text();

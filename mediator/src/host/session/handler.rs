@@ -7,6 +7,7 @@ use super::deferred::Release;
 use super::{DmaMapping, Session};
 use crate::dispatch::client::MAPPINGS_PER_CLIENT;
 use crate::dispatch::message::Message;
+use crate::host::parts::BUFFERS_OF_A_STRANGER;
 use gridmux_channel::Errno;
 use gridmux_channel::control::CONTROL_VERSION;
 use gridmux_channel::memory::{MAX_MAPPINGS, TenantBuffer};
@@ -19,9 +20,6 @@ use gridmux_channel::wire::device::{DeviceInfo, RegionDescription};
 use gridmux_channel::wire::transfer::{DmaMap, DmaUnmap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-
-/// Mappings with memory that a client may have before it is welcome.
-const MAPPINGS_OF_A_STRANGER: usize = 4;
 
 impl Handler for Session {
     fn device_info(&self) -> DeviceInfo {
@@ -133,7 +131,7 @@ impl Handler for Session {
         if fd.is_some() && releasing.count() >= MAPPINGS_PER_CLIENT {
             return Err(Errno::ENOSPC);
         }
-        let most_of_a_stranger = !self.is_welcome() && with_memory >= MAPPINGS_OF_A_STRANGER;
+        let most_of_a_stranger = !self.is_welcome() && with_memory >= BUFFERS_OF_A_STRANGER;
         if fd.is_some() && most_of_a_stranger {
             return Err(Errno::EPERM);
         }

@@ -13,9 +13,9 @@ use modules::ClientModule;
 pub(super) use modules::{LoadFailure, LoadedModuleKernel, ModuleForSession};
 
 use super::accounts::TenantAccount;
-use super::descriptors::OF_A_CLIENT;
 use super::facts::facts_for_tenant;
 use super::outbound::Outbound;
+use super::parts::OF_A_CLIENT;
 use crate::device::{BufferId, DeviceControl, DeviceError, DomainId};
 use crate::dispatch::client::{Mapping, STREAMS_PER_CLIENT};
 use crate::dispatch::clients::CLIENTS;
@@ -73,7 +73,7 @@ pub(super) struct SessionParts {
     pub(super) rings_memfd: OwnedFd,
     pub(super) doorbell: OwnedFd,
     pub(super) rings_bytes: u64,
-    /// Memory that copies into holes of its user's buffers have taken.
+    /// Memory that copies into holes of its buffers have taken; its tenant's once it has one.
     pub(super) pages: Arc<HostPages>,
 }
 
@@ -195,6 +195,7 @@ impl Session {
     /// Makes the client a member and answers its Hello; returns what the dispatcher must be told after it joined.
     pub(super) fn welcome(&mut self, member: Member) -> Vec<Mapping> {
         let reply = self.welcome_reply(&member);
+        self.parts.pages.pass_to(&member.account.pages);
         self.member = Some(member);
         self.mailbox.answer(&reply);
         let mappings = self.mappings.iter();
@@ -512,10 +513,13 @@ impl Session {
     fn usage(&self) -> Result<ControlReply, ControlError> {
         let member = self.member()?;
         let usage = member.account.counters.read();
-        let used = member.account.memory_used(&*self.parts.device);
+        let (device, account) = (&*self.parts.device, &member.account);
+        let used = account.memory_used(device);
+        let used = used.saturating_sub(self.deferred.memory_bytes());
         Ok(ControlReply::Usage(Usage {
-            memory_bytes: used.saturating_sub(self.deferred.memory_bytes()),
-            memory_limit_bytes: member.account.terms().memory_limit_bytes,
+            memory_bytes: used,
+            memory_limit_bytes: account.terms().memory_limit_bytes,
+            memory_free_bytes: account.memory_limit(device).saturating_sub(used),
             launches: usage.launches,
             in_flight: usage.pending,
             operations: usage.submitted,

@@ -89,7 +89,8 @@ impl LoadFailure {
                 JobError::ServerEnded
                 | JobError::ServerSilent
                 | JobError::NoServer
-                | JobError::Cancelled => ControlCode::Busy,
+                | JobError::Cancelled
+                | JobError::Displaced => ControlCode::Busy,
                 JobError::Signal { .. }
                 | JobError::Failed { .. }
                 | JobError::Answer(_)
@@ -262,17 +263,22 @@ impl Session {
         let control_offset = control.as_ref().ok().copied();
         let undivided = control.err().filter(|_| unusable.is_none());
         if let Some(reason) = &undivided {
-            let id = self.parts.identity.id;
-            tracing::info!(id, kernel = ?name, %reason, "a kernel whose launches cannot be cut");
+            let identity = &self.parts.identity;
+            if self.parts.outbound.lines.may_say(identity.credentials.uid) {
+                let id = identity.id;
+                tracing::info!(id, kernel = ?name, %reason, "a kernel whose launches cannot be cut");
+            }
         }
         let handle = self.free_kernels.pop().unwrap_or_else(|| {
             self.next_kernel += 1;
             self.next_kernel - 1
         });
+        // What is learnt of a kernel is its tenant's own: another may run the same text with other arguments.
+        let tenant = self.member.as_ref().map(|member| &*member.account.name);
         let known = ClientKernel {
             limits,
             control_offset,
-            key,
+            key: key.of_tenant(tenant.unwrap_or_default()),
             unusable: unusable.is_some(),
         };
         if let Some(reason) = &unusable {

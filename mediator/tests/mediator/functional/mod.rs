@@ -328,6 +328,30 @@ fn what_kernels_print_goes_to_their_client_on_both() {
     }
 }
 
+/// The clock is what tenants share: who prints long lines uses up the host as well.
+#[test]
+fn what_is_long_on_the_host_is_long_on_the_device() {
+    let mut rig = Rig::new(Timing::Functional);
+    let domain = rig.domain();
+    let took = |rig: &mut Rig, line: &str| {
+        let bytes: Vec<String> = line.bytes().map(|byte| byte.to_string()).collect();
+        let (before, rest) = MIXED.split_once("text[").expect("it is there");
+        let (_, rest) = rest.split_once(';').expect("it ends");
+        let text = format!(
+            "{before}text[{}] = {{{}, 0}};{rest}",
+            bytes.len() + 1,
+            bytes.join(", ")
+        );
+        let kernels = rig.load(domain, &text).expect("it loads");
+        let tag = rig.launch(0, domain, &kernels[2], Shape::line(64, 256), &[]);
+        assert_eq!(rig.end_of(tag), Outcome::Done);
+        rig.of(tag).end_ns - rig.of(tag).start_ns
+    };
+    // The same instructions, and each of 16,384 threads prints a thousand times as much.
+    let (short, long) = (took(&mut rig, "x"), took(&mut rig, &"x".repeat(1000)));
+    assert!(long > 5 * short, "{short} and {long} ns of device time");
+}
+
 #[test]
 fn text_beyond_the_buffer_is_counted() {
     let mut rig = Rig::new(Timing::Functional);

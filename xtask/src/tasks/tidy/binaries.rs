@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use std::fs;
 
 /// The binaries beside a room's one, each by its room and its name.
-const BESIDE: [(&str, &str); 9] = [
+const BESIDE: [(&str, &str); 10] = [
     ("gridmux-hw-model", "allocations"),
     ("gridmux-hw-model", "kept_storage"),
+    ("gridmux-hw-model", "module_memory"),
     ("gridmux-mediator", "probes"),
     ("gridmux-mediator", "sandbox"),
     ("gridmux-mediator", "steady_state"),

@@ -7,9 +7,9 @@
 //! - **Shares.** Processor time is divided among the clients with work on the device in proportion to the part of the
 //!   device that their launches would hold, which is what policies give out ([`lanes`]).
 //! - **Clock.** It passes by what the work done would take by the chip's throughput alone
-//!   ([`GpuConfig::estimated_cycles`](gridmux_hw_model::GpuConfig::estimated_cycles)), and with wall time while the
-//!   device is idle ([`clock`]). The dispatcher takes it for a real clock: there are no permits, and it waits for
-//!   nobody.
+//!   ([`GpuConfig::estimated_cycles`](gridmux_hw_model::GpuConfig::estimated_cycles)), in which an instruction that
+//!   costs the host much counts as several ([`running`]), and with wall time while the device is idle ([`clock`]). The
+//!   dispatcher takes it for a real clock: there are no permits, and it waits for nobody.
 //! - **Order.** Blocks of a piece run in ascending order on one thread, so that atomic operations of one piece have a
 //!   fixed order; how pieces of different lanes are interleaved depends on the host. A block that waits for one that
 //!   comes later waits until its budget ends it.

@@ -14,7 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Warp instructions of a launch's first turn, before it is known what they cost.
-const FIRST_PART: u64 = 4096;
+const FIRST_PART: u64 = 1024;
+/// Processor time of a warp instruction, in nanoseconds, from which on it counts as several in the estimate: about
+/// twice what any costs that works on each lane for itself. So what is long on the host (products of matrices, text
+/// that is printed) is long on the device, and nobody who shares by the device's time waits for much more of the
+/// host's.
+const COSTLY_NS: u64 = 200;
 /// Fewest and most warp instructions of a turn.
 const PARTS: (u64, u64) = (256, 1 << 20);
 
@@ -151,14 +156,21 @@ impl Running {
         }
     }
 
-    /// Returns the core cycles of what was done since the last call, while `resident_warps` are on the chip.
-    pub(super) fn take_cycles(&mut self, state: &State, resident_warps: u64) -> f64 {
+    /// Returns the core cycles of what was done since the last call, in so much processor time, while `resident_warps`
+    /// are on the chip.
+    pub(super) fn take_cycles(
+        &mut self,
+        state: &State,
+        resident_warps: u64,
+        took: Duration,
+    ) -> f64 {
         let Some(run) = &self.run else {
             return 0.0;
         };
         let all = *run.counters();
+        let costly = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / COSTLY_NS;
         let counters = Counters {
-            warp_instructions: all.warp_instructions - self.counted.warp_instructions,
+            warp_instructions: (all.warp_instructions - self.counted.warp_instructions).max(costly),
             global_loads: all.global_loads - self.counted.global_loads,
             global_stores: all.global_stores - self.counted.global_stores,
             global_atomics: all.global_atomics - self.counted.global_atomics,

@@ -168,26 +168,27 @@ impl FunctionalThread {
         };
         let tag = job.tag();
         let shared = &*Arc::clone(&self.shared);
-        let (progress, cycles) = match job {
-            Job::Launch(running) => launch_turn(
-                running,
-                state,
-                began,
-                (&mut self.wires, shared),
-                resident_warps,
-            ),
+        let (progress, moved_cycles) = match job {
+            Job::Launch(running) => {
+                let wires = (&mut self.wires, shared);
+                (launch_turn(running, state, began, wires), 0.0)
+            }
             Job::Transfer(moving) => {
                 moving.start.get_or_insert(began);
                 transfer_turn(moving, state, turn)
             }
         };
-        self.clock.add(cycles, &shared.clock);
         let printed = state.gpu.take_printed();
         if !printed.is_empty() {
             state.printed.keep(printed);
         }
         let took = self.cost_of(turn.elapsed());
         self.lanes.charge(lane, took);
+        let cycles = match self.lanes.first(lane) {
+            Some(Job::Launch(running)) => running.take_cycles(state, resident_warps, took),
+            _ => moved_cycles,
+        };
+        self.clock.add(cycles, &shared.clock);
         let now = self.clock.now();
         let mut progress = progress;
         if let Some(Job::Launch(running)) = self.lanes.first(lane) {
@@ -252,22 +253,18 @@ impl FunctionalThread {
     }
 }
 
-/// Runs a launch for a turn; returns the core cycles that it took by the estimate.
+/// Runs a launch for a turn.
 fn launch_turn(
     running: &mut Running,
     state: &mut State,
     now: Nanos,
     (wires, shared): (&mut Wires, &Shared),
-    resident_warps: u64,
-) -> (Progress, f64) {
+) -> Progress {
     let tag = running.tag().to_bits();
-    let progress = match running.begin(state, now) {
+    match running.begin(state, now) {
         Err(error) => {
             state.faults.keep(tag, error.to_string());
-            return (
-                Progress::Over(Outcome::Failed(CompletionStatus::BadShape)),
-                0.0,
-            );
+            Progress::Over(Outcome::Failed(CompletionStatus::BadShape))
         }
         Ok(()) => {
             running.report(now, |report| wires.report(shared, report));
@@ -287,8 +284,7 @@ fn launch_turn(
                 }
             }
         }
-    };
-    (progress, running.take_cycles(state, resident_warps))
+    }
 }
 
 /// Moves pieces of a copy or fill for a turn; returns the core cycles that it took by the estimate.
