@@ -1,15 +1,16 @@
 //! Plans as policies that order launches make them: some groups, and one cap a row on each.
 //!
 //! Rule: rows with work, or that are expected to have some, are listed; the default row binds the others until the
-//! replan that follows their next launch.
+//! replan that follows their next launch. Where rows are capped, a tenant with a row for launches of several kinds has
+//! a limit.
 
 use crate::book::Book;
 use crate::ids::{DeviceId, GroupId, RowId};
 use crate::plan::{
-    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop, Surplus,
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop, Surplus, TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
-use crate::shape::BlockShape;
+use crate::shape::{BlockShape, SmUnits};
 use crate::sm_set::SmSet;
 
 /// What a plan says of all rows.
@@ -83,9 +84,36 @@ impl Layout {
                 plan.cell(id, place, Cell::capped(cap(group, at)));
             }
         }
+        if self.default_cap != NO_CAP {
+            limit_spills(&mut plan, book, ranked);
+        }
         let block = |row: RowId| book.row(row).map_or_else(BlockShape::default, |i| i.block);
         plan.finish(standing, block)
             .expect("groups cover the device once, and each row is listed once");
+    }
+}
+
+/// Limits tenants whose launches are of more kinds than they have rows to their weight's part of the device, because
+/// nothing else binds the row that takes the rest of them.
+fn limit_spills(plan: &mut PlanBuilder<'_>, book: &Book, ranked: &[RowId]) {
+    let all = book.active().map(|tenant| u64::from(tenant.weight));
+    let all: u64 = all.sum();
+    let spills = ranked
+        .iter()
+        .filter_map(|row| book.row(*row).filter(|row| row.spill));
+    for (place, info) in spills.clone().enumerate() {
+        let weight = u64::from(book.weight(info.tenant));
+        let is_first = spills
+            .clone()
+            .take(place)
+            .all(|other| other.tenant != info.tenant);
+        if is_first && weight < all {
+            let device = SmUnits::ONE.times(book.shape().sms.into());
+            plan.limit(TenantLimit {
+                tenant: info.tenant,
+                device: SmUnits(device.0 * weight / all),
+            });
+        }
     }
 }
 

@@ -10,8 +10,8 @@
 //! room.
 //!
 //! Rules: nothing overtakes what comes before it in the order. What a row that has risen still has among the fillers is
-//! overtaken, but not for ever: it counts once it has waited for [`LONG_NS`]. A device with a single level lends
-//! nothing.
+//! overtaken, but not for ever: it counts once it has waited for [`LONG_NS`], unless its own tenant is above it. A
+//! device with a single level lends nothing.
 //!
 //! [`Surplus::Lend`]: gridmux_policy::plan::Surplus::Lend
 
@@ -111,7 +111,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let Some(row) = flight.row.filter(|_| flight.tenant != tenant) else {
                 continue;
             };
-            let counts = level.0 >= FILLING || flight.issued.0 < old;
+            let is_above = level.0 >= FILLING;
+            let counts = is_above || (flight.issued.0 < old && !self.waits_above(flight.tenant));
             match self.policy.rank(row).cmp(&rank) {
                 Ordering::Greater => below = below.max(Some(level)),
                 Ordering::Less if counts => above = above.min(level),
@@ -119,6 +120,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
         }
         (below, above)
+    }
+
+    /// Returns whether blocks of a tenant wait above the fillers, so that it is itself who overtakes what it has below.
+    fn waits_above(&self, tenant: TenantId) -> bool {
+        let mut waiting = self.lanes.waiting();
+        waiting.any(|(level, flight)| level.0 >= FILLING && flight.tenant == tenant)
     }
 
     /// Returns whether a block of another tenant waits for room on the device while both cap and limit have some for

@@ -1,9 +1,9 @@
 //! The combined policy: shortest remaining time first, with what the papers lack to make it fair and quick.
 //!
 //! Terms, of which all but the first can be switched off ([`Settings`]):
-//! 1. **order**: launches go by predicted remaining time over their part of their tenant's weight, which its open
-//!    launches divide, so that more launches make nobody come sooner (SRTF, section 5.1.1; Smith's rule for the
-//!    weights); free room that the first cannot use goes to the next;
+//! 1. **order**: launches go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule
+//!    for the weights), which its open launches divide where they are many, so that more launches make nobody come
+//!    sooner; free room that the first cannot use goes to the next;
 //! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
 //!    (accelOS, section 3), because one after another the last of them would wait for all others;
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
@@ -17,8 +17,7 @@
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class; better
-//!    classes come first, but for whom the guard puts last. Slowdown is against what the launch would take beside its
-//!    tenant's other launches, which are nobody else's doing.
+//!    classes come first, but for whom the guard puts last.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -80,6 +79,9 @@ pub const GRACE: Nanos = Nanos(20_000);
 /// How often the order is looked at while several tenants have work, because slowdowns and what tenants held grow with
 /// time.
 const CHECK: Nanos = Nanos(100_000);
+
+/// Open launches of a tenant each of which counts for the whole of its weight.
+const FEW: f64 = 4.0;
 
 /// An excess is at most this many of the guard's windows: a tenant that used idle room for long comes after others
 /// until it has repaid half a window out of its part, and no longer.
@@ -238,10 +240,7 @@ impl Gridmux {
         let (remaining, total) = (job.left() as f64 * wave_ns, job.blocks as f64 * wave_ns);
         // No launch is quicker than one block of it.
         let alone = total.max(block_ns).max(1.0);
-        // Those of its tenant would share the device with it.
         let record = self.book.tenant(tenant);
-        let open = record.map_or(1, |of| of.open_launches.max(1));
-        let alone = alone * f64::from(open);
         let slowdown = ((now - job.arrived).0 as f64 + remaining) / alone;
         let device_ns = self.book.late_excess(tenant, now) / f64::from(self.book.shape().sms);
         let present = match self.first == Some(row) {
@@ -260,15 +259,19 @@ impl Gridmux {
             }
             false => room,
         };
+        // Beyond a few, launches of a tenant divide its weight and are late through each other.
+        let open = f64::from(record.map_or(1, |of| of.open_launches));
+        let divides = (open / FEW).max(1.0);
+        let band = match (self.settings.bound, self.settings.guard) {
+            (Some(bound), _) if slowdown > bound * divides => Band::Of(class, Urgency::Late),
+            (_, Some(window)) if device_ns > window => Band::Guarded,
+            _ => Band::Of(class, Urgency::Ordinary),
+        };
         Entry {
             row,
             place,
-            band: match (self.settings.bound, self.settings.guard) {
-                (Some(bound), _) if slowdown > bound => Band::Of(class, Urgency::Late),
-                (_, Some(window)) if device_ns > window => Band::Guarded,
-                _ => Band::Of(class, Urgency::Ordinary),
-            },
-            key: present * remaining * f64::from(open) / weight,
+            band,
+            key: present * remaining * divides / weight,
             total: total / weight,
             left: job.left().max(1),
             room,
@@ -346,8 +349,12 @@ impl Gridmux {
             }
         }
         let sharing = &self.rows[..self.sharing];
-        let lasting = |place: usize| order[place].lasting;
-        self.caps.give_parts(&self.book, sharing, lasting);
+        // Of an unknown row no more runs before a block of it has ended.
+        let usable = |place: usize| match order[place].unknown {
+            true => order[place].lasting.min(self.settings.samples.max(1)),
+            false => order[place].lasting,
+        };
+        self.caps.give_parts(&self.book, sharing, usable);
         // First what resides on average, then what launches could fill besides.
         let passes: [Pass; 2] = [
             |entry| (0, entry.lasting),
