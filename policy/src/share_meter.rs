@@ -12,7 +12,8 @@
 //!
 //! Three integrals go on in O(1) at each event: held, demand, and the part by weight alone, which knows at each moment
 //! who is busy. [`ShareMeter::settle`] divides what was held since it was last called: each tenant's demand against its
-//! part by weight. It is called at least every millisecond by whoever reads.
+//! part by weight. That happens at least every millisecond, at the first event after it, so that it depends on nothing
+//! but events; and when somebody who reads asks for it.
 //!
 //! What is divided is what all held, not the device: blocks do not fill SMs without a rest, so that the device itself
 //! cannot be handed out. That no room stays idle is another question.
@@ -31,6 +32,8 @@ use crate::units::Nanos;
 
 /// Passes in which [`ShareMeter::settle`] finds who could use less than his part; more are not needed in practice.
 const MOST_PASSES: usize = 16;
+/// The longest time between two settlements of shares, while anything happens.
+const WINDOW: Nanos = Nanos(1_000_000);
 /// Time in which a tenant's launches of late are forgotten to a half.
 const OF_LATE: Nanos = Nanos(1_000_000);
 
@@ -114,7 +117,9 @@ struct Meter {
     seen: f64,
     /// Integrals up to the time at which the meter was last brought forward.
     reading: ShareReading,
-    /// Its part since shares were last settled.
+    /// The same when shares were last settled.
+    settled: ShareReading,
+    /// Its part since then.
     since: Part,
     /// What its launches of late held, and how many ended; and what it had held when shares were last settled.
     held_of_late: f64,
@@ -356,6 +361,7 @@ impl ShareMeter {
         self.settle(at);
         if let Some(meter) = self.meters.get_mut(tenant.index()) {
             meter.reading = ShareReading::default();
+            meter.settled = ShareReading::default();
         }
     }
 
@@ -469,8 +475,15 @@ impl ShareMeter {
             .map_or_else(Held::default, |meter| meter.blocks)
     }
 
-    /// Integrates up to `at`.
+    /// Integrates up to `at`, and settles shares where that was long ago.
     pub fn advance(&mut self, at: Nanos) {
+        self.integrate(at);
+        if (self.now - self.settled) >= WINDOW {
+            self.settle(at);
+        }
+    }
+
+    fn integrate(&mut self, at: Nanos) {
         let elapsed = (at - self.now).0;
         self.now = self.now.max(at);
         if elapsed == 0 || self.weight == 0 {
@@ -496,7 +509,7 @@ impl ShareMeter {
     /// Divides what was held since shares were last settled among those who were busy: to each by his weight, up to
     /// what he could use, and what is left over again.
     pub fn settle(&mut self, at: Nanos) {
-        self.advance(at);
+        self.integrate(at);
         let elapsed = self.now - std::mem::replace(&mut self.settled, self.now);
         let submission = self.launch_cost.0;
         let mut listed = std::mem::take(&mut self.unsettled);
@@ -541,10 +554,18 @@ impl ShareMeter {
                 true => part.demand,
                 false => level * part.by_weight,
             };
+            meter.settled = meter.reading;
             meter.is_listed = meter.busy;
             meter.busy
         });
         self.unsettled = listed;
+    }
+
+    /// Returns a tenant's integrals up to when shares were last settled.
+    #[must_use]
+    pub fn read_settled(&self, tenant: TenantId) -> ShareReading {
+        let meter = self.meters.get(tenant.index());
+        meter.map_or_else(ShareReading::default, |meter| meter.settled)
     }
 
     /// Returns a tenant's integrals up to the newest time seen.

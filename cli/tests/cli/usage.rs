@@ -263,7 +263,7 @@ fn a_policy_is_shown_with_its_weights_and_with_every_executor() {
 fn profiles_are_listed_and_a_bad_file_is_named_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profiles").to_str().unwrap().to_owned();
-    let header = "{\"format\":\"gridmux profiles\",\"version\":1,\"device\":\"a GPU\",\"sms\":8,\"profiles\":1}\n";
+    let header = "{\"format\":\"gridmux profiles\",\"version\":2,\"device\":\"a GPU\",\"sms\":8,\"profiles\":1}\n";
     let line = "{\"key\":\"00000000000000ff\",\"block_ns\":1500.5,\"blocks\":7,\"alone\":true}\n";
     std::fs::write(&path, format!("{header}{line}")).unwrap();
     let json = json_of(["policy", "profiles", &path, "-j"]);
@@ -283,8 +283,8 @@ fn profiles_are_listed_and_a_bad_file_is_named_with_its_line() {
         ),
         (header.to_owned(), "line 1"),
         (
-            header.replace("version\":1", "version\":9"),
-            "line 1: version 9 is unknown",
+            header.replace("version\":2", "version\":1"),
+            "line 1: version 1 is unknown",
         ),
         (String::new(), "line 1: the file is empty"),
     ] {

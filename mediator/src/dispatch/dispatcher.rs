@@ -47,8 +47,6 @@ const COOL_TURNS: u64 = 4096;
 const HOT_ANYWAY: usize = 8;
 /// Wall time between two questions which doorbells rang.
 const BELLS_NS: u64 = 20_000;
-/// Device time between two settlements of shares, at most.
-const SETTLED_NS: u64 = 1_000_000;
 /// Wall time between two publications of shares.
 const SHARES_NS: u64 = 5_000_000;
 /// The same in device time, where that is virtual and may pass faster.
@@ -468,9 +466,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     /// Publishes, when it is time, what every busy tenant held and was entitled to. Those that have none open any more
     /// were published when their last launch ended.
     fn publish_shares(&mut self) {
-        if (self.now - self.meter.settled()).0 >= SETTLED_NS {
-            self.settle_shares(self.now);
-        }
         let since = self.wall_now_ns.saturating_sub(self.shares_wall_ns);
         let soon =
             self.device.has_virtual_clock() && (self.now - self.shares_at).0 >= SHARES_DEVICE_NS;
@@ -479,7 +474,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         self.shares_wall_ns = self.wall_now_ns;
         self.shares_at = self.now;
-        self.settle_shares(self.now);
         for place in 0..self.accounts.busy.len() {
             let tenant = self.accounts.busy.members()[place];
             self.publish_share(tenant);
@@ -490,7 +484,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn publish_share(&mut self, tenant: TenantId) {
         if let Some(account) = self.accounts.get(tenant) {
             let waits = account.open > 0 && self.meter.held_now(tenant).blocks() == 0;
-            account.counters.share(&self.meter.read(tenant), waits);
+            account
+                .counters
+                .share(&self.meter.read_settled(tenant), waits);
         }
     }
 

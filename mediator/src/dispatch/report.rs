@@ -177,7 +177,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         row.resided_ns = add(row.resided_ns, flight.resided_ns);
         if flight.is_fresh {
             let latency = (start - flight.issued).0.max(1);
-            self.launch_ns = Some(self.launch_ns.map_or(latency, |least| least.min(latency)));
+            let least = self.launch_ns.map_or(latency, |least| least.min(latency));
+            if self.launch_ns.replace(least) != Some(least) {
+                let submission = self.device.submission().each;
+                self.meter.set_launch_cost(submission, Nanos(least));
+            }
         }
     }
 

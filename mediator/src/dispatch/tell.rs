@@ -303,9 +303,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if (at - self.meter.settled()).0 < soon {
             return self.meter.advance(at);
         }
-        let latency = Nanos(self.launch_ns.unwrap_or(0));
-        let submission = self.device.submission().each;
-        self.meter.set_launch_cost(submission, latency);
         self.meter.settle(at);
     }
 
