@@ -1,4 +1,4 @@
-//! A token bucket: so many at once, and so many a second in the long run.
+//! A token bucket: limits a rate to a burst and a number of tokens a second.
 
 use std::time::Instant;
 

@@ -3,8 +3,8 @@
 //!
 //! A tenant's compile time is what its compilers run and its modules load; half of it is forgotten every ten seconds. A
 //! tenant has one seat at most, however many clients of it wait. Of the seats' compilers [`AT_ONCE`] run; the others
-//! are stopped, and one that runs is stopped for one of a tenant that used [`QUANTUM_SECONDS`] less. So a tenant that
-//! used less than those whose modules are compiled is served at once, whoever they are and however slow theirs are.
+//! are stopped, and one that runs is stopped for one of a tenant that used [`QUANTUM_SECONDS`] less. So
+//! modules of a tenant that used less compile time do not wait for slow modules of others.
 //! Where no seat is left for it, the job of the tenant that used the most loses its seat and begins anew later, if that
 //! tenant used more than twice as much and [`LEAD_SECONDS`] besides.
 //!
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_used_less_is_compiled_at_once_and_the_others_go_on_behind() {
+    fn a_tenant_that_used_less_is_compiled_at_once_and_the_others_continue_later() {
         let mut rig = Rig::new();
         for tenant in [1, 2] {
             rig.queue.push(tenant, tenant.try_into().unwrap(), "slow");

@@ -46,8 +46,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
     }
 
-    /// Takes note that a launch that has begun has to give room up, or to wait for some; `latency` is how long whoever
-    /// takes its room waited for that, 0 where nobody has yet.
+    /// Records that a launch that has begun is preempted; `latency` is the preemption latency of the piece that takes
+    /// its room, 0 where there is none yet.
     pub(super) fn note_preempted(
         &mut self,
         slot: Slot,

@@ -1,4 +1,4 @@
-//! Lines of the log that clients cause by what they do: so many of each user, and no more.
+//! Limits the rate of log lines that each user's clients cause.
 //!
 //! A client that connects and leaves in a loop, or loads modules whose kernels each deserve a line, would fill the log
 //! otherwise. What is left out is counted, and the count is said with the next line that is not.

@@ -1,7 +1,7 @@
 //! What tenants share of a device host, and the part of it that each can rely on: places for clients, device memory,
 //! this host's descriptors, and its memory for modules.
 //!
-//! A quarter of each is kept for the configured tenants, in equal parts; the rest is for whoever asks first. So a
+//! A quarter of each is kept for the configured tenants, in equal parts; the rest is first come, first served. So a
 //! tenant alone has nearly everything, and one that comes later has its part, whatever the others hold. A tenant that
 //! is held to less than its part by a limit of its own leaves the rest to others. Where the parts were of no use,
 //! because the tenants are many, they have a least size, and the quarter is for those that come first.
