@@ -151,7 +151,7 @@ mod benches {
             (0..N).for_each(|seq| {
                 let sample = black_box(sample(seq));
                 let (start, complete) = (sample.submit_to_start_ns, sample.submit_to_complete_ns);
-                let latency_ns = [start.unwrap_or(0), complete.unwrap_or(0), 0, 0];
+                let latency_ns = [start.unwrap_or(0), complete.unwrap_or(0), 0];
                 let raw = gridmux_bpf::layout::RawSample {
                     tenant: sample.tenant,
                     latency_ns,

@@ -17,17 +17,14 @@ pub enum Kind {
     SubmitToComplete = 1,
     /// From submission to the hand-over to the device, in wall time: what the service itself costs.
     WallSubmitToStart = 2,
-    /// From submission to completion, in wall time.
-    WallSubmitToComplete = 3,
 }
 
 impl Kind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 3] = [
         Self::SubmitToStart,
         Self::SubmitToComplete,
         Self::WallSubmitToStart,
-        Self::WallSubmitToComplete,
     ];
 
     /// Returns the kind of a discriminant; `None` for one that no version of the programs writes.

@@ -14,7 +14,7 @@ pub const SUB_BITS: u32 = 3;
 /// Buckets of a histogram: 8 exact values, then 8 for each exponent from 3 to 63.
 pub const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
 /// Latencies that a sample may hold.
-pub const KINDS: usize = 4;
+pub const KINDS: usize = 3;
 
 /// One launch as it stands in the ring (`struct gridmux_sample`).
 #[repr(C)]
@@ -115,7 +115,7 @@ pub struct RawProbeKey {
 }
 
 const _: () = {
-    assert!(size_of::<RawSample>() == 48);
+    assert!(size_of::<RawSample>() == 40);
     assert!(offset_of!(RawSample, device) == 4);
     assert!(offset_of!(RawSample, present) == 6);
     assert!(offset_of!(RawSample, lost_before) == 8);

@@ -23,8 +23,6 @@ pub struct Sample {
     pub submit_to_complete_ns: Option<u64>,
     /// In wall time, from submission to the hand-over to the device.
     pub wall_submit_to_start_ns: Option<u64>,
-    /// In wall time, from submission to the completion's being written.
-    pub wall_submit_to_complete_ns: Option<u64>,
 }
 
 impl Sample {
@@ -35,7 +33,6 @@ impl Sample {
             self.submit_to_start_ns,
             self.submit_to_complete_ns,
             self.wall_submit_to_start_ns,
-            self.wall_submit_to_complete_ns,
         ];
         let mut raw = RawSample {
             tenant: self.tenant,

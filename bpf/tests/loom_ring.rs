@@ -88,7 +88,7 @@ fn accepted_records_arrive_once_in_order_and_complete() {
                 let mut accepted = Vec::new();
                 for n in 1..=PUSHES {
                     if producer.push(RawSample {
-                        latency_ns: [n; 4],
+                        latency_ns: [n; 3],
                         ..RawSample::default()
                     }) {
                         accepted.push(n);
@@ -111,11 +111,14 @@ fn accepted_records_arrive_once_in_order_and_complete() {
         assert_eq!(accepted.len() as u64 + dropped, PUSHES);
         let values: Vec<u64> = seen
             .iter()
-            .map(|record| record.sample.latency_ns[3])
+            .map(|record| record.sample.latency_ns[2])
             .collect();
         assert_eq!(values, accepted);
-        assert!(seen.iter().all(|record| record.length == 48
-            && record.sample.latency_ns[0] == record.sample.latency_ns[3]));
+        assert!(
+            seen.iter()
+                .all(|record| u64::from(record.length) == RECORD_BYTES - 8
+                    && record.sample.latency_ns[0] == record.sample.latency_ns[2])
+        );
         let told: u64 = seen
             .iter()
             .map(|record| u64::from(record.sample.lost_before))

@@ -26,7 +26,19 @@ impl ServiceArgs {
     /// # Errors
     /// Nobody serves there, or it does not answer.
     pub(crate) fn statistics(&self) -> Result<ServiceStatistics, Failure> {
-        match self.ask(&AdminRequest::Statistics)? {
+        self.read(&AdminRequest::Statistics)
+    }
+
+    /// Takes a reading of the service, its tenants' kernels included.
+    ///
+    /// # Errors
+    /// As for [`ServiceArgs::statistics`].
+    pub(crate) fn kernels(&self) -> Result<ServiceStatistics, Failure> {
+        self.read(&AdminRequest::Kernels)
+    }
+
+    fn read(&self, request: &AdminRequest) -> Result<ServiceStatistics, Failure> {
+        match self.ask(request)? {
             AdminReply::Statistics(statistics) => Ok(*statistics),
             _ => Err(unexpected()),
         }

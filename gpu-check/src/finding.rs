@@ -98,7 +98,7 @@ pub enum End {
         /// The limit in seconds.
         limit_s: u64,
     },
-    /// It was not begun, because the time of the whole run was over.
+    /// It was not begun, because the time of the whole run was over, or what it needs to know could not be asked.
     NotBegun,
 }
 

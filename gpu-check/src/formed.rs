@@ -10,7 +10,8 @@ use gridmux_launch::boxes::Grid;
 use gridmux_launch::{Device, Launcher, Limits, Pace, Piece, Progress, Reservation};
 use gridmux_ptx::control::COUNTERS_BYTES;
 use gridmux_ptx::forms::fence::FenceMode;
-use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
+use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::kernel::Entry;
 use gridmux_workloads::portable;
 use gridmux_workloads::{Arg, Case, Role};
 
@@ -68,7 +69,8 @@ pub struct Stage<'a> {
     window: u64,
     memory: u64,
     addresses: Vec<u64>,
-    stream: u64,
+    /// Its stream.
+    pub stream: u64,
     /// SMs of the device.
     sms: u32,
 }
@@ -143,6 +145,18 @@ impl<'a> Stage<'a> {
         Ok(outputs)
     }
 
+    /// Returns the arguments in parameter order, each with its bytes.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<Vec<u8>> {
+        let mut addresses = self.addresses.iter();
+        let args = self.work.args.iter();
+        args.map(|arg| match arg.scalar_bytes() {
+            Some(bytes) => bytes,
+            None => addresses.next().unwrap_or(&0).to_le_bytes().to_vec(),
+        })
+        .collect()
+    }
+
     /// Rewrites and loads the kernel in a form; a refusal of the form is the inner error.
     ///
     /// # Errors
@@ -157,25 +171,26 @@ impl<'a> Stage<'a> {
             .into_iter()
             .find(|kernel| kernel.name == self.work.entry);
         let kernel = kernel.context("the module lacks the entry")?;
-        if !kernel.block_rule.allows(self.work.grid, self.work.block) {
+        let entry = match kernel.into_entry() {
+            Ok(entry) => entry,
+            Err(refusal) => return Ok(Err(refusal.to_string())),
+        };
+        if !entry.block_rule.allows(self.work.grid, self.work.block) {
             return Ok(Err("its blocks are not rows of whole warps".to_owned()));
-        }
-        if let Some(refusal) = &kernel.reason {
-            return Ok(Err(format!("line {}: {}", refusal.line, refusal.reason)));
         }
         let text = String::from_utf8(rewritten.bytes)?;
         let loaded = self
             .cuda
             .load(&text)
             .with_context(|| format!("form {form}"))?;
-        let function = self.cuda.function(&loaded, self.work.entry)?;
-        let shared_bytes = self.work.dynamic_shared_bytes + kernel.extra_shared_bytes;
+        let function = self.cuda.function(&loaded, &entry.name)?;
+        let shared_bytes = self.work.dynamic_shared_bytes + entry.extra_shared_bytes();
         self.cuda.allow_shared(&function, shared_bytes)?;
         let threads = self.work.block.iter().product();
         let per_sm = self.cuda.blocks_per_sm(&function, threads, shared_bytes)?;
         Ok(Ok(Formed {
             stage: self,
-            kernel,
+            entry,
             module: loaded,
             function,
             shared_bytes,
@@ -216,8 +231,8 @@ fn in_one_window(cuda: &Session, bytes: u64) -> anyhow::Result<u64> {
 #[derive(Debug)]
 pub struct Formed<'a> {
     stage: &'a Stage<'a>,
-    /// What the rewrite says of it.
-    pub kernel: KernelForm,
+    /// Its entry in the rewritten module.
+    pub entry: Entry,
     module: Module,
     /// The kernel as the driver has it.
     pub function: Function,
@@ -271,12 +286,8 @@ impl Formed<'_> {
             base: self.stage.window,
             mask: WINDOW - 1,
         };
-        let mut launcher = Launcher::new(
-            &self.kernel,
-            self.stage.work.grid,
-            limits,
-            Some(reservation),
-        )?;
+        let mut launcher =
+            Launcher::new(&self.entry, self.stage.work.grid, limits, Some(reservation))?;
         let mut device = OnDriver {
             formed: self,
             counters: None,
@@ -290,20 +301,11 @@ impl Formed<'_> {
         fault.map_or(Ok(()), |fault| bail!("a fault was recorded: {fault}"))
     }
 
-    /// Returns the arguments in parameter order, each with its bytes.
+    /// Returns the arguments in parameter order, each with its bytes, and the control block where the form has one.
     fn params(&self, piece: &Piece) -> Vec<Vec<u8>> {
-        let mut addresses = self.stage.addresses.iter();
-        let args = self.stage.work.args.iter();
-        let mut params: Vec<Vec<u8>> = args
-            .map(|arg| match arg.scalar_bytes() {
-                Some(bytes) => bytes,
-                None => addresses.next().unwrap_or(&0).to_le_bytes().to_vec(),
-            })
-            .collect();
-        if self.kernel.control_offset.is_some() {
-            params.push(piece.control.to_bytes().to_vec());
-        }
-        params
+        let has_control = self.entry.form().has_control();
+        let control = has_control.then(|| piece.control.to_bytes().to_vec());
+        control.into_iter().chain(self.stage.arguments()).collect()
     }
 
     /// Unloads the kernel's module.

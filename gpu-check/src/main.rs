@@ -3,29 +3,31 @@
 //! stdout is data: a JSON line for each finding, one for each part, and the document as the last one. stderr says how
 //! it goes. Exit codes: 0 all is well, 1 a check or a part failed, 2 wrong usage.
 
-use clap::Parser;
 use clap::builder::{
     NonEmptyStringValueParser, PathBufValueParser, PossibleValuesParser, TypedValueParser,
 };
+use clap::{Parser, Subcommand};
 use gridmux_gpu_check::convert::{Publication, validation_file};
 use gridmux_gpu_check::cuda::{Api, Cubins, Session};
 use gridmux_gpu_check::document::Document;
-use gridmux_gpu_check::finding::{End, Finding, PartReport};
 use gridmux_gpu_check::lab::{Lab, Scale};
 use gridmux_gpu_check::parts::{PARTS, Part, by_name};
+use gridmux_gpu_check::progress::{self, say};
 use gridmux_gpu_check::runner::{self, Line, Settings};
+use gridmux_gpu_check::service;
 use serde_json::json;
 use std::ffi::OsString;
-use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Asks a GPU, or the SM model behind gridmux's own driver library, everything that gridmux assumes of one.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Other>,
     /// The driver library: a path, or a name that the system's linker finds
     #[arg(
         long,
@@ -86,6 +88,13 @@ struct Cli {
     child: Option<&'static Part>,
 }
 
+/// What the program does beside its parts.
+#[derive(Debug, Subcommand)]
+enum Other {
+    Service(service::command::Service),
+    ServiceClient(service::command::Client),
+}
+
 /// Returns the parser of a part's name.
 fn part_name() -> impl TypedValueParser<Value = &'static Part> {
     let names = PARTS.iter().map(|part| part.name);
@@ -114,10 +123,12 @@ impl Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match &cli.child {
-        Some(part) => child(&cli, part).map(|()| true),
-        None if cli.list => list().map(|()| true),
-        None => match (&cli.to_toml, &cli.base, &cli.url) {
+    let done = match (&cli.command, &cli.child) {
+        (Some(Other::Service(service)), _) => service.run(),
+        (Some(Other::ServiceClient(client)), _) => client.run().map(|()| true),
+        (None, Some(part)) => child(&cli, part).map(|()| true),
+        (None, None) if cli.list => list().map(|()| true),
+        (None, None) => match (&cli.to_toml, &cli.base, &cli.url) {
             (Some(file), Some(base), Some(url)) => to_toml(&cli, file, (base, url)).map(|()| true),
             _ => check(&cli),
         },
@@ -138,14 +149,6 @@ fn main() -> ExitCode {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Prints a line to stdout.
-///
-/// # Errors
-/// The system call's, where `println!` would panic.
-fn say(line: impl Display) -> anyhow::Result<()> {
-    Ok(writeln!(io::stdout(), "{line}")?)
 }
 
 /// Prints what parts there are.
@@ -183,57 +186,12 @@ fn check(cli: &Cli) -> anyhow::Result<bool> {
         scale: cli.scale,
         cubins: cli.cubins(),
         deadline: Instant::now() + Duration::from_secs(cli.seconds),
+        variables: Vec::new(),
     };
-    // A part that is still to come stands there as one that was not begun.
-    let to_come = parts.iter().map(|part| PartReport::not_begun(part.name));
-    let mut document = Document::new(cli.scale.name(), to_come.collect());
-    // At once, so that a path that cannot be written to ends the run before minutes are spent.
-    leave(cli, &document)?;
-    for (at, part) in parts.into_iter().enumerate() {
-        eprintln!("{}: {}", part.name, part.about);
-        let report = runner::run(part, &settings, &mut |finding| say_finding(part, finding))?;
-        say_part(&report)?;
-        document.set(at, report);
-        leave(cli, &document)?;
-    }
-    say(serde_json::to_string(&document)?)?;
-    Ok(document.passed)
-}
-
-/// Writes the document where the user wants it.
-fn leave(cli: &Cli, document: &Document) -> anyhow::Result<()> {
-    cli.out.as_ref().map_or(Ok(()), |path| document.write(path))
-}
-
-/// Prints a finding, and a failed check to stderr as well.
-fn say_finding(part: &Part, finding: &Finding) -> anyhow::Result<()> {
-    say(json!({"part": part.name, "finding": finding}))?;
-    if let Finding::Check {
-        name,
-        passed: false,
-        detail,
-    } = finding
-    {
-        eprintln!("{}: FAILED {name}: {detail}", part.name);
-    }
-    Ok(())
-}
-
-/// Prints how a part has ended.
-fn say_part(report: &PartReport) -> anyhow::Result<()> {
-    let (name, seconds) = (&report.part, report.seconds);
-    let failed = report.failed_checks().count();
-    say(json!({"part": name, "ended": report.end, "seconds": seconds}))?;
-    match &report.end {
-        End::Done => eprintln!(
-            "{name}: {} checks, {failed} failed, {seconds:.1} s",
-            report.checks()
-        ),
-        End::Failed { error } | End::Died { error } => eprintln!("{name}: it FAILED: {error}"),
-        End::TimedOut { limit_s } => eprintln!("{name}: it was ENDED after {limit_s} s"),
-        End::NotBegun => eprintln!("{name}: not begun, the time is over"),
-    }
-    Ok(())
+    let names: Vec<_> = parts.iter().map(|part| (part.name, part.about)).collect();
+    progress::follow(cli.scale, &names, cli.out.as_deref(), |at, each| {
+        runner::run(parts[at], &settings, each)
+    })
 }
 
 /// Runs a part in this process and says its findings on stdout.

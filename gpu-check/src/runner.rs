@@ -30,6 +30,8 @@ pub struct Settings {
     pub cubins: Cubins,
     /// When the whole run ends.
     pub deadline: Instant,
+    /// Variables that a part has beside this process's own.
+    pub variables: Vec<(&'static str, OsString)>,
 }
 
 /// Runs a part in a process of its own; `each` hears of its findings as they come.
@@ -84,6 +86,7 @@ fn command(part: &Part, settings: &Settings) -> anyhow::Result<Command> {
             "--library",
         ])
         .arg(&settings.library)
+        .envs(settings.variables.iter().map(|(name, value)| (name, value)))
         // As the mediator starts the driver: kernels are loaded at once, and there are 32 hardware queues.
         .env("CUDA_MODULE_LOADING", "EAGER")
         .env("CUDA_DEVICE_MAX_CONNECTIONS", "32");

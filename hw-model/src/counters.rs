@@ -154,7 +154,8 @@ counters! {
     /// Sectors that loads found on their way to L1 already.
     l1_reserved_sectors: "sectors",
     /// Scheduler cycles without an issue while a warp waits for memory, and none for what ends sooner. As with the
-    /// other stalls, time in which nothing happens on an SM, because all of its warps wait, is left out.
+    /// other stalls, time in which nothing happens on an SM, because all of its warps wait, is left out
+    /// (`asleep_cycles`).
     stall_memory_cycles: "scheduler cycles",
     /// Scheduler cycles without an issue while a warp waits for a result of short latency, and none is ready.
     stall_short_raw_cycles: "scheduler cycles",
@@ -167,6 +168,9 @@ counters! {
     stall_control_cycles: "scheduler cycles",
     /// Scheduler cycles without an issue because the scheduler has no warp while its SM has a block.
     stall_empty_cycles: "scheduler cycles",
+    /// Scheduler cycles in which nothing happened on an SM, because all of its warps waited, nearly always for memory;
+    /// they count for the kernel of the SM's first block.
+    asleep_cycles: "scheduler cycles",
     /// Blocks that were switched out.
     switches_out: "blocks",
     /// Blocks that came back.

@@ -85,7 +85,19 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
         registers: config.sm.registers,
         shared_bytes: config.sm.shared_bytes,
         submission_ns: config.launch.submit_ns,
+        dram_bytes_per_kcycle: dram_bytes_per_kcycle(config),
     }
+}
+
+/// Returns the bytes that DRAM moves in a thousand core cycles at most. GB/s over MHz are thousands of bytes a cycle.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is checked to be in range"
+)]
+fn dram_bytes_per_kcycle(config: &GpuConfig) -> u32 {
+    let per_cycle = config.dram.gigabytes_per_second * 1e3 / f64::from(config.clock.core_mhz);
+    (per_cycle * 1e3).clamp(0.0, f64::from(u32::MAX)) as u32
 }
 
 /// Returns what one block of `threads` threads takes.

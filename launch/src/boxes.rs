@@ -24,7 +24,8 @@ pub const MAX_GRID: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
 pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// Most threads in a block.
 pub const MAX_THREADS: u32 = 1024;
-/// Most blocks of a grid that is cut into slices: they are counted in 32 bits, and larger grids are launched whole.
+/// Most blocks of a grid that is cut into slices: they are counted in 32 bits, and the launcher launches larger ones
+/// whole, the dispatcher refuses them.
 pub const MAX_BLOCKS: u64 = u32::MAX as u64;
 
 /// Why no GPU accepts a launch's shape.

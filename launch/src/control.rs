@@ -2,6 +2,7 @@
 //!
 //! The offsets, and what the kernel does with each field, stand in [`gridmux_ptx::control`].
 
+use crate::stamps::Stamps;
 use gridmux_ptx::control::{
     BLOCKS_AT, CHUNK_AT, CONTROL_BYTES, COUNTERS_AT, COUNTERS_BYTES, FAULT_BLOCK_AT, FAULT_KIND_AT,
     FAULT_LINE_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT,
@@ -50,6 +51,8 @@ pub struct Control {
     pub counters: u64,
     /// Where a fenced kernel may go.
     pub reservation: Option<Reservation>,
+    /// Where blocks of an entry that is stamped write their stamps; none are wanted where it is `None`.
+    pub stamps: Option<Stamps>,
 }
 
 impl Control {
@@ -60,6 +63,7 @@ impl Control {
             cover: Cover::SubBox { offset, grid },
             counters: 0,
             reservation: None,
+            stamps: None,
         }
     }
 
@@ -97,13 +101,16 @@ impl Control {
             put(FENCE_BASE_AT, &reservation.base.to_le_bytes());
             put(FENCE_MASK_AT, &reservation.mask.to_le_bytes());
         }
+        if let Some(stamps) = &self.stamps {
+            stamps.put(&mut out);
+        }
         out
     }
 
-    /// Appends the bytes to a parameter block, at the offset that the rewrite reports.
-    pub fn append_to(&self, params: &mut Vec<u8>, control_offset: u32) {
-        params.resize(control_offset as usize, 0);
-        params.extend(self.to_bytes());
+    /// Returns the parameter block of a rewritten kernel: the control block, then the kernel's own parameters.
+    #[must_use]
+    pub fn before(&self, own: &[u8]) -> Vec<u8> {
+        [&self.to_bytes(), own].concat()
     }
 }
 
@@ -184,6 +191,7 @@ mod tests {
             },
             counters: 9,
             reservation: Some(Reservation { base: 11, mask: 12 }),
+            stamps: None,
         }
         .to_bytes();
         assert_eq!([0, 4, 8].map(|n| word(&worker, OFFSET_AT + n)), [0; 3]);
@@ -194,13 +202,11 @@ mod tests {
     }
 
     #[test]
-    fn the_control_block_is_appended_at_its_offset() {
-        let mut params = vec![7; 12];
-        Control::slice([0; 3], [1, 1, 1]).append_to(&mut params, 16);
-        assert_eq!(
-            (params.len(), &params[..16]),
-            (80, &[7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0][..])
-        );
+    fn the_control_block_comes_first() {
+        let control = Control::slice([0; 3], [1, 1, 1]);
+        let params = control.before(&[7; 12]);
+        assert_eq!(params[..64], control.to_bytes());
+        assert_eq!(params[64..], [7; 12]);
     }
 
     #[test]

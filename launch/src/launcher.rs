@@ -22,8 +22,9 @@
 use crate::boxes::{Grid, SubBox, next_box};
 use crate::control::{Control, Cover, RecordedFault, Reservation};
 use gridmux_ptx::control::{COUNTERS_BYTES, MAX_WORKER_BLOCKS};
+use gridmux_ptx::forms::Shape;
 use gridmux_ptx::forms::fence::FenceMode;
-use gridmux_ptx::forms::{KernelForm, LaunchGrid};
+use gridmux_ptx::kernel::Entry;
 
 /// When the next sub-box is launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,35 +150,35 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Returns the launcher of a kernel that a rewrite has described as `form`. The reservation is the tenant's, and
-    /// used where the form is fenced.
+    /// Returns the launcher of a kernel by one of its entries. The reservation is the tenant's, and used where the
+    /// entry is fenced.
     ///
     /// # Errors
     /// [`LaunchError`].
     pub fn new(
-        form: &KernelForm,
+        entry: &Entry,
         grid: [u32; 3],
         limits: Limits,
         reservation: Option<Reservation>,
     ) -> Result<Self, LaunchError> {
         let grid = Grid(grid);
-        let reservation = match form.fence {
+        let reservation = match entry.fence {
             Some(mode) => match reservation.filter(|r| mode.accepts(r.base, r.mask)) {
                 None => return Err(LaunchError::Reservation { reservation, mode }),
                 fits => fits,
             },
             None => None,
         };
-        let pieces = match form.grid {
-            LaunchGrid::SubBox if grid.is_sliceable() => Pieces::Slices,
-            LaunchGrid::SubBox => Pieces::Whole(Cover::SubBox {
+        let pieces = match entry.shape {
+            Shape::Slice if grid.is_sliceable() => Pieces::Slices,
+            Shape::Slice => Pieces::Whole(Cover::SubBox {
                 offset: [0; 3],
                 grid: grid.0,
             }),
-            LaunchGrid::Original => Pieces::Whole(Cover::Whole),
-            LaunchGrid::Workers => workers(grid, limits.workers, form.chunk)?,
+            Shape::Whole => Pieces::Whole(Cover::Whole),
+            Shape::Worker => workers(grid, limits.workers, entry.chunk)?,
         };
-        let needs_counters = form.fence.is_some() || matches!(pieces, Pieces::Workers { .. });
+        let needs_counters = entry.fence.is_some() || matches!(pieces, Pieces::Workers { .. });
         Ok(Self {
             grid,
             pieces,
@@ -287,6 +288,7 @@ impl Launcher {
                 cover,
                 counters,
                 reservation: self.reservation,
+                stamps: None,
             },
         })
     }
@@ -314,8 +316,9 @@ mod tests {
     use super::{Action, Answer, LaunchError, Launcher, Limits, Pace, Piece};
     use crate::control::{Cover, Reservation};
     use gridmux_ptx::control::{COUNTERS_BYTES, FAULT_KIND_AT, FAULT_LINE_AT};
+    use gridmux_ptx::forms::Form;
     use gridmux_ptx::forms::fence::FenceMode;
-    use gridmux_ptx::forms::{Form, KernelForm, LaunchGrid};
+    use gridmux_ptx::kernel::Entry;
 
     const LIMITS: Limits = Limits {
         slice_blocks: 4,
@@ -327,14 +330,12 @@ mod tests {
         mask: (4 << 30) - 1,
     };
 
-    fn form(form: Form, grid: LaunchGrid) -> KernelForm {
-        KernelForm {
-            form,
-            grid,
-            control_offset: Some(0),
+    fn entry(form: Form) -> Entry {
+        Entry {
+            shape: form.shape,
             fence: form.fenced.then_some(FenceMode::Window),
             chunk: 2,
-            ..KernelForm::original("k", 0)
+            ..Entry::whole("k")
         }
     }
 
@@ -350,7 +351,7 @@ mod tests {
 
     #[test]
     fn slices_cover_the_grid_in_order_while_there_is_room() {
-        let kernel = form(Form::SLICE, LaunchGrid::SubBox);
+        let kernel = entry(Form::SLICE);
         let mut launcher = Launcher::new(&kernel, [10, 1, 1], LIMITS, None).expect("it can be");
         let offset = |piece: &Piece| match piece.control.cover {
             Cover::SubBox {
@@ -379,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_slice_counts_as_it_was_launched() {
-        let kernel = form(Form::SLICE, LaunchGrid::SubBox);
+        let kernel = entry(Form::SLICE);
         let mut launcher = Launcher::new(&kernel, [10, 1, 1], LIMITS, None).expect("it can be");
         let Action::Launch(first) = launcher.next_action() else {
             panic!("it launches nothing: {:?}", launcher.next_action());
@@ -400,7 +401,7 @@ mod tests {
             pace: Pace::Placed,
             ..LIMITS
         };
-        let kernel = form(Form::SLICE, LaunchGrid::SubBox);
+        let kernel = entry(Form::SLICE);
         let mut launcher = Launcher::new(&kernel, [12, 1, 1], limits, None).expect("it can be");
         let first = launch(&mut launcher);
         assert_eq!(launcher.next_action(), Action::Wait);
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_workers_than_tickets() {
-        let kernel = form(Form::WORKER, LaunchGrid::Workers);
+        let kernel = entry(Form::WORKER);
         for (blocks, workers) in [(1, 1), (4, 2), (5, 3), (1000, 3)] {
             let grid = [blocks, 1, 1];
             let mut launcher = Launcher::new(&kernel, grid, LIMITS, None).expect("it can be");
@@ -450,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_recorded_fault_is_the_end() {
-        let kernel = form(Form::FENCE_SLICE, LaunchGrid::SubBox);
+        let kernel = entry(Form::FENCE_SLICE);
         let fenced = |reservation| Launcher::new(&kernel, [12, 1, 1], LIMITS, reservation);
         assert!(fenced(None).is_err());
         let half = Reservation {
@@ -480,7 +481,7 @@ mod tests {
 
     #[test]
     fn a_grid_without_blocks_is_over_at_once() {
-        let kernel = form(Form::SLICE, LaunchGrid::SubBox);
+        let kernel = entry(Form::SLICE);
         let launcher = Launcher::new(&kernel, [3, 0, 1], LIMITS, None).expect("it can be");
         assert_eq!(launcher.next_action(), Action::End(None));
     }

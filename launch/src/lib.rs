@@ -12,7 +12,9 @@ pub mod boxes;
 mod control;
 mod device;
 mod launcher;
+pub mod stamps;
 
 pub use control::{Control, Cover, RecordedFault, Reservation};
 pub use device::{Device, Progress, run, step};
 pub use launcher::{Action, Answer, LaunchError, Launcher, Limits, Pace, Piece};
+pub use stamps::{Sampling, Stamp, StampRecord, Stamps};

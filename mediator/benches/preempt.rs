@@ -2,12 +2,16 @@
 //!
 //! A case is `preempt/POLICY/KERNEL/BATCH/SHAPE/COUNT/HOLDS`: the latency tenant's kernel, how long a batch block
 //! takes, whether batch blocks are of the same shape or take an SM each, how many batch tenants there are, and
-//! whether a block that does not fit holds back lower levels (`launch.priority_holds`). Values, of all launches but
-//! the first, whose kernel is not known yet: `first`, the 99th percentile from submission to the first block, beyond
-//! the same alone and one batch block, in microseconds; `whole`, that to completion over the same alone and one batch
-//! block; `batch`, the blocks of the batch tenants over what those alone did in the time that the latency tenant's
-//! launches left.
+//! whether a block that does not fit holds back lower levels (`launch.priority_holds`). In `memory` cases both
+//! kernels read memory in every round. Values, of all launches but the first, whose kernel is not known yet: `first`,
+//! the 99th percentile from submission to the first block, beyond the same alone and one batch block, in
+//! microseconds; `whole`, that to completion over 1.15 times the same alone, one batch block and 5 us; in `memory`
+//! cases over the same on the bare device, which runs both with the hardware's priorities; `batch`, the blocks of the
+//! batch tenants over what those alone did in the time that the latency tenant's launches left. Figures come at the
+//! end, those that miss their bounds first.
 
+#[path = "preempt/floor.rs"]
+mod floor;
 #[path = "../tests/mediator/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]
 mod modelled;
@@ -15,7 +19,14 @@ mod modelled;
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_policy::Class;
 use gridmux_testkit::bench::{Chosen, Figure};
-use modelled::{Budgets, Done, GPU, ModelRig, Shape, StreamLoop};
+use modelled::{Budgets, Done, GPU, ModelRig, SPIN, Shape, StreamLoop};
+
+/// A kernel that reads memory in every round of its loop.
+const READS: &str = include_str!("reads.ptx");
+/// Bounds: of `first` in microseconds, of `whole` beside kernels that compute and that read memory, and of `batch`.
+const MOST_FIRST_US: f64 = 5.0;
+const MOST_WHOLE: [f64; 2] = [1.0, 1.1];
+const LEAST_BATCH: f64 = 0.95;
 
 /// SMs of the modelled part of the GPU.
 const SMS: u16 = 2;
@@ -41,6 +52,7 @@ struct Times {
 
 struct Case<'a> {
     policy: &'a str,
+    ptx: &'static str,
     kernel: Shape,
     batch: Shape,
     count: usize,
@@ -48,28 +60,23 @@ struct Case<'a> {
     holds: bool,
 }
 
+/// A figure, and whether it misses its bound.
+struct Judged(bool, Figure);
+
 fn main() {
     let chosen = Chosen::by_arguments();
+    let mut judged = Vec::new();
     for policy in POLICIES {
         for (kernel, blocks, rounds) in KERNELS {
             for (block, batch_rounds, launches) in BATCHES {
-                for (shape, count, holds) in [
-                    ("equal", 1, true),
-                    ("equal", 3, true),
-                    ("whole", 1, true),
-                    ("whole", 3, true),
-                    ("whole", 1, false),
-                    ("whole", 3, false),
-                ] {
-                    let held = if holds { "holds" } else { "fills" };
-                    let name = format!("preempt/{policy}/{kernel}/{block}/{shape}/{count}/{held}");
-                    if !chosen.has(&name) {
-                        continue;
-                    }
-                    judge(
-                        &name,
-                        &Case {
+                for shape in ["equal", "whole"] {
+                    for (count, holds) in [(1, true), (3, true), (1, false), (3, false)] {
+                        let held = if holds { "holds" } else { "fills" };
+                        let name =
+                            format!("preempt/{policy}/{kernel}/{block}/{shape}/{count}/{held}");
+                        let case = Case {
                             policy,
+                            ptx: SPIN,
                             kernel: spin(blocks, 256, 0, rounds),
                             batch: match shape {
                                 "equal" => spin(64, 256, 0, batch_rounds),
@@ -78,12 +85,34 @@ fn main() {
                             count,
                             launches,
                             holds,
-                        },
-                    );
+                        };
+                        if chosen.has(&name) {
+                            judge(&name, &case, &mut judged);
+                        }
+                    }
                 }
             }
         }
+        for count in [1, 3] {
+            let name = format!("preempt/{policy}/memory/equal/{count}/holds");
+            let case = Case {
+                policy,
+                ptx: READS,
+                kernel: spin(8, 256, 0, 30),
+                batch: spin(64, 256, 0, 400),
+                count,
+                launches: 40,
+                holds: true,
+            };
+            if chosen.has(&name) {
+                judge(&name, &case, &mut judged);
+            }
+        }
     }
+    judged.sort_by_key(|Judged(misses, _)| !misses);
+    judged
+        .into_iter()
+        .for_each(|Judged(_, figure)| figure.print());
 }
 
 fn spin(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Shape {
@@ -95,25 +124,70 @@ fn spin(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Shape {
     }
 }
 
-fn judge(name: &str, case: &Case<'_>) {
+fn judge(name: &str, case: &Case<'_>, judged: &mut Vec<Judged>) {
     let (alone, ..) = run(case, 0);
     let (beside, batch_done, took) = run(case, case.count);
     // The batch tenants alone, for as long as together.
     let (block_ns, batch_alone) = batch_alone(case, took);
-    let first = beside.first as f64 - (alone.first + block_ns) as f64;
-    let whole = beside.whole as f64 / (alone.whole + block_ns) as f64;
+    let first = (beside.first as f64 - (alone.first + block_ns) as f64) / 1e3;
+    let (floor, most) = match case.ptx == READS {
+        false => {
+            let bound = 1.15 * alone.whole as f64 + block_ns as f64 + MOST_FIRST_US * 1e3;
+            (bound, MOST_WHOLE[0])
+        }
+        true => (co_run_ns(case), MOST_WHOLE[1]),
+    };
+    let whole = beside.whole as f64 / floor;
     let used = case.launches * alone.ran;
     let left = 1.0 - used as f64 / took as f64;
     let batch = batch_done / (batch_alone * left);
-    Figure::lower(&format!("{name}/first"), first / 1e3, "us beyond").print();
-    Figure::lower(&format!("{name}/whole"), whole, "of alone and a block").print();
-    Figure::higher(&format!("{name}/batch"), batch, "of what was left").print();
+    eprintln!(
+        "{name}: first {first:.1} us, whole {whole:.3}, batch {batch:.3}; a block {block_ns} ns"
+    );
+    let figure = |what: &str| format!("{name}/{what}");
+    judged.push(Judged(
+        first > MOST_FIRST_US,
+        Figure::lower(&figure("first"), first, "us beyond"),
+    ));
+    judged.push(Judged(
+        whole > most,
+        Figure::lower(
+            &figure("whole"),
+            whole,
+            "of alone and a block, or of the bare device",
+        ),
+    ));
+    judged.push(Judged(
+        batch < LEAST_BATCH,
+        Figure::higher(&figure("batch"), batch, "of what was left"),
+    ));
+}
+
+/// Returns the 99th percentile from submission to completion on the bare device with its priorities, in nanoseconds.
+fn co_run_ns(case: &Case<'_>) -> f64 {
+    let own = StreamLoop {
+        shape: case.kernel,
+        ahead: 1,
+        count: case.launches,
+    };
+    let batch = vec![case.batch; case.count];
+    let gpu = gpu(case).scaled_to_sms(SMS);
+    percentile(floor::co_run(gpu, case.ptx, own, &batch)[1..].to_vec()) as f64
+}
+
+fn percentile(mut all: Vec<u64>) -> u64 {
+    all.sort_unstable();
+    all[(all.len() * 99).div_ceil(100) - 1]
+}
+
+fn gpu(case: &Case<'_>) -> GpuConfig {
+    let mut gpu = GpuConfig::builtin(GPU).expect("it is built in");
+    gpu.launch.priority_holds = case.holds;
+    gpu
 }
 
 fn rig(case: &Case<'_>) -> ModelRig {
-    let mut gpu = GpuConfig::builtin(GPU).expect("it is built in");
-    gpu.launch.priority_holds = case.holds;
-    ModelRig::of(gpu, case.policy, SMS, Budgets::default())
+    ModelRig::of(gpu(case), case.policy, SMS, Budgets::default())
 }
 
 const fn endless(shape: Shape) -> StreamLoop {
@@ -130,14 +204,15 @@ fn run(case: &Case<'_>, count: usize) -> (Times, f64, u64) {
     let mut rig = rig(case);
     for _ in 0..count {
         let tenant = rig.tenant_of(1, Class::Batch);
-        rig.client(tenant, &[endless(case.batch)]);
+        rig.client_of(tenant, case.ptx, &[endless(case.batch)]);
     }
     // All that it can use is within its part of the device.
     let latency = rig.tenant_of(8, Class::Latency);
     rig.run_until(HEAD_START_NS);
     let before = blocks(&rig, count);
-    let client = rig.client(
+    let client = rig.client_of(
         latency,
+        case.ptx,
         &[StreamLoop {
             shape: case.kernel,
             ahead: 1,
@@ -152,14 +227,10 @@ fn run(case: &Case<'_>, count: usize) -> (Times, f64, u64) {
         .copied()
         .collect();
     let (from, to) = (own[0].submitted, own[own.len() - 1].end);
-    let percentile = |of: fn(&Done) -> u64| {
-        let mut all: Vec<u64> = own[1..].iter().map(of).collect();
-        all.sort_unstable();
-        all[(all.len() * 99).div_ceil(100) - 1]
-    };
+    let of_all = |of: fn(&Done) -> u64| percentile(own[1..].iter().map(of).collect());
     let times = Times {
-        first: percentile(|done| done.start - done.submitted),
-        whole: percentile(|done| done.end - done.submitted),
+        first: of_all(|done| done.start - done.submitted),
+        whole: of_all(|done| done.end - done.submitted),
         ran: own.iter().map(|done| done.end - done.start).sum::<u64>() / case.launches,
     };
     (times, blocks(&rig, count) - before, to - from)
@@ -173,7 +244,7 @@ fn batch_alone(case: &Case<'_>, took: u64) -> (u64, f64) {
     let mut rig = rig(case);
     for _ in 0..case.count {
         let tenant = rig.tenant_of(1, Class::Batch);
-        rig.client(tenant, &[endless(case.batch)]);
+        rig.client_of(tenant, case.ptx, &[endless(case.batch)]);
     }
     rig.run_until(HEAD_START_NS);
     let before = blocks(&rig, case.count);

@@ -14,7 +14,7 @@ use gridmux_testkit::bench::{Chosen, Figure};
 use modelled::{ModelRig, SPIN, Shape, StreamLoop};
 
 /// Policies: those that promise weights first.
-const POLICIES: [&str; 5] = ["smk-p", "gridmux", "accelos", "elastic", "even"];
+const POLICIES: [&str; 6] = ["smk-p", "gridmux", "accelos", "elastic", "even", "spatial"];
 /// Device time of a case.
 const RUN_NS: u64 = 20_000_000;
 /// Time that is left out at the beginning, in which kernels become known.
@@ -139,10 +139,14 @@ fn judge(name: &str, policy: &str, trick: &Trick) {
         .done
         .iter()
         .filter(|done| done.client == own && done.submitted >= SETTLES_NS);
-    let longest = late
-        .map(|done| done.start - done.submitted)
-        .max()
-        .unwrap_or(RUN_NS);
+    let waits = late.map(|done| (done.submitted, done.start - done.submitted));
+    // One that was submitted behind the last that ended may still wait.
+    let last = rig.done.iter().filter(|done| done.client == own);
+    let last = last.map(|done| done.end).max().unwrap_or(0);
+    let waits = waits
+        .map(|(_, wait)| wait)
+        .chain([RUN_NS - last.min(RUN_NS)]);
+    let longest = waits.max().unwrap_or(RUN_NS);
     let wait = longest as f64 / (trick.block_ns + OWN_NS) as f64;
     Figure::lower(
         &format!("{name}/wait"),

@@ -60,6 +60,11 @@ pub enum ToHost {
         /// Number of the question.
         number: u64,
     },
+    /// The same after a new reading of the tenants' kernels.
+    WriteKernels {
+        /// Number of the question.
+        number: u64,
+    },
     /// Asks for [`ToSupervisor::Alive`].
     Ping,
     /// End in good order.
@@ -108,7 +113,7 @@ pub enum ToSupervisor {
     Alive,
     /// All that the host knows of kernels, in order of keys; now and then, and before it ends.
     Profiles(Vec<(ProfileKey, Profile)>),
-    /// Answer to [`ToHost::WriteStatistics`].
+    /// Answer to [`ToHost::WriteStatistics`] and [`ToHost::WriteKernels`].
     Written {
         /// Number of the question.
         number: u64,

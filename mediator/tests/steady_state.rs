@@ -9,6 +9,8 @@
 #[path = "mediator/scripted.rs"]
 mod scripted;
 
+use gridmux_mediator::dispatch::reading::RowReadings;
+use gridmux_mediator::dispatch::{Message, Notice};
 use gridmux_mediator::lock;
 use gridmux_policy::Profiles;
 use gridmux_testkit::allocator::{CountingAllocator, calls as allocator_calls};
@@ -53,13 +55,23 @@ fn steady_turns_allocate_nothing_and_lock_nothing() {
     }
     let (mut calls, mut locks) = (0, 0);
     let mut launched = rig.bench.borrow().launched.len();
+    let mut readings = Some(Box::<RowReadings>::default());
+    let mut rows = 0;
     for round in 0..5000 {
         submit();
         rig.policy.run();
+        // An operator asks for rows.
+        rig.tell(Message::ReadRows(readings.take().unwrap_or_default()));
         let (calls_before, locks_before) = (allocator_calls(), lock::taken_by_this_thread());
         let _ = rig.dispatcher.turn();
         calls += allocator_calls() - calls_before;
         locks += lock::taken_by_this_thread() - locks_before;
+        readings = rig.notices().find_map(|notice| match notice {
+            Notice::Rows(readings) => Some(readings),
+            _ => None,
+        });
+        readings = readings.take_if(|readings| !readings.is_over);
+        rows += readings.iter().map(|read| read.rows.len()).sum::<usize>();
         if round % 500 == 0 {
             let mut bench = rig.bench.borrow_mut();
             launched += bench.launched.len();
@@ -70,6 +82,7 @@ fn steady_turns_allocate_nothing_and_lock_nothing() {
         launched > 1000,
         "the dispatcher was not busy: {launched} slices"
     );
+    assert!(rows > 1000, "{rows} rows were read");
     assert_eq!(
         calls, 0,
         "allocations and frees in the dispatcher's steady state"

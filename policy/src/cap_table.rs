@@ -6,6 +6,10 @@ use crate::plan::{DispatchOrder, Group, Preemption, Surplus};
 use crate::shape::{BlockShape, DeviceShape, Room};
 use crate::sm_set::SmSet;
 
+/// A launch that is larger than its part by less than this factor gets room for all of its blocks: the few that are too
+/// many would take as long as all others.
+const WHOLE: f64 = 1.25;
+
 /// How many blocks of each row each SM may hold.
 #[derive(Debug, Default)]
 pub struct CapTable {
@@ -79,8 +83,9 @@ impl CapTable {
     }
 
     /// Gives each tenant of `rows` its part of the device: as many blocks as its weight's part of each resource holds,
-    /// `min(T/(K w), L/(K m), R/(K r))` with equal weights (accelOS, section 3), at least one. Several rows of a tenant
-    /// divide its part, in their order. `most` says how many blocks the row at a place can use.
+    /// `min(T/(K w), L/(K m), R/(K r))` with equal weights (accelOS, section 3), at least one, and a few more
+    /// where these are all that it has ([`WHOLE`]), as far as there is room. Several rows of a tenant divide its part,
+    /// in their order. `most` says how many blocks the row at a place can use.
     pub fn give_parts(&mut self, book: &Book, rows: &[RowId], most: impl Fn(usize) -> u64) {
         let all_weights = self.find_parties(book, rows);
         let mut sm = 0;
@@ -97,7 +102,9 @@ impl CapTable {
             }
             let weight = u64::from(book.weight(info.tenant));
             let part = part(book.shape(), &info.block, (weight, all_weights));
-            let blocks = (part / party.rows).max(1).min(most(place));
+            let (own, most) = ((part / party.rows).max(1), most(place));
+            let is_whole = most as f64 <= WHOLE * own as f64;
+            let blocks = if is_whole { most } else { own };
             party.given += blocks as f64 / part as f64;
             let placed = self.place_in_turn(place, &info.block, (sm, blocks));
             // The next row's odd blocks go where this one's did not.

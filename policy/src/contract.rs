@@ -4,6 +4,9 @@
 //! element by element, whether it holds the plan exactly, nearly, or not at all, and the conformance
 //! suite ([`crate::conformance`]) measures it against its own answer.
 
+use crate::ids::RowId;
+use crate::plan::{Group, Plan, Preemption, Stop, Surplus};
+use crate::shape::SmUnits;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -62,6 +65,39 @@ impl Element {
             Self::Weight => "weight",
             Self::Stop => "stop",
             Self::Surplus => "surplus",
+        }
+    }
+
+    /// Returns whether a plan says anything by it, beside what holds where nothing is said. A cap binds
+    /// where it is less than what an SM holds of a row's blocks, which `most` says; order decides where
+    /// several rows may have blocks on a group.
+    #[must_use]
+    pub fn is_in(self, plan: &Plan, most: impl Fn(RowId) -> u16) -> bool {
+        let groups = || 0..plan.groups().len();
+        let any_group = |is: fn(&Group) -> bool| plan.groups().iter().any(is);
+        let cells = |group: usize| {
+            let rows = (0..).zip(plan.rows());
+            rows.map(move |(place, row)| (row.row, plan.cell(group, place)))
+        };
+        let mut all_cells = groups().flat_map(cells);
+        match self {
+            Self::Cap => all_cells.any(|(row, cell)| cell.cap < most(row)),
+            Self::DeviceLimit => plan.limits().iter().any(|of| of.device < SmUnits::MAX),
+            Self::GroupLimit => {
+                let limits = |group| (0..plan.limits().len()).map(move |at| (group, at));
+                let mut limits = groups().flat_map(limits);
+                limits.any(|(group, at)| plan.group_limit(group, at) < SmUnits::MAX)
+            }
+            Self::Order => groups().any(|group| {
+                let open = cells(group).filter(|(_, cell)| cell.cap > 0);
+                open.count() > 1
+            }),
+            Self::HeadOfLine => any_group(|group| group.head_of_line),
+            Self::Preemption => any_group(|group| group.preemption != Preemption::None),
+            Self::Budget => plan.rows().iter().any(|row| row.budget.is_some()),
+            Self::Weight => all_cells.any(|(_, cell)| cell.weight.is_some()),
+            Self::Stop => plan.rows().iter().any(|row| row.stop == Stop::Checked),
+            Self::Surplus => any_group(|group| group.surplus == Surplus::Lend),
         }
     }
 }

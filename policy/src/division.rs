@@ -2,13 +2,13 @@
 //!
 //! A [`Division`] is how such a policy divides; [`Dividing`] makes a policy of it.
 
-use crate::book::{Book, Job};
+use crate::book::{Book, Job, TenantRecord};
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Group, Plan, Preemption};
 use crate::policy::Policy;
-use crate::shape::DeviceShape;
+use crate::shape::{DeviceShape, SmUnits};
 use crate::units::Nanos;
 
 /// Rows with open launches, in order of arrival.
@@ -30,6 +30,12 @@ pub trait Division: Default + Send {
 
     /// Returns the cap on a group's SMs of the row at a place in the line.
     fn cap(&self, lined: &Lined<'_>, group: usize, place: usize) -> u16;
+
+    /// Returns what the rows of a tenant that has several in the line may hold together; nothing where their caps alone
+    /// bind them.
+    fn limit(&self, _lined: &Lined<'_>, _tenant: &TenantRecord) -> Option<SmUnits> {
+        None
+    }
 }
 
 /// A policy that divides the device. Blocks are never taken off an SM.
@@ -78,8 +84,10 @@ impl<D: Division> Policy for Dividing<D> {
         self.groups.push(all);
         self.division.divide(&lined, &mut self.groups);
         let cap = |group: usize, place: usize| self.division.cap(&lined, group, place);
+        let limit = |tenant: &TenantRecord| self.division.limit(&lined, tenant);
         let plans = (standing, next);
-        Layout::checked(self.device).fill(lined.book, plans, &self.groups, lined.rows, cap);
+        let layout = Layout::checked(self.device);
+        layout.fill_limited(lined.book, plans, &self.groups, lined.rows, cap, limit);
         true
     }
 }

@@ -136,14 +136,43 @@ pub enum Event {
         row: RowId,
         /// The group.
         group: GroupId,
+        /// Cycles since the device was made, summed over the SMs on which the row has had blocks: of two samples the
+        /// difference is the time between them.
+        cycles: u64,
         /// Sum of the residences of its blocks, in cycles.
         block_cycles: u64,
         /// Warp instructions issued.
         issued: u64,
-        /// Issue slots in which a warp of the row waited for memory.
+        /// Cycles without an issue while a warp of the row waited for memory, the mean of an SM's schedulers.
         memory_stalls: u64,
+        /// Sectors that missed in L1.
+        l1_misses: u64,
+        /// Sectors that missed in L2.
+        l2_misses: u64,
         /// Bytes read from and written to DRAM.
         dram_bytes: u64,
+    },
+    /// Which instructions the blocks of a row issued on a group's SMs since it exists, where the executor can count
+    /// them. It follows the row's [`Event::Sample`] of the group.
+    Instructions {
+        /// The row.
+        row: RowId,
+        /// The group.
+        group: GroupId,
+        /// Those whose warp waits for global memory: loads and atomic operations.
+        loads: u64,
+        /// Accesses to global memory, stores included.
+        accesses: u64,
+        /// Lines that these touched.
+        lines: u64,
+        /// Sectors of them that L1 had.
+        l1_hits: u64,
+        /// Sectors of them that L2 had.
+        l2_hits: u64,
+        /// Accesses to shared memory.
+        shared: u64,
+        /// Instructions of special functions.
+        special: u64,
     },
     /// Blocks of a row were switched out or came back.
     Switched {
@@ -210,6 +239,7 @@ impl Event {
             | Self::RowNew { .. }
             | Self::RowGone { .. }
             | Self::Sample { .. }
+            | Self::Instructions { .. }
             | Self::Lost { .. }
             | Self::Resynced => None,
         }

@@ -4,10 +4,11 @@
 //! replan that follows their next launch. Where rows are capped, a tenant with a row for launches of several kinds has
 //! a limit.
 
-use crate::book::Book;
+use crate::book::{Book, TenantRecord};
 use crate::ids::{DeviceId, GroupId, RowId};
 use crate::plan::{
-    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop, Surplus, TenantLimit,
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, Surplus,
+    TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
 use crate::shape::{BlockShape, SmUnits};
@@ -59,10 +60,59 @@ impl Layout {
     pub fn fill(
         &self,
         book: &Book,
+        plans: (&Plan, &mut Plan),
+        groups: &[Group],
+        ranked: &[RowId],
+        cap: impl Fn(usize, usize) -> u16,
+    ) {
+        self.fill_limited(book, plans, groups, ranked, cap, |_| None);
+    }
+
+    /// Fills `next` as [`Layout::fill`] does; `budget` is asked up to which number blocks of the row at a place in
+    /// `ranked` may start.
+    ///
+    /// # Panics
+    /// If the groups overlap or leave an SM out.
+    pub fn fill_budgeted(
+        &self,
+        book: &Book,
+        plans: (&Plan, &mut Plan),
+        groups: &[Group],
+        ranked: &[RowId],
+        cap: impl Fn(usize, usize) -> u16,
+        budget: impl Fn(usize) -> Option<u64>,
+    ) {
+        self.fill_whole(book, plans, groups, ranked, cap, (budget, |_| None));
+    }
+
+    /// Fills `next` as [`Layout::fill`] does; `limit` is asked what a tenant's rows may hold together, where several of
+    /// them have work.
+    ///
+    /// # Panics
+    /// If the groups overlap or leave an SM out.
+    pub fn fill_limited(
+        &self,
+        book: &Book,
+        plans: (&Plan, &mut Plan),
+        groups: &[Group],
+        ranked: &[RowId],
+        cap: impl Fn(usize, usize) -> u16,
+        limit: impl Fn(&TenantRecord) -> Option<SmUnits>,
+    ) {
+        self.fill_whole(book, plans, groups, ranked, cap, (|_| None, limit));
+    }
+
+    fn fill_whole(
+        &self,
+        book: &Book,
         (standing, next): (&Plan, &mut Plan),
         groups: &[Group],
         ranked: &[RowId],
         cap: impl Fn(usize, usize) -> u16,
+        (budget, limit): (
+            impl Fn(usize) -> Option<u64>,
+            impl Fn(&TenantRecord) -> Option<SmUnits>,
+        ),
     ) {
         let stop = match ranked.len() {
             0 | 1 => self.stop_alone,
@@ -78,14 +128,18 @@ impl Layout {
         }
         for (at, row) in ranked.iter().enumerate() {
             let rank = u32::try_from(at).unwrap_or(u32::MAX);
-            let place = plan.row(book.listed(*row, rank, stop), Cell::default());
+            let listed = PlanRow {
+                budget: budget(at),
+                ..book.listed(*row, rank, stop)
+            };
+            let place = plan.row(listed, Cell::default());
             for group in 0..groups.len() {
                 let id = GroupId(u16::try_from(group).unwrap_or(u16::MAX));
                 plan.cell(id, place, Cell::capped(cap(group, at)));
             }
         }
         if self.default_cap != NO_CAP {
-            limit_spills(&mut plan, book, ranked);
+            limit_tenants(&mut plan, book, limit);
         }
         let block = |row: RowId| book.row(row).map_or_else(BlockShape::default, |i| i.block);
         plan.finish(standing, block)
@@ -93,25 +147,28 @@ impl Layout {
     }
 }
 
-/// Limits tenants whose launches are of more kinds than they have rows to their weight's part of the device, because
-/// nothing else binds the row that takes the rest of them.
-fn limit_spills(plan: &mut PlanBuilder<'_>, book: &Book, ranked: &[RowId]) {
+/// Limits tenants of whom several rows have work as `limit` says. Those whose launches are of more kinds than they have
+/// rows are limited in any case, to their weight's part of the device, because nothing else binds the row that takes
+/// the rest of them.
+fn limit_tenants(
+    plan: &mut PlanBuilder<'_>,
+    book: &Book,
+    limit: impl Fn(&TenantRecord) -> Option<SmUnits>,
+) {
     let all = book.active().map(|tenant| u64::from(tenant.weight));
     let all: u64 = all.sum();
-    let spills = ranked
-        .iter()
-        .filter_map(|row| book.row(*row).filter(|row| row.spill));
-    for (place, info) in spills.clone().enumerate() {
-        let weight = u64::from(book.weight(info.tenant));
-        let is_first = spills
-            .clone()
-            .take(place)
-            .all(|other| other.tenant != info.tenant);
-        if is_first && weight < all {
-            let device = SmUnits::ONE.times(book.shape().sms.into());
+    for tenant in book.active() {
+        let rows = || book.rows_of(tenant).filter(|(row, _)| !book.is_idle(*row));
+        let spills = rows().any(|(_, row)| row.spill);
+        let several = rows().nth(1).is_some();
+        let own = several.then(|| limit(tenant)).flatten();
+        let weight = u64::from(tenant.weight);
+        let device = SmUnits::ONE.times(book.shape().sms.into());
+        let part = (spills && weight < all).then(|| SmUnits(device.0 * weight / all));
+        if let Some(device) = own.or(part) {
             plan.limit(TenantLimit {
-                tenant: info.tenant,
-                device: SmUnits(device.0 * weight / all),
+                tenant: tenant.id,
+                device,
             });
         }
     }

@@ -132,11 +132,26 @@ pub enum Spent {
     Yields,
 }
 
+/// When quotas are renewed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Renewal {
+    /// When every row has spent its own, and at the end of every epoch: a row cannot issue more than its part of the
+    /// epoch's slots, whatever the others need.
+    #[default]
+    EachEpoch,
+    /// When every row has spent its own, with all schedulers of an SM together (SMK, section 5.4), so that rows issue
+    /// in proportion to their weights; and where nothing was issued for an epoch.
+    WhenSpent,
+}
+
 /// How issue weights become quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaRule {
-    /// Length of an epoch (SMK, section 6.1: 10,000 cycles).
+    /// Length of an epoch (SMK, section 6.1: 10,000 cycles); a scheduler's quotas add up to as many instructions.
     pub epoch: Cycles,
+    /// When quotas are renewed.
+    pub renewal: Renewal,
     /// What a row that has spent its quota does.
     pub spent: Spent,
 }
@@ -145,6 +160,7 @@ impl Default for QuotaRule {
     fn default() -> Self {
         Self {
             epoch: Cycles(10_000),
+            renewal: Renewal::EachEpoch,
             spent: Spent::Stops,
         }
     }

@@ -9,8 +9,8 @@ use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::plan::Plan;
 use crate::policies::{
-    accelos, elastic, even, fifo, gridmux, ljf, mpmax, sjf, smk_p, spatial, srtf, srtf_adaptive,
-    srtf_zero,
+    accelos, elastic, even, fifo, gridmux, kernelet, ljf, mpmax, sjf, smk, smk_p, smk_pw, spatial,
+    srtf, srtf_adaptive, srtf_zero, warped_slicer,
 };
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
@@ -104,8 +104,13 @@ pub fn policies() -> &'static [PolicyInfo] {
         even::INFO,
         accelos::INFO,
         elastic::INFO,
+        kernelet::INFO,
         gridmux::INFO,
         smk_p::INFO,
+        smk::INFO,
+        smk_p::STRICT_INFO,
+        smk_pw::INFO,
+        warped_slicer::INFO,
     ];
     POLICIES
 }

@@ -25,6 +25,9 @@ pub struct DeviceShape {
     /// that is not known, or launches do not wait for each other.
     #[serde(default)]
     pub submission_ns: u32,
+    /// Bytes that DRAM moves in a thousand core cycles at most; 0 where that is not known.
+    #[serde(default)]
+    pub dram_bytes_per_kcycle: u32,
 }
 
 impl DeviceShape {
@@ -37,6 +40,7 @@ impl DeviceShape {
             registers,
             shared_bytes,
             submission_ns: 0,
+            dram_bytes_per_kcycle: 0,
         }
     }
 
@@ -62,6 +66,21 @@ impl DeviceShape {
     #[must_use]
     pub const fn small(sms: u16) -> Self {
         Self::of(sms, [1024, 8, 65_536, 49_152])
+    }
+
+    /// Returns all of its SMs' resources as those of one.
+    #[must_use]
+    pub const fn as_one_sm(&self) -> Self {
+        let sms = self.sms as u32;
+        Self {
+            sms: 1,
+            threads: self.threads.saturating_mul(sms),
+            blocks: self.blocks.saturating_mul(sms),
+            registers: self.registers.saturating_mul(sms),
+            shared_bytes: self.shared_bytes.saturating_mul(sms),
+            submission_ns: self.submission_ns,
+            dram_bytes_per_kcycle: self.dram_bytes_per_kcycle,
+        }
     }
 
     /// Returns how many blocks of a row reside on average if nothing else is submitted, by Little's law: `blocks` a

@@ -187,9 +187,10 @@ fn jobs(files: &[(PathBuf, Vec<u8>)], variants: &[Variant]) -> Vec<Job> {
                     mode: variant.mode,
                     zero_shared: false,
                 },
+                ..Options::default()
             };
             let done = rewrite(&module, &program, &options, |_| variant.form);
-            let took = done.kernels.into_iter().filter(|k| k.form == variant.form);
+            let took = done.kernels.into_iter().filter(|k| k.has(variant.form));
             let names: BTreeSet<String> = took.map(|k| k.name).collect();
             let kernels = estimates(&done.bytes, &names);
             if kernels.is_empty() {

@@ -46,7 +46,7 @@ fn main() {
         let kernels = check_with(&program, &verdicts);
         let options = Options::default();
         let made = rewrite_with(&module, &program, &verdicts, &options, |_| Form::WORKER);
-        assert!(made.kernels.iter().all(|k| k.form == Form::WORKER));
+        assert!(made.kernels.iter().all(|k| k.has(Form::WORKER)));
         kernels.len() + made.bytes.len()
     });
     if wanted("ptx_scaling") {

@@ -67,10 +67,10 @@ pub fn added(made: Option<&Rewritten>, bytes: usize) -> usize {
 /// one of the `lines` of the original.
 pub fn examine(made: Rewritten, form: Form, lines: usize) {
     for kernel in &made.kernels {
-        match &kernel.reason {
-            None => assert_eq!(kernel.form, form, "{} has no reason", kernel.name),
+        match kernel.refusal(form) {
+            None => assert!(kernel.has(form), "{} has no reason", kernel.name),
             Some(refusal) => {
-                assert_eq!(kernel.form, Form::WHOLE, "{} is refused", kernel.name);
+                assert!(kernel.has(Form::WHOLE), "{} is refused", kernel.name);
                 let line = refusal.line as usize;
                 assert!((1..=lines).contains(&line), "{refusal}: no such line");
             }
@@ -80,6 +80,14 @@ pub fn examine(made: Rewritten, form: Form, lines: usize) {
     let again = again
         .decode()
         .unwrap_or_else(|e| panic!("the {form} form made {e}"));
+    for kernel in &made.kernels {
+        for entry in &kernel.entries {
+            let found = again.kernel(&entry.name);
+            let (_, function) = found.unwrap_or_else(|| panic!("{} is gone", entry.name));
+            let checked = kernel.check(entry, function);
+            assert_eq!(checked, Ok(()), "the {form} form of {}", kernel.name);
+        }
+    }
     let kernels = again
         .functions
         .iter()

@@ -11,12 +11,14 @@ pub mod control;
 pub mod decode;
 mod error;
 pub mod forms;
+pub mod kernel;
 pub mod link;
 pub mod rewrite;
 mod syntax;
 mod words;
 
 pub use error::{ParseError, shown};
+pub use kernel::Kernel;
 pub use syntax::module::{
     BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTES, Lines, MAX_BYTES, MAX_INSTRUCTIONS,
     MAX_KERNELS, Module, StatementKind,

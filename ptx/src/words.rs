@@ -133,7 +133,18 @@ pub enum SpecialReg {
 impl ScalarType {
     /// Returns whether the initialiser of a variable of this type is a list of properties rather than of values.
     pub(crate) const fn is_opaque(self) -> bool {
-        matches!(self, Self::TexRef | Self::SamplerRef | Self::SurfRef)
+        self.opaque_word().is_some()
+    }
+
+    /// Returns how an opaque type is written, without its dot; `None` for every other type.
+    #[must_use]
+    pub const fn opaque_word(self) -> Option<&'static str> {
+        match self {
+            Self::TexRef => Some("texref"),
+            Self::SamplerRef => Some("samplerref"),
+            Self::SurfRef => Some("surfref"),
+            _ => None,
+        }
     }
 
     /// Returns the size in bytes in memory; predicates count as 1, sub-byte types as 1.

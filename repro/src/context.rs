@@ -28,6 +28,7 @@ pub(crate) enum On {
 #[derive(Debug)]
 pub(crate) struct Context {
     store: Store,
+    runs: Store,
     threads: usize,
     /// Part of the drawn sets, above 0 and at most 1.
     pub(crate) part: f64,
@@ -43,6 +44,7 @@ impl Context {
     pub(crate) fn new(out: PathBuf, part: f64, on: Option<On>) -> Result<Self> {
         Ok(Self {
             store: Store::open(&out.join("cache"))?,
+            runs: Store::of_sources(&out.join("cache"))?,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             part,
             on,
@@ -68,11 +70,39 @@ impl Context {
     where
         T: DeserializeOwned + Serialize + Send,
     {
+        self.kept(&self.store, name, parts, key, work)
+    }
+
+    /// As [`Context::parts`], for parts that only the sources decide of what runs on the SM model ([`crate::corun`]).
+    pub(crate) fn runs<I: Sync, T>(
+        &self,
+        name: &str,
+        parts: &[I],
+        key: impl Fn(&I) -> String,
+        work: impl Fn(&I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>>
+    where
+        T: DeserializeOwned + Serialize + Send,
+    {
+        self.kept(&self.runs, name, parts, key, work)
+    }
+
+    fn kept<I: Sync, T>(
+        &self,
+        store: &Store,
+        name: &str,
+        parts: &[I],
+        key: impl Fn(&I) -> String,
+        work: impl Fn(&I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>>
+    where
+        T: DeserializeOwned + Serialize + Send,
+    {
         let keys: Vec<String> = parts
             .iter()
             .map(|part| format!("{name}: {}", key(part)))
             .collect();
-        let mut results: Vec<Option<T>> = keys.iter().map(|key| self.store.get(key)).collect();
+        let mut results: Vec<Option<T>> = keys.iter().map(|key| store.get(key)).collect();
         let missing: Vec<usize> = (0..parts.len())
             .filter(|at| results[*at].is_none())
             .collect();
@@ -83,7 +113,7 @@ impl Context {
             |at| work(&parts[*at]),
             |place, result| {
                 let at = missing[place];
-                self.store.put(&keys[at], &result)?;
+                store.put(&keys[at], &result)?;
                 results[at] = Some(result);
                 bar.inc(1);
                 Ok(())

@@ -6,16 +6,20 @@
 mod accelos;
 mod calibrate;
 mod context;
+mod corun;
 mod document;
 mod gridmux;
+mod kernelet;
 mod measure;
 mod model;
 mod picture;
 mod predictors;
+mod smk;
 mod srtf;
 mod store;
 mod tables;
 mod traces;
+mod warped_slicer;
 mod world;
 
 use anyhow::Result;
@@ -33,6 +37,12 @@ enum Paper {
     Srtf,
     /// Portable and transparent software managed scheduling on accelerators for fair resource sharing.
     Accelos,
+    /// Simultaneous multikernel GPU: multi-tasking throughput processors via fine-grained sharing.
+    Smk,
+    /// Kernelet: high-throughput GPU kernel executions with dynamic slicing and scheduling.
+    Kernelet,
+    /// Efficient intra-SM slicing through dynamic resource partitioning for GPU multiprogramming.
+    WarpedSlicer,
     /// No paper: the combined policy beside the papers', term by term.
     Gridmux,
     /// No paper: mixes of recorded CUDA programs under every policy.
@@ -122,12 +132,18 @@ fn run(args: &Args) -> Result<()> {
     let reports = match args.paper {
         Paper::Srtf => vec![srtf::run(&context)?],
         Paper::Accelos => vec![accelos::run(&context)?],
+        Paper::Smk => vec![smk::run(&context)?],
+        Paper::Kernelet => vec![kernelet::run(&context)?],
+        Paper::WarpedSlicer => vec![warped_slicer::run(&context)?],
         Paper::Gridmux => vec![gridmux::run(&context)?],
         Paper::Traces => vec![traces::run(&context, &gridmux)?],
         Paper::Calibrate => vec![calibrate::run(&context)?],
         Paper::All => vec![
             srtf::run(&context)?,
             accelos::run(&context)?,
+            smk::run(&context)?,
+            kernelet::run(&context)?,
+            warped_slicer::run(&context)?,
             gridmux::run(&context)?,
             traces::run(&context, &gridmux)?,
             calibrate::run(&context)?,

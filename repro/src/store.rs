@@ -1,7 +1,8 @@
 //! Results of finished parts, kept on disk so that a run that was stopped goes on where it was.
 //!
 //! A part's key says everything that determines its result, beside the program itself: results lie in a folder named by
-//! the hash of the running executable, which holds parameters, tables and policies.
+//! the hash of the running executable, which holds parameters, tables and policies. Runs on the SM model take so long
+//! that theirs is named by the hash of the sources that decide them (`build.rs`): a change to a table keeps them.
 //!
 //! Rules: a file is written under another name and renamed, so it is whole or absent; it repeats its key, so that two
 //! keys of one hash cannot be mixed up; a file that cannot be read counts as absent.
@@ -14,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// The store of one build of the program.
+/// The store of one version of the program.
 #[derive(Debug)]
 pub(crate) struct Store {
     folder: PathBuf,
@@ -33,6 +34,11 @@ impl Store {
         let program = std::env::current_exe().context("cannot find the running program")?;
         let bytes = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
         Self::of(cache, &bytes)
+    }
+
+    /// Opens the store of runs on the SM model, below a folder.
+    pub(crate) fn of_sources(cache: &Path) -> Result<Self> {
+        Self::of(cache, env!("CORUN_SOURCES").as_bytes())
     }
 
     fn of(cache: &Path, program: &[u8]) -> Result<Self> {

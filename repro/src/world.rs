@@ -3,16 +3,18 @@
 //! Rule: what a policy knows of kernels beforehand is the runtime that each has alone on the same executor, as the
 //! papers' oracles do.
 
+use crate::warped_slicer::Fixed;
 use anyhow::Result;
 use gridmux_mix::driver::Engine;
 use gridmux_mix::event::{EventConfig, EventExecutor, EventSubmission};
 use gridmux_mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::ids::ProfileKey;
 use gridmux_policy::plan::Surplus;
+use gridmux_policy::policies::warped_slicer::{self, WarpedSlicer};
 use gridmux_policy::policies::{gridmux, smk_p};
 use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{DeviceId, Policy, Profiles, all_policies, by_name};
+use gridmux_policy::{DeviceId, DeviceShape, Policy, Profiles, all_policies, by_name};
 
 /// Returns whether a policy knows every kernel's runtime.
 pub(crate) fn is_oracle(name: &str) -> bool {
@@ -32,6 +34,9 @@ pub(crate) struct Contender {
 enum Make {
     Named(&'static str),
     SmkP(smk_p::Settings),
+    WarpedSlicer(warped_slicer::Settings),
+    /// A partition that does not change.
+    Fixed(Vec<u16>),
     Gridmux {
         settings: Box<gridmux::Settings>,
         known: bool,
@@ -73,9 +78,61 @@ impl Contender {
         }
     }
 
+    /// Returns `warped-slicer` with settings.
+    pub(crate) fn warped_slicer(
+        name: impl Into<String>,
+        settings: warped_slicer::Settings,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            make: Make::WarpedSlicer(settings),
+        }
+    }
+
+    /// Returns a partition that does not change: the blocks of each program on an SM.
+    pub(crate) fn fixed(blocks: Vec<u16>) -> Self {
+        Self {
+            name: format!("{blocks:?}"),
+            make: Make::Fixed(blocks),
+        }
+    }
+
     /// Returns what determines the policy, as text.
     pub(crate) fn key(&self) -> String {
         format!("{:?}", self.make)
+    }
+
+    /// Makes the policy for a device, and says whether it reads a store of profiles that what runs is to fill.
+    pub(crate) fn policy(
+        &self,
+        device: DeviceId,
+        shape: &DeviceShape,
+        profiles: &Profiles,
+    ) -> Result<(Box<dyn Policy>, bool)> {
+        Ok(match &self.make {
+            Make::Named(name) => (
+                by_name(name, device, shape, profiles)?,
+                *name == gridmux::NAME,
+            ),
+            Make::WarpedSlicer(settings) => {
+                (Box::new(WarpedSlicer::new(device, shape, *settings)), false)
+            }
+            Make::Fixed(blocks) => (Box::new(Fixed::new(device, shape, blocks)), false),
+            Make::SmkP(settings) => (
+                Box::new(smk_p::SmkP::with_settings(device, shape, *settings)),
+                false,
+            ),
+            Make::Gridmux { settings, .. } => {
+                let settings = gridmux::Settings {
+                    profiles: profiles.clone(),
+                    ..settings.as_ref().clone()
+                };
+                (
+                    Box::new(gridmux::Gridmux::new(device, shape, settings)),
+                    true,
+                )
+            }
+        })
     }
 
     /// Runs launches under the policy. A store of profiles is filled with what runs where the policy reads one.
@@ -93,26 +150,7 @@ impl Contender {
                 .iter()
                 .for_each(|(key, block_ns)| profiles.set(*key, *block_ns));
         }
-        let (policy, learns): (Box<dyn Policy>, bool) = match &self.make {
-            Make::Named(name) => (
-                by_name(name, device, shape, &profiles)?,
-                *name == gridmux::NAME,
-            ),
-            Make::SmkP(settings) => (
-                Box::new(smk_p::SmkP::with_settings(device, shape, *settings)),
-                false,
-            ),
-            Make::Gridmux { settings, .. } => {
-                let settings = gridmux::Settings {
-                    profiles: profiles.clone(),
-                    ..settings.as_ref().clone()
-                };
-                (
-                    Box::new(gridmux::Gridmux::new(device, shape, settings)),
-                    true,
-                )
-            }
-        };
+        let (policy, learns) = self.policy(device, shape, &profiles)?;
         let policy = wrap(policy);
         Ok(match learns {
             true => together_learning(config, policy, &profiles, launches)?,
@@ -124,7 +162,7 @@ impl Contender {
     fn knows(&self) -> bool {
         match &self.make {
             Make::Named(name) => is_oracle(name),
-            Make::SmkP(_) => false,
+            Make::SmkP(_) | Make::WarpedSlicer(_) | Make::Fixed(_) => false,
             Make::Gridmux { known, .. } => *known,
         }
     }

@@ -98,13 +98,11 @@ impl Setup {
         let program = module.decode().expect("our own PTX");
         let rewritten = rewrite(&module, &program, &Options::default(), |_| form);
         let kernels = rewritten.kernels.into_iter();
-        let form = kernels
+        let kernel = kernels
             .into_iter()
             .find(|k| k.name == workload.entry)
             .expect("exists");
-        if let Some(refusal) = form.reason {
-            return Err(refusal.to_string());
-        }
+        let entry = kernel.into_entry().map_err(|refusal| refusal.to_string())?;
         let module = Module::parse(&*rewritten.bytes).expect("what a form makes");
         let program = module.decode().expect("what a form makes");
         let loaded = gpu
@@ -128,11 +126,11 @@ impl Setup {
             kernel: loaded.kernel(workload.entry).expect("exists"),
             domain,
             block: case.block,
-            dynamic_shared_bytes: case.dynamic_shared_bytes + form.extra_shared_bytes,
+            dynamic_shared_bytes: case.dynamic_shared_bytes + entry.extra_shared_bytes(),
             budget: None,
         };
         let formed = Formed {
-            form,
+            entry,
             run: Run::new(setup, true),
             partition: Partition {
                 domain,
@@ -141,6 +139,7 @@ impl Setup {
             },
             grid: case.grid,
             params: case.pack_params(&addresses),
+            stamps: None,
         };
         Ok(Self {
             gpu,
@@ -200,8 +199,8 @@ fn explain(name: &str, setup: &Setup) {
     let threads = setup.threads();
     let limit = setup.formed.run.setup().occupancy(setup.gpu.config()).limit;
     eprint!("{name}: {blocks} blocks of {threads}, {per_sm} per SM ({limit:?})");
-    if setup.formed.form.form == Form::WORKER {
-        eprint!(", {} a ticket", setup.formed.form.chunk);
+    if setup.formed.entry.form() == Form::WORKER {
+        eprint!(", {} a ticket", setup.formed.entry.chunk);
     }
     let wanted = |name: &str| name == "warp_instructions" || name.starts_with("stall");
     for (name, count) in setup

@@ -3,24 +3,28 @@
 use gridmux_hw_model::drive::{Happened, Run};
 use gridmux_hw_model::{DriveError, Gpu, Partition};
 use gridmux_launch::{
-    Device, LaunchError, Launcher, Limits, Piece, Progress, RecordedFault, Reservation,
+    Control, Device, LaunchError, Launcher, Limits, Piece, Progress, RecordedFault, Reservation,
+    Sampling, Stamps,
 };
 use gridmux_ptx::control::COUNTERS_BYTES;
-use gridmux_ptx::forms::KernelForm;
+use gridmux_ptx::kernel::Entry;
 
 /// A kernel in a form, with its launches.
 #[derive(Debug)]
 pub struct Formed {
-    /// The form, as the rewrite reported it.
-    pub form: KernelForm,
+    /// The kernel's entry in the rewritten module.
+    pub entry: Entry,
     /// The launches. Their dynamic shared memory includes the form's own.
     pub run: Run,
     /// Partition of the kernel's memory. Of a form without a fence only the domain is used.
     pub partition: Partition,
     /// Blocks of the original grid.
     pub grid: [u32; 3],
-    /// Parameters of the original; the control block is appended to them.
+    /// Parameters of the original; the control block comes before them.
     pub params: Vec<u8>,
+    /// Device address of the stamps, and the binary logarithm of the blocks of each launch for which one is stamped,
+    /// where the entry is stamped and any are wanted.
+    pub stamps: Option<(u64, u32)>,
 }
 
 impl Formed {
@@ -33,7 +37,7 @@ impl Formed {
             base: self.partition.base,
             mask: self.partition.mask(),
         };
-        Launcher::new(&self.form, self.grid, limits, Some(reservation))
+        Launcher::new(&self.entry, self.grid, limits, Some(reservation))
     }
 
     /// Returns the GPU as the launcher's device.
@@ -74,12 +78,21 @@ impl Device for OnModel<'_> {
     }
 
     fn launch(&mut self, piece: &Piece) -> Result<(), DriveError> {
-        let mut params = self.formed.params.clone();
-        if let Some(offset) = self.formed.form.control_offset {
-            piece.control.append_to(&mut params, offset);
-        }
+        let own = &self.formed.params;
+        let stamps = self.formed.stamps.and_then(|(address, shift)| {
+            let sampling = Sampling::one_in(piece.grid, shift)?;
+            Some(Stamps { address, sampling })
+        });
+        let control = Control {
+            stamps,
+            ..piece.control
+        };
+        let params = match self.formed.entry.form().has_control() {
+            true => &control.before(own),
+            false => own,
+        };
         let run = &mut self.formed.run;
-        run.submit(self.gpu, piece.number, piece.grid, &params)
+        run.submit(self.gpu, piece.number, piece.grid, params)
     }
 
     fn wait(&mut self) -> Result<Progress, DriveError> {

@@ -26,7 +26,6 @@ enum gridmux_kind {
 	GRIDMUX_SUBMIT_TO_START,
 	GRIDMUX_SUBMIT_TO_COMPLETE,
 	GRIDMUX_WALL_SUBMIT_TO_START,
-	GRIDMUX_WALL_SUBMIT_TO_COMPLETE,
 	GRIDMUX_KINDS,
 };
 
@@ -102,7 +101,7 @@ struct gridmux_probe_key {
 #define GRIDMUX_OFFSET(type, field, bytes) \
 	_Static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field " stands where layout.rs states")
 
-GRIDMUX_SIZE(struct gridmux_sample, 48);
+GRIDMUX_SIZE(struct gridmux_sample, 40);
 GRIDMUX_OFFSET(struct gridmux_sample, device, 4);
 GRIDMUX_OFFSET(struct gridmux_sample, present, 6);
 GRIDMUX_OFFSET(struct gridmux_sample, lost_before, 8);

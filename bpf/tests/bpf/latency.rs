@@ -50,7 +50,7 @@ fn the_program_counts_what_a_process_would_count_itself() {
         return;
     };
     let mut recorder = recorder(&program);
-    let mut want: Vec<[Histogram; 4]> = (0..3)
+    let mut want: Vec<[Histogram; 3]> = (0..3)
         .map(|_| std::array::from_fn(|_| Histogram::default()))
         .collect();
     let edges = [0, 1, 7, 8, 9, 15, 16, u64::MAX, 1 << 63, (1 << 63) - 1];
@@ -63,10 +63,9 @@ fn the_program_counts_what_a_process_would_count_itself() {
             device: 3,
             submit_to_start_ns: Some(start),
             submit_to_complete_ns: (launch % 5 != 0).then_some(complete),
-            wall_submit_to_start_ns: None,
-            wall_submit_to_complete_ns: Some(wall),
+            wall_submit_to_start_ns: Some(wall),
         };
-        // The ring holds 18,724 samples: this producer waits by draining, the service's would drop.
+        // The ring holds 21,845 samples: this producer waits by draining, the service's would drop.
         while !recorder.record(&sample) {
             program.drain().unwrap();
         }
@@ -75,7 +74,7 @@ fn the_program_counts_what_a_process_would_count_itself() {
         if launch % 5 != 0 {
             want[1].add(complete);
         }
-        want[3].add(wall);
+        want[2].add(wall);
     }
     program.pinned().unwrap();
     let read = read_histograms(&name).unwrap();
@@ -84,7 +83,7 @@ fn the_program_counts_what_a_process_would_count_itself() {
         for kind in [
             Kind::SubmitToStart,
             Kind::SubmitToComplete,
-            Kind::WallSubmitToComplete,
+            Kind::WallSubmitToStart,
         ] {
             assert_eq!(
                 find(&read, tenant, kind),
@@ -245,6 +244,13 @@ fn unregistered_tenants_are_dropped_and_keys_are_bounded() {
         while !open.record(&started(tenant, 9)) {
             program.drain().unwrap();
         }
+    }
+    // On a busy machine the timer's drain may hold a part of the ring for a while.
+    for _ in 0..1000 {
+        if program.stats().unwrap().samples == 20_000 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let (read, stats) = (program.histograms().unwrap(), program.stats().unwrap());
     assert_eq!(

@@ -6,7 +6,7 @@ use crate::output::Output;
 use crate::service::{ServiceArgs, age, host};
 use crate::{table, units};
 use clap::{Args, Subcommand};
-use gridmux_mediator::device::Timing;
+use gridmux_mediator::device::{Residency, Timing};
 use gridmux_mediator::link::PolicyInForce;
 use gridmux_mediator::supervisor::{HostState, ServiceStatistics};
 use serde::Serialize;
@@ -20,10 +20,28 @@ pub(crate) enum Device {
 
 /// Shows the device.
 #[derive(Debug, Args)]
+#[command(after_help = LINES)]
 pub(crate) struct Show {
     #[command(flatten)]
     service: ServiceArgs,
 }
+
+/// The legend of the lines.
+const LINES: &str = "\
+Lines:
+  policy       the one that was chosen; and the one that decides meanwhile, where
+               another one has taken its place, and why
+  SMs          of the device or, of a model, as many as it has
+  memory       of the device: what tenants hold of it
+  time         by the device's clock, since the device host began: virtual on a
+               timed model, estimated on a functional one
+  residency    how it is known which blocks are on the device: exact, or stamped
+               by a part of the blocks when they start and end
+  tenants      how many are configured, and their clients; not greeted:
+               processes that are connected and no clients yet
+  device host  the process that holds the device, and how often it was replaced
+  eBPF         measures latencies; without it the service does that itself
+  figures      how old they are, where the device host is silent";
 
 /// A device as it is printed.
 #[derive(Debug, Serialize)]
@@ -32,6 +50,8 @@ struct Shown {
     is_model: bool,
     /// How a model treats time: `timed` or `functional`.
     timing: Option<Timing>,
+    /// How it knows which blocks are resident: `exact` or `stamped`.
+    residency: Residency,
     sms: u16,
     clock_khz: u32,
     max_threads_per_block: u32,
@@ -90,6 +110,7 @@ impl From<ServiceStatistics> for Shown {
             name: device.name,
             is_model: device.is_model,
             timing: device.timing,
+            residency: device.residency,
             sms: device.sms,
             clock_khz: device.clock_khz,
             max_threads_per_block: device.max_threads_per_block,
@@ -156,6 +177,7 @@ impl Shown {
                 "time",
                 format!("{} ({clock} clock)", units::nanos(Some(self.device_now_ns))),
             ),
+            ("residency", self.residency.to_string()),
             (
                 "tenants",
                 format!(

@@ -5,6 +5,7 @@ mod completions;
 mod demo;
 mod device;
 mod device_host;
+mod kernel;
 mod latency;
 mod man;
 mod metrics;
@@ -43,6 +44,9 @@ pub(crate) enum Command {
     /// The device of a running service
     #[command(subcommand)]
     Device(device::Device),
+    /// Kernels that tenants of a running service launch
+    #[command(subcommand)]
+    Kernel(kernel::Kernel),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
     /// The service's figures for Prometheus, in the OpenMetrics text format
@@ -94,6 +98,7 @@ impl Command {
             Self::RunKeeper(keeper) => keeper.run(out),
             Self::Tenant(tenant) => tenant.run(out),
             Self::Device(device) => device.run(out),
+            Self::Kernel(kernel) => kernel.run(out),
             Self::Latency(latency) => latency.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),

@@ -115,7 +115,7 @@ fn a_rewritten_module_takes_the_control_block_and_checks() {
         let resources = &json[0]["kernels"][0]["resources"];
         resources["params_bytes"].as_u64().unwrap()
     };
-    let due = params_bytes(&original).next_multiple_of(8) + 64;
+    let due = params_bytes(&original) + 64;
     assert_eq!(params_bytes(file.to_str().unwrap()), due);
 }
 

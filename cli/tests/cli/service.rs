@@ -315,6 +315,72 @@ fn a_workload_whose_service_is_not_there_or_goes_away_fails_clearly() {
     assert_eq!(tenant.exit_code(), Some(1));
 }
 
+#[test]
+fn kernels_are_shown_with_what_was_learnt_of_them_and_how_they_go_now() {
+    let service = Service::start("kernels");
+    let folder = service.run_dir.to_str().unwrap();
+    let nothing = service.ask(&["kernel", "show"]);
+    assert_eq!(nothing["kernels"], json!([]), "{nothing}");
+    let mut tenant = Running::workload(&service, "matmul --tenant first --launches 1000000");
+    tenant.hold_and_go();
+    let row = until("a launch on the device whose blocks are known", || {
+        let shown = service.ask(&["kernel", "show", "--tenant", "first"]);
+        let row = shown["kernels"][0].clone();
+        (row["level"].is_u64() && row["is_proven"] == true).then_some(row)
+    });
+    for (key, value) in [
+        ("tenant", json!("first")),
+        ("kernel", json!("matmul")),
+        ("entries", json!(["slice"])),
+        ("uncut", Value::Null),
+        ("is_for_several", json!(false)),
+        ("role", json!("filler")),
+    ] {
+        assert_eq!(row[key], value, "{key}: {row}");
+    }
+    for key in ["threads", "registers", "block_ns", "blocks", "profile_ns"] {
+        assert!(row[key].as_u64() > Some(0), "{key}: {row}");
+    }
+    let blocks = |key: &str| row["piece"][key].as_u64().unwrap();
+    assert!((1..=blocks("launch_blocks")).contains(&blocks("blocks")));
+    let others = service.ask(&["kernel", "show", "--tenant", "second"]);
+    assert_eq!(others["kernels"], json!([]), "{others}");
+    drop(tenant);
+    // Its row outlives the client, and so does its name.
+    let shown = until("the end of its launches", || {
+        let shown = service.ask(&["kernel", "show"]);
+        shown["kernels"][0]["role"].is_null().then_some(shown)
+    });
+    let row = &shown["kernels"][0];
+    assert_eq!(
+        [&row["kernel"], &row["level"]],
+        [&json!("matmul"), &Value::Null]
+    );
+    let text = gridmux(["kernel", "show", "--run-dir", folder]);
+    let text = text.succeeded().stdout;
+    let says = |word: &str| text.contains(word);
+    assert!(says("matmul") && says("slice") && !says(" old"), "{text}");
+    let wrong = gridmux([
+        "-j",
+        "kernel",
+        "show",
+        "--tenant",
+        "nobody",
+        "--run-dir",
+        folder,
+    ]);
+    wrong.failed(1, &["there is no tenant \"nobody\""]);
+    assert_eq!(wrong.hint(), "configured are: first, second");
+    let nowhere = gridmux(["-j", "kernel", "show", "--run-dir", "/nonexistent"]);
+    nowhere.failed(1, &["/nonexistent"]);
+    assert!(
+        nowhere.hint().contains("gridmux serve"),
+        "{}",
+        nowhere.stdout
+    );
+    assert_eq!(service.stop(), Some(0));
+}
+
 /// Kills the device host, and returns its process number.
 fn kill_host(service: &Service) -> Value {
     let host = service.ask(&["device", "show"])["host_pid"].clone();

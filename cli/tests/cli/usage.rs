@@ -311,6 +311,7 @@ fn what_help_refers_to_is_there() {
             &["CLASS", "ASKED", "GOT", "PENDING", "behind"],
         ),
         ("tenant show", &["UID"]),
+        ("kernel show", &["PROVEN", "LEVEL", "ROLE", "COST"]),
         ("sim trace", &["SLOWDOWN", "ASKED", "GOT", "ANTT"]),
         (
             "sim mix",

@@ -125,6 +125,7 @@ functions! {
     cuEventDestroy_v2(event: u64);
     cuEventRecord(event: u64, stream: u64);
     cuEventQuery(event: u64);
+    cuEventSynchronize(event: u64);
     cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64);
     cuDeviceGetDevResource(device: i32, resource: *mut Resource, kind: u32);
     cuDevSmResourceSplitByCount(

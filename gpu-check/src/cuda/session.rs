@@ -286,6 +286,18 @@ impl Session {
         self.wait(self.control)
     }
 
+    /// Fills device memory with zeros, behind everything on a stream, and waits for nothing.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn clear_behind(&self, address: u64, bytes: u64, stream: u64) -> Result<()> {
+        // SAFETY: the memory is the device's, and the driver checks the range.
+        unsafe {
+            self.api
+                .cuMemsetD8Async(address, 0, usize_of(bytes), stream)
+        }
+    }
+
     /// Writes device memory, and waits until that is done.
     ///
     /// # Errors
@@ -408,6 +420,15 @@ impl Session {
     pub fn record(&self, event: u64, stream: u64) -> Result<()> {
         // SAFETY: handles are numbers that the driver looks up.
         unsafe { self.api.cuEventRecord(event, stream) }
+    }
+
+    /// Waits until what an event was recorded behind has ended.
+    ///
+    /// # Errors
+    /// The driver's, also those of what was waited for.
+    pub fn wait_event(&self, event: u64) -> Result<()> {
+        // SAFETY: a handle is a number that the driver looks up.
+        unsafe { self.api.cuEventSynchronize(event) }
     }
 
     /// Returns whether what an event was recorded behind has ended.

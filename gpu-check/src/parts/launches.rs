@@ -28,6 +28,9 @@ fn run(lab: &mut Lab<'_>) -> anyhow::Result<()> {
     for streams in [1, 8, 32] {
         rate(lab, &empty, streams)?;
     }
+    for marks in [&WITH_TIMES, &WITHOUT] {
+        marked(lab, &empty, marks)?;
+    }
     from_threads(lab, &empty)?;
     at_once(lab)?;
     as_graph(lab, &empty)
@@ -79,6 +82,62 @@ fn rate(lab: &mut Lab<'_>, empty: &Function, count: u32) -> anyhow::Result<()> {
         ended / each,
         WALL,
     );
+    Ok(())
+}
+
+/// Events that tell of a launch.
+struct Marks {
+    name: &'static str,
+    timed: bool,
+}
+
+/// One in front and one behind, with their times.
+const WITH_TIMES: Marks = Marks {
+    name: "between two events with times",
+    timed: true,
+};
+/// One behind.
+const WITHOUT: Marks = Marks {
+    name: "with an event behind, without times",
+    timed: false,
+};
+
+/// Makes launches with events of their own, and asks the events when all has ended.
+fn marked(lab: &mut Lab<'_>, empty: &Function, marks: &Marks) -> anyhow::Result<()> {
+    const STREAMS: u32 = 4;
+    let cuda = lab.cuda;
+    let streams = streams(cuda, STREAMS)?;
+    let launches = lab.scale.choose(16, 512);
+    let event = |_| cuda.event(marks.timed);
+    let starts: Vec<u64> = (0..launches).map(event).collect::<Result<_, _>>()?;
+    let ends: Vec<u64> = (0..launches).map(event).collect::<Result<_, _>>()?;
+    let start = Instant::now();
+    for n in 0..launches {
+        let stream = streams[n % streams.len()];
+        if marks.timed {
+            cuda.record(starts[n], stream)?;
+        }
+        cuda.launch_words(empty, Shape::row(1, 32), stream, &[])?;
+        cuda.record(ends[n], stream)?;
+    }
+    let called = start.elapsed().as_secs_f64() * 1e6;
+    cuda.wait_for_all()?;
+    let start = Instant::now();
+    for n in 0..launches {
+        cuda.has_happened(ends[n])?;
+        if marks.timed {
+            cuda.has_happened(starts[n])?;
+            cuda.elapsed_us(starts[n], ends[n])?;
+        }
+    }
+    let asked = start.elapsed().as_secs_f64() * 1e6;
+    for event in starts.into_iter().chain(ends) {
+        cuda.end_event(event)?;
+    }
+    let each = launches as f64;
+    let name = format!("a launch {}", marks.name);
+    lab.figure(format!("{name}: the calls"), called / each, WALL);
+    lab.figure(format!("{name}: asking"), asked / each, WALL);
     Ok(())
 }
 

@@ -48,37 +48,27 @@ fn report_resources(lab: &mut Lab<'_>, case: &Case) -> anyhow::Result<()> {
             f64::from(formed.per_sm),
             "blocks/SM",
         );
-        if let Some(offset) = formed.kernel.control_offset {
-            let handle = formed.function.handle();
-            parameter(lab, &name, handle, (case.args.len(), offset))?;
+        if form.has_control() {
+            parameter(lab, &name, formed.function.handle())?;
         }
         formed.unload()?;
     }
     Ok(stage.clear()?)
 }
 
-/// Holds the driver's offset of the control block against the rewriter's.
-fn parameter(
-    lab: &mut Lab<'_>,
-    name: &str,
-    function: u64,
-    (index, due): (usize, u32),
-) -> anyhow::Result<()> {
+/// Checks that the driver has the control block at the start of the parameters.
+fn parameter(lab: &mut Lab<'_>, name: &str, function: u64) -> anyhow::Result<()> {
     let name = format!("{name}: the control block's offset");
     let (mut offset, mut bytes) = (0, 0);
     // SAFETY: both variables live across the call.
     let answer = unsafe {
         lab.cuda
             .api
-            .cuFuncGetParamInfo(function, index, &mut offset, &mut bytes)
+            .cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes)
     };
     if lab.offered(&name, answer)?.is_some() {
-        let passed = offset == due as usize && bytes == CONTROL_BYTES as usize;
-        lab.check(
-            name,
-            passed,
-            format!("{bytes} bytes at {offset}, due at {due}"),
-        );
+        let passed = offset == 0 && bytes == CONTROL_BYTES as usize;
+        lab.check(name, passed, format!("{bytes} bytes at {offset}, due at 0"));
     }
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Issue quotas of the rows that share an SM (SMK, section 5.4).
 //!
 //! In each epoch a scheduler may issue `Quota_k × epoch length` instructions of row k, where `Quota_k` is the row's
-//! weight over the sum of all. A row that has spent its quota stops; when every row that has warps here has spent its
-//! own, or the epoch is over, all quotas are renewed.
+//! weight over the sum of all. A row that has spent its quota stops; when every row that has warps with a scheduler has
+//! spent its own, that scheduler's quotas are renewed, and all are when the epoch is over. Under [`Renewal::WhenSpent`]
+//! an epoch has no end, and a row has one quota with all schedulers together: with one for each, warps of a row that
+//! may issue would wait at barriers for others of their block that may not, until those of another row that wait in
+//! turn for the first row's had issued.
 //!
 //! Rules: a row that leaves and comes back within an epoch finds what it had left; one that is new to the SM begins
 //! an epoch; a row without a weight issues freely; nothing here runs while quotas are off; a plan that repeats the
@@ -10,7 +13,7 @@
 
 use super::issue::MAX_SCHEDULERS;
 use gridmux_policy::ids::RowId;
-use gridmux_policy::plan::{QuotaRule, Spent};
+use gridmux_policy::plan::{QuotaRule, Renewal, Spent};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -35,6 +38,7 @@ struct Class {
     counted: bool,
     /// It issued in the present epoch.
     issued: bool,
+    /// By scheduler; the first for all, where a row has one quota.
     left: [u64; MAX_SCHEDULERS],
 }
 
@@ -43,6 +47,10 @@ struct Class {
 pub(super) struct Quotas {
     pub(super) on: bool,
     yields: bool,
+    renewal: Renewal,
+    schedulers: u64,
+    /// A row with a weight issued since quotas were last looked at.
+    moves: bool,
     weights: Option<Arc<Weights>>,
     /// Warp slots whose row has spent its quota with their scheduler.
     spent: u64,
@@ -54,10 +62,14 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    pub(super) fn new() -> Self {
+    /// Returns no quotas, of an SM with so many schedulers.
+    pub(super) fn new(schedulers: usize) -> Self {
         Self {
             on: false,
             yields: false,
+            renewal: Renewal::EachEpoch,
+            schedulers: schedulers as u64,
+            moves: false,
             weights: None,
             spent: 0,
             classes: Vec::new(),
@@ -94,6 +106,7 @@ impl Quotas {
             return;
         };
         self.yields = weights.rule.spent == Spent::Yields;
+        self.renewal = weights.rule.renewal;
         self.epoch_cycles = weights.rule.epoch.0.max(1);
         self.renew_at = now;
         for (slot, row) in present {
@@ -157,23 +170,46 @@ impl Quotas {
         self.spent &= !(1 << slot);
     }
 
-    /// Begins an epoch.
+    /// Begins an epoch. Where epochs have no end that is done only for a row that is new, and where nothing was issued
+    /// since the last time, which an epoch's length ago was.
     pub(super) fn renew(&mut self, now: u64) {
         self.renew_at = now + self.epoch_cycles;
+        let moves = std::mem::take(&mut self.moves);
+        let is_new = |class: &Class| class.slots != 0 && !class.counted;
+        if self.renewal == Renewal::WhenSpent && moves && !self.classes.iter().any(is_new) {
+            return;
+        }
         self.spent = 0;
         for class in &mut self.classes {
             class.counted = class.slots != 0 || class.issued;
             class.issued = false;
         }
-        let sum = self.sum();
+        let all = self.quotas();
         for class in self.classes.iter_mut().filter(|c| c.counted) {
-            class.left = [quota(class.weight, sum, self.epoch_cycles); MAX_SCHEDULERS];
+            class.left = [all.of(class); MAX_SCHEDULERS];
         }
     }
 
-    fn sum(&self) -> u64 {
+    /// Returns the place of a scheduler's quotas, and the slots that they bind; `own` are the scheduler's.
+    #[inline]
+    fn bound(&self, scheduler: usize, own: u64) -> (usize, u64) {
+        match self.renewal {
+            Renewal::EachEpoch => (scheduler, own),
+            Renewal::WhenSpent => (0, u64::MAX),
+        }
+    }
+
+    /// Returns how an epoch is divided.
+    fn quotas(&self) -> Divided {
         let counted = self.classes.iter().filter(|c| c.counted);
-        counted.map(|c| c.weight).sum::<u64>().max(1)
+        let slots = match self.renewal {
+            Renewal::EachEpoch => self.epoch_cycles,
+            Renewal::WhenSpent => self.epoch_cycles * self.schedulers,
+        };
+        Divided {
+            slots,
+            weights: counted.map(|c| c.weight).sum::<u64>().max(1),
+        }
     }
 
     /// Returns whether the row of the warp in this slot has spent its quota.
@@ -200,53 +236,68 @@ impl Quotas {
             return;
         };
         class.issued = true;
-        class.left[scheduler] = class.left[scheduler].saturating_sub(1);
-        if class.left[scheduler] != 0 {
-            return;
+        self.moves = true;
+        let place = match self.renewal {
+            Renewal::EachEpoch => scheduler,
+            Renewal::WhenSpent => 0,
+        };
+        class.left[place] = class.left[place].saturating_sub(1);
+        if class.left[place] == 0 {
+            self.mark(scheduler, own);
         }
-        let present = |c: &&Class| c.slots & own != 0;
-        if self
-            .classes
-            .iter()
-            .filter(present)
-            .all(|c| c.left[scheduler] == 0)
-        {
-            let sum = self.sum();
-            for class in &mut self.classes {
-                class.left[scheduler] = quota(class.weight, sum, self.epoch_cycles);
-            }
-            self.spent &= !own;
-        }
-        self.mark(scheduler, own);
     }
 
-    /// Slots that came to a kernel whose quota is spent are marked with the others.
+    /// Marks the slots of rows whose quota is spent, those that came since too; renews the quotas where all have spent
+    /// theirs.
     pub(super) fn mark(&mut self, scheduler: usize, own: u64) {
+        let (place, bound) = self.bound(scheduler, own);
+        let mut present = self.classes.iter().filter(|c| c.slots & bound != 0);
+        if present.all(|c| c.left[place] == 0) {
+            let all = self.quotas();
+            for class in &mut self.classes {
+                class.left[place] = all.of(class);
+            }
+        }
+        self.spent &= !bound;
         for class in self.classes.iter().filter(|c| c.counted) {
-            if class.left[scheduler] == 0 {
-                self.spent |= class.slots & own;
+            if class.left[place] == 0 {
+                self.spent |= class.slots & bound;
             }
         }
     }
 }
 
-fn quota(weight: u64, sum: u64, epoch_cycles: u64) -> u64 {
-    (weight * epoch_cycles / sum).max(1)
+/// An epoch's issue slots, and the weights that divide them.
+struct Divided {
+    slots: u64,
+    weights: u64,
+}
+
+impl Divided {
+    /// Returns a row's quota.
+    fn of(&self, class: &Class) -> u64 {
+        (class.weight * self.slots / self.weights).max(1)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Quotas, Weights};
     use gridmux_policy::ids::RowId;
-    use gridmux_policy::plan::{QuotaRule, Spent};
+    use gridmux_policy::plan::{QuotaRule, Renewal, Spent};
     use gridmux_policy::units::Cycles;
     use std::num::NonZeroU16;
     use std::sync::Arc;
 
     fn weights(of: &[u16]) -> Arc<Weights> {
+        renewed(of, Renewal::EachEpoch)
+    }
+
+    fn renewed(of: &[u16], renewal: Renewal) -> Arc<Weights> {
         Arc::new(Weights {
             rule: QuotaRule {
                 epoch: Cycles(7),
+                renewal,
                 spent: Spent::Stops,
             },
             rows: of.iter().map(|n| NonZeroU16::new(*n)).collect(),
@@ -256,7 +307,7 @@ mod tests {
     #[test]
     fn a_spent_row_stops_until_all_have_spent() {
         let (a, b) = (RowId(1), RowId(2));
-        let mut quotas = Quotas::new();
+        let mut quotas = Quotas::new(1);
         quotas.set(Some(&weights(&[0, 2, 5])), 0, [(0, a), (1, b)].into_iter());
         quotas.renew(0);
         for _ in 0..2 {
@@ -271,9 +322,59 @@ mod tests {
     }
 
     #[test]
+    fn where_epochs_do_not_end_a_spent_row_waits_as_long_as_others_issue() {
+        let (a, b) = (RowId(1), RowId(2));
+        let mut quotas = Quotas::new(1);
+        let all = renewed(&[0, 2, 5], Renewal::WhenSpent);
+        quotas.set(Some(&all), 0, [(0, a), (1, b)].into_iter());
+        quotas.renew(0);
+        quotas.issued(0, 3, 0);
+        quotas.issued(0, 3, 0);
+        assert_eq!(quotas.renew_at, 7);
+        quotas.renew(7);
+        quotas.mark(0, 3);
+        assert_eq!(quotas.allow(3), 2, "it issued in this epoch");
+        quotas.issued(0, 3, 1);
+        quotas.renew(14);
+        quotas.mark(0, 3);
+        assert_eq!(quotas.allow(3), 2, "the other one did");
+        quotas.renew(21);
+        quotas.mark(0, 3);
+        assert_eq!(quotas.allow(3), 3, "nobody did");
+        quotas.issued(0, 3, 0);
+        quotas.issued(0, 3, 0);
+        assert_eq!(quotas.allow(3), 2);
+        quotas.left(1);
+        quotas.mark(0, 3);
+        assert_eq!(quotas.allow(1), 1, "there is nobody to wait for");
+    }
+
+    #[test]
+    fn where_epochs_do_not_end_a_row_has_one_quota_with_all_schedulers() {
+        let (a, b) = (RowId(1), RowId(2));
+        let mut quotas = Quotas::new(2);
+        let all = renewed(&[0, 2, 5], Renewal::WhenSpent);
+        let present = [(0, a), (1, b), (2, a), (3, b)];
+        quotas.set(Some(&all), 0, present.into_iter());
+        quotas.renew(0);
+        let schedulers = [0b0101, 0b1010];
+        for _ in 0..2 {
+            assert_eq!(quotas.allow(15), 15);
+            quotas.issued(0, schedulers[0], 0);
+            quotas.issued(1, schedulers[1], 2);
+        }
+        assert_eq!(quotas.allow(15), 0b1010, "four of 14 are spent");
+        for _ in 0..10 {
+            assert_eq!(quotas.allow(15), 0b1010);
+            quotas.issued(0, schedulers[0], 1);
+        }
+        assert_eq!(quotas.allow(15), 15, "and so are ten");
+    }
+
+    #[test]
     fn a_row_without_a_weight_issues_freely() {
         let (a, free, unlisted) = (RowId(1), RowId(0), RowId(u32::MAX));
-        let mut quotas = Quotas::new();
+        let mut quotas = Quotas::new(1);
         let present = [(0, a), (1, free), (2, unlisted)];
         quotas.set(Some(&weights(&[0, 2, 5])), 0, present.into_iter());
         quotas.renew(0);
@@ -286,7 +387,7 @@ mod tests {
 
     #[test]
     fn more_rows_than_classes_take_the_places_of_those_that_left() {
-        let mut quotas = Quotas::new();
+        let mut quotas = Quotas::new(1);
         let all = weights(&[1; 1000]);
         quotas.set(Some(&all), 0, std::iter::empty());
         for row in 0..1000 {

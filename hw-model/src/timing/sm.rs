@@ -167,7 +167,7 @@ impl Sm {
             events: Vec::with_capacity(64),
             totals: Totals::default(),
             context_switches: ContextSwitches::default(),
-            quotas: Quotas::new(),
+            quotas: Quotas::new(usize::from(config.sm.schedulers)),
             stalls: None,
         }
     }
@@ -189,8 +189,8 @@ impl Sm {
 
     /// Runs through the epoch.
     pub(crate) fn run(&mut self, epoch: &Epoch<'_>) {
-        if self.stalls.is_some() && self.now < epoch.start {
-            self.watch_gap(epoch.start - self.now);
+        if self.now < epoch.start {
+            self.asleep(epoch.start - self.now);
         }
         self.now = self.now.max(epoch.start);
         self.begin(epoch);

@@ -3,7 +3,7 @@
 //! Of several reasons the one that would end first counts: a busy unit, then a short result, a branch, memory, a
 //! barrier. Cycles are charged to the kernel of the first warp that waits for that reason.
 //! Rule: while its SM has a block, a cycle of a scheduler is either an issue or a stall of one cause, in epochs in
-//! which something happens on the SM; the counters leave the others out.
+//! which something happens on the SM; of the others the counters say the sum, and no cause.
 
 use super::sm::Sm;
 
@@ -80,10 +80,21 @@ impl Sm {
         }
     }
 
+    /// Counts the epochs that passed since the last one in which something happened on this SM.
+    pub(super) fn asleep(&mut self, cycles: u64) {
+        if let Some(resident) = self.first_resident() {
+            let counters = &mut self.residency.blocks[usize::from(resident)].counters;
+            counters.asleep_cycles += cycles * self.arbiter.schedulers as u64;
+        }
+        if self.stalls.is_some() {
+            self.watch_gap(cycles);
+        }
+    }
+
     /// Adds to the stalls of a watched kernel the epochs that passed since the last one in which something happened on
-    /// this SM. The counters leave them out.
+    /// this SM. The counters know no cause of them.
     #[cold]
-    pub(super) fn watch_gap(&mut self, cycles: u64) {
+    fn watch_gap(&mut self, cycles: u64) {
         for scheduler in 0..self.arbiter.schedulers {
             let stalled = self.stall_of(scheduler);
             if let (Some(operation), Some(stalls)) = (stalled.operation, &mut self.stalls) {

@@ -2,13 +2,10 @@
 //! there are. Its clock is the wall's; where blocks take no time it counts the dispatcher's turns, [`TURN_NS`] each, so
 //! that the device itself costs as little as may be.
 
-use gridmux_mediator::device::{Busy, Command, Device, DeviceReport, Outcome, Tag};
+use gridmux_mediator::device::{Busy, Command, Device, DeviceReport, MOST_DEPTH, Outcome, Tag};
 use gridmux_mediator::wall_clock::wall_ns;
 use gridmux_policy::units::Nanos;
 use std::collections::VecDeque;
-
-/// Operations of a lane, as the SM model has them.
-const LANE_DEPTH: usize = 4;
 
 /// What a turn takes where the clock counts turns.
 const TURN_NS: u64 = 1_000;
@@ -95,7 +92,7 @@ impl Device for Scripted {
     }
 
     fn lane_depth(&self) -> usize {
-        LANE_DEPTH
+        MOST_DEPTH
     }
 
     fn now(&self) -> Nanos {

@@ -18,6 +18,10 @@ use gridmux_policy::Class;
 use gridmux_policy::ids::{DeviceId, KernelKey, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
+use gridmux_ptx::Kernel;
+use gridmux_ptx::decode::LaunchBounds;
+use gridmux_ptx::forms::Shape;
+use gridmux_ptx::kernel::Entry;
 use nix::time::ClockId;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -192,7 +196,6 @@ fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<T
     tell(Message::Join(Slot(number), Box::new(client)));
     let limits = KernelLimits {
         id: DeviceKernelId(number.into()),
-        params_bytes: 0,
         static_shared_bytes: 0,
         registers_per_thread: 32,
         max_threads_per_block: 1024,
@@ -205,7 +208,7 @@ fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<T
     let kernel = ClientKernel {
         unusable: false,
         limits,
-        control_offset: Some(0),
+        kernel: sliced(0),
         key: KernelKey(1),
     };
     tell(Message::AddKernel(Slot(number), 0, kernel));
@@ -273,4 +276,21 @@ pub(crate) fn allow_descriptors() {
         // Where that fails, connecting the clients says so.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
+}
+
+/// Returns the description of a kernel that can be cut.
+fn sliced(params_bytes: u32) -> Arc<Kernel> {
+    Arc::new(Kernel {
+        name: "k".to_owned(),
+        params: Vec::new(),
+        params_bytes,
+        bounds: LaunchBounds::default(),
+        entries: vec![Entry {
+            shape: Shape::Slice,
+            ..Entry::whole("k")
+        }],
+        refusals: Vec::new(),
+        is_gang: false,
+        malformed: None,
+    })
 }

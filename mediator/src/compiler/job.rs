@@ -26,6 +26,8 @@ pub(super) struct Job {
     pub(super) text: OwnedFd,
     /// The length of each in bytes.
     pub(super) lengths: Vec<u64>,
+    /// Blocks are to write stamps.
+    pub(super) stamps: bool,
     /// Where the answer goes.
     pub(super) answer: OwnedFd,
     /// The descriptor that becomes stderr.
@@ -59,8 +61,8 @@ impl Job {
             offset += length;
             texts.push(bytes);
         }
-        let (head, ptx) = match translate(texts) {
-            Ok(translated) => (Head::Translated(translated.verdicts), translated.ptx),
+        let (head, ptx) = match translate(texts, self.stamps) {
+            Ok(translated) => (Head::Translated(translated.kernels), translated.ptx),
             Err(refusal) => (Head::Refused(refusal.to_string()), Vec::new()),
         };
         let head = postcard::to_allocvec(&head).map_err(io::Error::other)?;

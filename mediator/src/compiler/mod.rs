@@ -29,10 +29,10 @@ pub use server::run;
 pub use start::ForkServer;
 pub(crate) use translate::part_name;
 pub use translate::{
-    AnswerError, CompileError, Translated, Verdict, admit, compile, compile_parts, hash_of,
-    translate,
+    AnswerError, CompileError, Translated, admit, compile, compile_parts, hash_of, translate,
 };
 
+use gridmux_ptx::Kernel;
 use serde::{Deserialize, Serialize};
 
 /// Modules that are under way: compiled, or compiled in part and stopped, or loaded. Each takes memory.
@@ -59,7 +59,12 @@ pub struct JobLimits {
 #[derive(Debug, Serialize, Deserialize)]
 enum ToServer {
     /// Compile the texts of these lengths, which stand one behind another in the descriptor that comes along.
-    Job(Vec<u64>),
+    Job {
+        /// Bytes of each.
+        lengths: Vec<u64>,
+        /// Blocks are to write stamps where their launch asks for them.
+        stamps: bool,
+    },
     /// End the job that is running, if one is.
     Cancel,
     /// Stop its process.
@@ -86,7 +91,7 @@ enum Ended {
 #[derive(Debug, Serialize, Deserialize)]
 enum Head {
     /// The rewritten text follows.
-    Translated(Vec<Verdict>),
+    Translated(Vec<Kernel>),
     /// The module is refused, with the reason.
     Refused(String),
 }

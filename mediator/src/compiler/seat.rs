@@ -174,15 +174,21 @@ pub enum Order {
 pub struct Seat {
     link: HostLink,
     limits: JobLimits,
+    stamps: bool,
 }
 
 impl Seat {
-    /// Takes over a socket, one of the [`SEATS`] that a fork server was started with.
+    /// Takes over a socket, one of the [`SEATS`] that a fork server was started with. With `stamps` the blocks of what
+    /// it compiles write stamps where their launch asks for them.
     #[must_use]
-    pub fn new(socket: OwnedFd, limits: JobLimits) -> Self {
+    pub fn new(socket: OwnedFd, limits: JobLimits, stamps: bool) -> Self {
         const { assert!(SEATS > 0) };
         let link = HostLink::from_fd(socket);
-        Self { link, limits }
+        Self {
+            link,
+            limits,
+            stamps,
+        }
     }
 
     /// Compiles a module, and waits until it is done, as it is ordered: when the bell is rung, and every now and then,
@@ -197,7 +203,10 @@ impl Seat {
         bell: &Bell,
         order: &dyn Fn() -> Order,
     ) -> Result<Translated, JobError> {
-        let job = ToServer::Job(text.lengths.clone());
+        let job = ToServer::Job {
+            lengths: text.lengths.clone(),
+            stamps: self.stamps,
+        };
         let sent = self.link.send(&job, &[text.memfd.as_raw_fd()]);
         sent.map_err(|_| JobError::NoServer)?;
         let begun = self
@@ -359,9 +368,9 @@ fn read_answer(mut answer: &File) -> Result<Translated, JobError> {
             reason.truncate(reason.floor_char_boundary(ERRORS_BYTES));
             Err(JobError::Refused(reason))
         }
-        Head::Translated(verdicts) => Ok(Translated {
+        Head::Translated(kernels) => Ok(Translated {
             ptx: read(8 + length, rest - length)?,
-            verdicts,
+            kernels,
         }),
     }
 }

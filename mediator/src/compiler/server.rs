@@ -107,11 +107,11 @@ impl ServerSeat {
     /// Obeys one message; `false` when the seat is gone or makes no sense.
     fn obey(&mut self, limits: JobLimits) -> io::Result<bool> {
         match (self.link.receive::<ToServer>()?, &self.running) {
-            (Some((ToServer::Job(lengths), descriptors)), None) => {
+            (Some((ToServer::Job { lengths, stamps }, descriptors)), None) => {
                 let Some(text) = descriptors.into_iter().next() else {
                     return Ok(false);
                 };
-                match start(text, lengths, limits) {
+                match start(text, (lengths, stamps), limits) {
                     Ok(running) => {
                         self.running = Some(running);
                         self.link.send(&Ended::Begun, &[])?;
@@ -123,12 +123,12 @@ impl ServerSeat {
                 }
                 Ok(true)
             }
-            (Some((ToServer::Job(_), _)), Some(_)) | (None, _) => Ok(false),
+            (Some((ToServer::Job { .. }, _)), Some(_)) | (None, _) => Ok(false),
             (Some((told, _)), Some(running)) => {
                 let signal = match told {
                     ToServer::Stop => Signal::SIGSTOP,
                     ToServer::GoOn => Signal::SIGCONT,
-                    ToServer::Cancel | ToServer::Job(_) => Signal::SIGKILL,
+                    ToServer::Cancel | ToServer::Job { .. } => Signal::SIGKILL,
                 };
                 // It is our child and not waited for yet, so its number is its own.
                 let _ = kill(running.pid, signal);
@@ -155,7 +155,11 @@ impl ServerSeat {
 }
 
 /// Forks a compiler.
-fn start(text: OwnedFd, lengths: Vec<u64>, limits: JobLimits) -> io::Result<Running> {
+fn start(
+    text: OwnedFd,
+    (lengths, stamps): (Vec<u64>, bool),
+    limits: JobLimits,
+) -> io::Result<Running> {
     let answer = memfd_create("answer", MFdFlags::MFD_CLOEXEC)?;
     let errors = memfd_create("errors", MFdFlags::MFD_CLOEXEC)?;
     let job = Job {
@@ -163,6 +167,7 @@ fn start(text: OwnedFd, lengths: Vec<u64>, limits: JobLimits) -> io::Result<Runn
         errors: errors.try_clone()?,
         text,
         lengths,
+        stamps,
         limits,
     };
     // SAFETY: this process has one thread, so the child finds no lock held and no value half written.

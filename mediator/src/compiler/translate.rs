@@ -9,13 +9,13 @@ use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule};
 use crate::dispatch::client::KERNELS_PER_CLIENT;
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::ids::KernelKey;
-use gridmux_ptx::control::{CONTROL_ALIGN, CONTROL_BYTES};
 use gridmux_ptx::decode::{FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol};
-use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::forms::{Form, Options, Reason, rewrite};
+use gridmux_ptx::kernel::{Entry, Mismatch};
 use gridmux_ptx::link::{LinkError, Part, link};
-use gridmux_ptx::{Module, ParseError, shown};
-use serde::{Deserialize, Serialize};
+use gridmux_ptx::{Kernel, Module, ParseError, shown};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// Longest reason that is kept of what a compiler says of a kernel, in bytes.
 const REASON_BYTES: usize = 1024;
@@ -55,16 +55,24 @@ pub enum AnswerError {
     /// It has more variables than its original may have.
     #[error("the rewritten module has {0} variables; {VARIABLES} is the most")]
     TooManyVariables(usize),
-    /// The verdicts are not those of the text's kernels.
+    /// The descriptions are not those of the text's kernels.
     #[error("the compiler speaks of other kernels than its text has: '{0}'")]
     Kernels(String),
-    /// A kernel has no control struct where there should be one.
-    #[error("kernel '{kernel}' has no control struct at byte {offset} behind its parameters")]
-    Control {
+    /// A kernel's text is otherwise than what is said of it.
+    #[error("kernel '{kernel}' of the rewritten module is otherwise than described: {mismatch}")]
+    Mismatch {
         /// The kernel.
         kernel: String,
-        /// Where it should be.
-        offset: u32,
+        /// The difference.
+        mismatch: Mismatch,
+    },
+    /// An entry in a form that nobody asked for.
+    #[error("kernel '{kernel}' has an entry in the form {form}; asked for were whole and slice")]
+    Form {
+        /// The kernel.
+        kernel: String,
+        /// The form.
+        form: Form,
     },
     /// A kernel whose text is malformed, and of which the compiler does not say so.
     #[error("kernel '{kernel}' of the rewritten module is not valid PTX: {reason}")]
@@ -81,19 +89,8 @@ pub enum AnswerError {
 pub struct Translated {
     /// PTX text.
     pub ptx: Vec<u8>,
-    /// One for each kernel of the text.
-    pub verdicts: Vec<Verdict>,
-}
-
-/// A compiler's statement about a kernel, beside its text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// The kernel's name.
-    pub name: String,
-    /// Offset of the control struct in its parameters, if it took the `slice` form; else why not.
-    pub control: Result<u32, String>,
-    /// Why the front end does not understand its body, if it does not.
-    pub malformed: Option<String>,
+    /// What it says of the text's kernels.
+    pub kernels: Vec<Kernel>,
 }
 
 /// Parses a module and rewrites every kernel that can be sliced; the others stay whole.
@@ -110,7 +107,7 @@ pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
 /// [`CompileError`], which names each of several texts by its place: `part 2 of 3`.
 pub fn compile_parts(texts: Vec<Vec<u8>>) -> Result<CompiledModule, CompileError> {
     let hash = hash_of(&texts);
-    Ok(admit(translate(texts)?, hash)?)
+    Ok(admit(translate(texts, false)?, hash)?)
 }
 
 /// Returns what the kernels of a module are known by, beside their names: a hash of its texts.
@@ -124,16 +121,17 @@ pub fn hash_of(texts: &[Vec<u8>]) -> Fnv {
     }
 }
 
-/// Parses and links texts, and rewrites every kernel that can be sliced.
+/// Parses and links texts, and rewrites every kernel that can be sliced; with `stamps` blocks of these write stamps
+/// where their launch asks for them.
 ///
 /// # Errors
 /// [`CompileError`], with line and column, and the place of each of several texts.
-pub fn translate(texts: Vec<Vec<u8>>) -> Result<Translated, CompileError> {
+pub fn translate(texts: Vec<Vec<u8>>, stamps: bool) -> Result<Translated, CompileError> {
     let count = texts.len();
     let mut parts = Vec::with_capacity(count);
     for (n, text) in texts.into_iter().enumerate() {
         if count == 1 {
-            return translate_module(&Module::parse(text)?);
+            return translate_module(&Module::parse(text)?, stamps);
         }
         let name = part_name(n, count);
         match Module::parse(text) {
@@ -146,7 +144,7 @@ pub fn translate(texts: Vec<Vec<u8>>) -> Result<Translated, CompileError> {
             }
         }
     }
-    translate_module(&link(parts)?).map_err(|error| match error {
+    translate_module(&link(parts)?, stamps).map_err(|error| match error {
         // Lines are those of the linked text.
         CompileError::Parse(error) => LinkError::Linked(Box::new(error)).into(),
         error => error,
@@ -158,7 +156,7 @@ pub(crate) fn part_name(n: usize, count: usize) -> String {
     format!("part {} of {count}", n + 1)
 }
 
-fn translate_module(module: &Module) -> Result<Translated, CompileError> {
+fn translate_module(module: &Module, stamps: bool) -> Result<Translated, CompileError> {
     // Each kernel for itself: what is wrong in one leaves the others usable.
     let (original, malformed) = module.decode_each()?;
     let kernels = kernels_of(&original);
@@ -174,29 +172,21 @@ fn translate_module(module: &Module) -> Result<Translated, CompileError> {
         true => Form::WHOLE,
         false => Form::SLICE,
     };
-    let rewritten = rewrite(module, &original, &Options::default(), choose);
-    let mut verdicts = Vec::new();
-    for form in rewritten.kernels {
-        let Some((id, _)) = kernels.get(&*form.name) else {
-            continue;
-        };
-        let control = match (form.control_offset, &form.reason) {
-            (Some(offset), _) => Ok(offset),
-            (None, Some(refusal)) => Err(refusal.to_string()),
-            (None, None) => Err("the kernel was not rewritten".to_owned()),
-        };
-        let malformed = malformed
-            .get(id)
-            .map(|error| format!("kernel '{}' is not valid PTX: {error}", shown(&form.name)));
-        verdicts.push(Verdict {
-            name: form.name,
-            control,
-            malformed,
-        });
+    let options = Options {
+        stamps,
+        ..Options::default()
+    };
+    let rewritten = rewrite(module, &original, &options, choose);
+    let mut described = rewritten.kernels;
+    for kernel in &mut described {
+        let found = kernels.get(&*kernel.name);
+        let error = found.and_then(|(id, _)| malformed.get(id));
+        let text = |error| format!("kernel '{}' is not valid PTX: {error}", shown(&kernel.name));
+        kernel.malformed = error.map(text);
     }
     Ok(Translated {
         ptx: rewritten.bytes,
-        verdicts,
+        kernels: described,
     })
 }
 
@@ -212,14 +202,14 @@ fn kernels_of(program: &Program) -> BTreeMap<&str, (FuncId, &Function)> {
     kernels
 }
 
-/// Takes over what a compiler made of a module with that hash: reads its text, and checks the verdicts against it.
+/// Takes over what a compiler made of a module with that hash: reads its text, and checks what is said of its kernels
+/// against it.
 ///
 /// # Errors
 /// [`AnswerError`]: what does not fit.
 pub fn admit(translated: Translated, hash: Fnv) -> Result<CompiledModule, AnswerError> {
-    let Translated { ptx, verdicts } = translated;
+    let Translated { ptx, kernels } = translated;
     let (program, malformed) = Module::parse(ptx.clone())?.decode_each()?;
-    let mut malformed: HashMap<FuncId, _> = malformed.into_iter().collect();
     let in_text = kernels_of(&program);
     if in_text.len() > KERNELS_PER_CLIENT {
         return Err(AnswerError::TooManyKernels(in_text.len()));
@@ -229,21 +219,24 @@ pub fn admit(translated: Translated, hash: Fnv) -> Result<CompiledModule, Answer
     if variables > VARIABLES + 2 * KERNELS_PER_CLIENT {
         return Err(AnswerError::TooManyVariables(variables));
     }
-    let mut seen = HashSet::new();
-    let mut kernels = Vec::new();
-    for verdict in verdicts {
-        let found = in_text.get(&*verdict.name);
-        let Some((id, function)) = found.filter(|(id, _)| seen.insert(*id)) else {
-            return Err(AnswerError::Kernels(shown(&verdict.name)));
-        };
-        let fault = malformed.remove(id).map(|error| error.to_string());
-        kernels.push(admit_kernel(verdict, function, fault, hash)?);
+    let mut text = Text {
+        malformed: malformed.into_iter().collect(),
+        kernels: in_text,
+        seen: HashSet::new(),
+    };
+    let mut admitted = Vec::new();
+    for kernel in kernels {
+        let kernel = text.admit(kernel)?;
+        admitted.push(CompiledKernel {
+            key: KernelKey::new(hash, &kernel.name),
+            kernel: Arc::new(kernel),
+        });
     }
-    if let Some((name, _)) = in_text.iter().find(|(_, (id, _))| !seen.contains(id)) {
+    if let Some(name) = text.unseen() {
         return Err(AnswerError::Kernels(shown(name)));
     }
     Ok(CompiledModule {
-        kernels,
+        kernels: admitted,
         globals: globals(&program),
         ptx_version: ptx_version(&program.target),
         prints: prints(&program),
@@ -252,57 +245,68 @@ pub fn admit(translated: Translated, hash: Fnv) -> Result<CompiledModule, Answer
     })
 }
 
-/// Checks a verdict against the kernel's own text.
-fn admit_kernel(
-    verdict: Verdict,
-    function: &Function,
-    fault: Option<String>,
-    hash: Fnv,
-) -> Result<CompiledKernel, AnswerError> {
-    let Verdict {
-        name,
-        control,
-        malformed,
-    } = verdict;
-    let all = &function.params[..];
-    let own = match (&control, all) {
-        (Err(_), all) => all,
-        (Ok(offset), [own @ .., last])
-            if last.offset == *offset
-                && last.size_bytes == CONTROL_BYTES
-                && end_of(own).next_multiple_of(CONTROL_ALIGN) == *offset =>
-        {
-            own
-        }
-        (Ok(offset), _) => {
-            return Err(AnswerError::Control {
-                kernel: shown(&name),
-                offset: *offset,
-            });
-        }
-    };
-    if let (None, Some(reason)) = (&malformed, fault) {
-        let kernel = shown(&name);
-        return Err(AnswerError::Malformed { kernel, reason });
-    }
-    Ok(CompiledKernel {
-        key: KernelKey::new(hash, &name),
-        params_bytes: end_of(own),
-        params: own
-            .iter()
-            .map(|p| (p.offset, p.size_bytes, p.align))
-            .collect(),
-        control: control.map_err(shortened),
-        malformed: malformed.map(shortened),
-        name,
-    })
+/// A rewritten text, against which descriptions are checked.
+struct Text<'a> {
+    kernels: BTreeMap<&'a str, (FuncId, &'a Function)>,
+    malformed: HashMap<FuncId, ParseError>,
+    /// Kernels that something was said of.
+    seen: HashSet<FuncId>,
 }
 
-/// Returns where the last of some parameters ends.
-fn end_of(params: &[gridmux_ptx::decode::Param]) -> u32 {
-    params
-        .last()
-        .map_or(0, |last| last.offset.saturating_add(last.size_bytes))
+impl Text<'_> {
+    /// Checks a description against the text, and cuts what is said in words.
+    fn admit(&mut self, mut kernel: Kernel) -> Result<Kernel, AnswerError> {
+        // The first entry keeps the name by which the tenant knows the kernel.
+        if kernel.entries.first().map(|first| &first.name) != Some(&kernel.name) {
+            return Err(AnswerError::Kernels(shown(&kernel.name)));
+        }
+        for entry in &kernel.entries {
+            self.check(&kernel, entry)?;
+        }
+        kernel.malformed = kernel.malformed.map(shortened);
+        kernel.refusals.truncate(Form::ALL.len());
+        for refused in &mut kernel.refusals {
+            let words = shortened(refused.refusal.reason.to_string());
+            refused.refusal.reason = Reason::InWords(words);
+        }
+        Ok(kernel)
+    }
+
+    fn check(&mut self, kernel: &Kernel, entry: &Entry) -> Result<(), AnswerError> {
+        let found = self.kernels.get(&*entry.name).copied();
+        let found = found.filter(|(id, _)| self.seen.insert(*id));
+        let Some((id, function)) = found else {
+            return Err(AnswerError::Kernels(shown(&entry.name)));
+        };
+        let name = || shown(&entry.name);
+        let form = entry.form();
+        if !matches!(form, Form::WHOLE | Form::SLICE) {
+            return Err(AnswerError::Form {
+                kernel: name(),
+                form,
+            });
+        }
+        kernel
+            .check(entry, function)
+            .map_err(|mismatch| AnswerError::Mismatch {
+                kernel: name(),
+                mismatch,
+            })?;
+        match self.malformed.get(&id) {
+            Some(reason) if kernel.malformed.is_none() => Err(AnswerError::Malformed {
+                kernel: name(),
+                reason: reason.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the name of a kernel that nothing was said of.
+    fn unseen(&self) -> Option<&str> {
+        let mut kernels = self.kernels.iter();
+        let unseen = kernels.find(|(_, (id, _))| !self.seen.contains(id));
+        unseen.map(|(name, _)| *name)
+    }
 }
 
 fn shortened(mut text: String) -> String {
@@ -426,7 +430,7 @@ mod tests {
             )
         };
         let module = compile(text(60_000).into()).unwrap();
-        let why = module.kernels[0].malformed.clone().unwrap();
+        let why = module.kernels[0].kernel.malformed.clone().unwrap();
         assert!(why.len() < 1000, "{} bytes", why.len());
         let error = compile(text(70_000).into()).err().unwrap().to_string();
         assert!(

@@ -3,6 +3,7 @@
 use gridmux_policy::ProfiledDevice;
 use gridmux_policy::shape::DeviceShape;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How a modelled device treats time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,29 @@ pub enum Timing {
     Functional,
 }
 
+/// How a device knows which blocks are resident, and for how long they were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Residency {
+    /// It sees every block.
+    #[default]
+    Exact,
+    /// Some blocks of kernels that can be cut write when they start and end, and stand for the others. Of other kernels
+    /// it is estimated from when a launch could start and when it ended.
+    Stamped,
+}
+
+impl fmt::Display for Residency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Exact => "exact",
+            Self::Stamped => {
+                "stamped by one block in 16 or more; estimated for kernels that go whole"
+            }
+        })
+    }
+}
+
 /// Facts about a device that tenants and policies may know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceFacts {
@@ -24,6 +48,8 @@ pub struct DeviceFacts {
     pub is_model: bool,
     /// How a model treats time; nothing for hardware.
     pub timing: Option<Timing>,
+    /// How it knows which blocks are resident.
+    pub residency: Residency,
     /// Streaming multiprocessors.
     pub sms: u16,
     /// Core clock.

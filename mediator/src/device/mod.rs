@@ -15,7 +15,7 @@ mod facts;
 pub mod model;
 mod submission;
 
-pub use facts::{DeviceFacts, HardwareFacts, Timing};
+pub use facts::{DeviceFacts, HardwareFacts, Residency, Timing};
 pub use gridmux_policy::shape::AllocationUnits;
 pub use submission::Submission;
 
@@ -24,14 +24,22 @@ use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::ids::KernelKey;
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
+use gridmux_ptx::Kernel;
+use gridmux_ptx::forms::Shape;
+use gridmux_ptx::kernel::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Hardware queues (lanes) that a device offers: CUDA's `CUDA_DEVICE_MAX_CONNECTIONS` tops out at 32.
 pub const LANES: usize = 32;
+// Sets of lanes are words of 32 bits.
+const _: () = assert!(LANES == u32::BITS as usize);
+
+/// Operations that a lane takes at once, at most.
+pub const MOST_DEPTH: usize = 4;
 
 /// Bytes of kernel parameters that a launch may carry: 4 KiB of the tenant's (the CUDA limit before 12.1) and the
-/// 64-byte control struct of a rewritten kernel. Under loom, whose threads have small stacks, as much as a test needs.
+/// 64-byte control block of a rewritten kernel. Under loom, whose threads have small stacks, as much as a test needs.
 pub const PARAM_BYTES: usize = if cfg!(loom) { 128 } else { 4096 + 64 };
 
 /// A hardware queue.
@@ -122,7 +130,7 @@ pub struct LaunchCommand {
     pub dynamic_shared_bytes: u32,
     /// Longest time it may run, in core cycles, where the backend can tell.
     pub budget_cycles: u64,
-    /// Size of the parameters, control struct included, that come with the command.
+    /// Size of the parameters, control block included, that come with the command.
     pub params_bytes: u32,
 }
 
@@ -270,7 +278,7 @@ pub enum DeviceReport {
 
 /// The dispatcher's end of a device.
 pub trait Device {
-    /// Queues a command; `params` are a launch's parameters, control struct included, and empty for other commands.
+    /// Queues a command; `params` are a launch's parameters, control block included, and empty for other commands.
     ///
     /// # Errors
     /// The queue is full: to be tried again later.
@@ -285,7 +293,8 @@ pub trait Device {
     fn poll_every(&self) -> Duration {
         Duration::from_millis(1)
     }
-    /// Returns how many operations one lane takes at once; they run one after another, in order.
+    /// Returns how many operations one lane takes at once, at most [`MOST_DEPTH`]; they run one after another, in
+    /// order.
     fn lane_depth(&self) -> usize {
         1
     }
@@ -332,8 +341,8 @@ pub struct LoadedGlobal {
 /// A kernel that a backend loaded.
 #[derive(Debug, Clone)]
 pub struct LoadedKernel {
-    /// Name.
-    pub name: String,
+    /// What was compiled.
+    pub compiled: CompiledKernel,
     /// Limits that a launch of it must keep.
     pub limits: KernelLimits,
     /// Attributes that only its tenant asks for.
@@ -360,8 +369,6 @@ pub struct KernelAttributes {
 pub struct KernelLimits {
     /// Handle.
     pub id: DeviceKernelId,
-    /// Size of the tenant's own parameter block (without the control struct).
-    pub params_bytes: u32,
     /// Static shared memory.
     pub static_shared_bytes: u32,
     /// Registers per thread.
@@ -417,7 +424,7 @@ pub struct CompiledModule {
     pub ptx: Vec<u8>,
     /// The typed view of that text.
     pub program: gridmux_ptx::decode::Program,
-    /// Kernels with the size of the tenant's own parameter block.
+    /// Its kernels.
     pub kernels: Vec<CompiledKernel>,
     /// The tenant's variables of module scope in device memory.
     pub globals: Vec<CompiledGlobal>,
@@ -452,16 +459,25 @@ impl CompiledModule {
 pub struct CompiledKernel {
     /// Names it by its text.
     pub key: KernelKey,
-    /// Name.
-    pub name: String,
-    /// Bytes of the tenant's own parameters.
-    pub params_bytes: u32,
-    /// Offset, size and alignment of each of them.
-    pub params: Vec<(u32, u32, u32)>,
-    /// Offset of the control struct, when the kernel took the `slice` form; else why not.
-    pub control: Result<u32, String>,
-    /// Why the front end does not understand its body, if it does not; a device may understand it.
-    pub malformed: Option<String>,
+    /// Its description, checked against the module's text: it has an entry, whole or in slices.
+    pub kernel: Arc<Kernel>,
+}
+
+impl CompiledKernel {
+    /// Returns the entry by which it is launched: in slices where it can be cut.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        entry_of(&self.kernel)
+    }
+}
+
+/// Returns the entry by which a kernel is launched: in slices where it can be cut.
+///
+/// # Panics
+/// If the kernel has no entry, which a description that was checked against its text has.
+#[must_use]
+pub fn entry_of(kernel: &Kernel) -> &Entry {
+    kernel.entry(Shape::Slice).unwrap_or(&kernel.entries[0])
 }
 
 /// The control thread's end of a device.

@@ -322,6 +322,11 @@ impl TenantAccounts {
         is_closed
     }
 
+    /// Returns the name of a tenant that has an account.
+    pub(super) fn name_of(&self, tenant: TenantId) -> Option<&str> {
+        Some(&self.accounts.get(tenant.index())?.as_ref()?.name)
+    }
+
     /// Returns whether some tenant has a client.
     pub(super) fn have_clients(&self) -> bool {
         self.iter().any(|account| account.clients() > 0)

@@ -7,20 +7,19 @@
 //! Rules: each job that was pushed is either removed while it waits or has one result. A client that leaves ends its
 //! job. The control thread never waits for these threads.
 
-use super::session::{LoadFailure, LoadedModuleKernel, ModuleForSession};
+use super::session::{LoadFailure, ModuleForSession};
 use crate::compiler::{
     Bell, FairQueue, JobError, JobLimits, Order, Phase, SEATS, Seat, Text, Translated, admit,
     hash_of, part_name,
 };
 use crate::config::Config;
-use crate::device::{DeviceControl, DomainId};
+use crate::device::{DeviceControl, DomainId, Residency};
 use crate::dispatch::ids::Slot;
 use crate::lock::CountedMutex;
 use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use gridmux_channel::memory::TenantBuffer;
 use nix::sys::eventfd::EventFd;
 use parking_lot::Condvar;
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -287,25 +286,12 @@ impl Worker {
         let size = translated
             .ptx
             .len()
-            .saturating_mul(translated.verdicts.len());
+            .saturating_mul(translated.kernels.len());
         self.jobs.await_load(self.number, size > QUICK_BYTES)?;
         let module = admit(translated, hash)?;
         let loaded = self.device.load(job.domain, &module)?;
-        let compiled: HashMap<&str, _> = module.kernels.iter().map(|c| (&*c.name, c)).collect();
-        let with_params = loaded.kernels.into_iter().filter_map(|kernel| {
-            let compiled = compiled.get(&*kernel.name)?;
-            Some(LoadedModuleKernel {
-                loaded: kernel,
-                params: compiled.params.clone(),
-                control: compiled.control.clone(),
-                key: compiled.key,
-            })
-        });
         Ok(ModuleForSession {
-            id: loaded.id,
-            host_bytes: loaded.host_bytes,
-            kernels: with_params.collect(),
-            globals: loaded.globals,
+            loaded,
             prints: module.prints,
         })
     }
@@ -334,6 +320,12 @@ impl Worker {
         }
     }
 
+    /// Returns the seat at a socket: blocks write stamps where the device knows residency by them.
+    fn seat_at(&self, socket: OwnedFd) -> Seat {
+        let stamps = self.device.facts().residency == Residency::Stamped;
+        Seat::new(socket, self.limits, stamps)
+    }
+
     /// Has the supervisor asked for a new fork server.
     fn ask_for_server(&self) {
         // Release: pairs with the Acquire in `CompileQueue::takes_server`.
@@ -346,7 +338,7 @@ impl Worker {
         let mut looks = 0;
         loop {
             match self.fresh.try_recv() {
-                Ok(socket) => self.seat = Some(Seat::new(socket, self.limits)),
+                Ok(socket) => self.seat = Some(self.seat_at(socket)),
                 Err(TryRecvError::Disconnected) => return Err(JobError::NoServer),
                 Err(TryRecvError::Empty) if self.seat.is_some() => break,
                 Err(TryRecvError::Empty) if looks == LOOKS => return Err(JobError::NoServer),
@@ -359,7 +351,7 @@ impl Worker {
                     }
                     looks += 1;
                     if let Ok(socket) = self.fresh.recv_timeout(LOOK) {
-                        self.seat = Some(Seat::new(socket, self.limits));
+                        self.seat = Some(self.seat_at(socket));
                     }
                 }
             }

@@ -9,8 +9,8 @@
 use super::accounts::{self, TenantAccounts};
 use super::clients::{Clients, ConnectError, Making};
 use super::compile::{CompileResult, Compilers};
+use super::kernels::{KernelReading, Next};
 use super::learnt::Learnt;
-use super::lines::Lines;
 use super::outbound::Outbound;
 use super::session::{Hello, Member};
 use super::statistics::Statistics;
@@ -23,6 +23,7 @@ use crate::dispatch::client::ClientSlot;
 use crate::dispatch::ids::Slot;
 use crate::dispatch::message::{Message, Notice};
 use crate::dispatch::policy_link::{self, PolicyHandle, PolicyRunner};
+use crate::dispatch::reading::RowReadings;
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
 use crate::link::{ClientIdentity, HostLink, ToHost, ToSupervisor};
@@ -58,6 +59,9 @@ const FLIGHT_PATIENCE: Duration = Duration::from_secs(2);
 const CUT_PATIENCE: Duration = Duration::from_millis(200);
 /// Time between two looks at whether it has.
 const STOP_POLL: Duration = Duration::from_millis(1);
+/// What is said to a launch that ended at its budget while it ran in pieces (`docs/forms.md`, "Waits").
+const CUT_HINT: &str = "; it ran in pieces: if its blocks wait for ones that start later, read what they wait for with \
+                        atom, ld.acquire or ld.volatile, and it is launched whole";
 
 /// The control thread and what it owns.
 pub(super) struct ControlThread {
@@ -72,6 +76,7 @@ pub(super) struct ControlThread {
     rules: u64,
     learnt: Learnt,
     statistics: Statistics,
+    kernels: KernelReading,
     stop: Arc<AtomicBool>,
     dispatcher: JoinHandle<()>,
     /// The dispatcher's newest turn when the supervisor last asked whether this host is at work.
@@ -141,12 +146,7 @@ impl ControlThread {
         Ok(Self {
             config: config.clone(),
             device: control,
-            outbound: Outbound {
-                link,
-                waker,
-                compilers: compilers.queue.clone(),
-                lines: Lines::default(),
-            },
+            outbound: Outbound::new(link, waker, compilers.queue.clone()),
             compilers,
             bell,
             accounts: TenantAccounts::new(settings, statistics.before()),
@@ -154,6 +154,7 @@ impl ControlThread {
             rules: settings.rules,
             learnt: Learnt::new(profiles),
             statistics,
+            kernels: KernelReading::default(),
             stop,
             dispatcher,
             seen_turn: None,
@@ -249,6 +250,11 @@ impl ControlThread {
                 self.write_statistics(true);
                 link.send(&ToSupervisor::Written { number }, &[])?;
             }
+            Some((ToHost::WriteKernels { number }, _)) => {
+                if let Some(readings) = self.kernels.ask(number) {
+                    self.outbound.tell(Message::ReadRows(readings));
+                }
+            }
             Some((ToHost::Ping, _)) if self.is_dispatching() => {
                 link.send(&ToSupervisor::Alive, &[])?;
             }
@@ -312,6 +318,7 @@ impl ControlThread {
     /// Closes the account of a tenant that is configured no more, if its last client is gone.
     fn close_account(&mut self, account: &accounts::TenantAccount) {
         if self.accounts.close(account) {
+            self.outbound.kernels.forget(account.number);
             self.outbound.tell(Message::TenantGone(account.id()));
         }
     }
@@ -523,6 +530,7 @@ impl ControlThread {
         while let Some(notice) = self.outbound.link.notices.pop() {
             match notice {
                 Notice::Known(account) => drop(account),
+                Notice::Rows(readings) => self.take_rows(readings, link)?,
                 Notice::Gone(slot, remains) => {
                     if let Some(client) = self.clients.get_mut(slot) {
                         // Before its socket is closed, so that a client that finds it closed finds this as well.
@@ -535,11 +543,17 @@ impl ControlThread {
                 Notice::Corrupt(slot, why) => {
                     self.leave(slot, &format!("it corrupted its rings: {why}"), watch, link)?;
                 }
-                Notice::Failed { slot, cookie, tag } => {
-                    let text = self
-                        .device
-                        .take_fault(tag)
-                        .unwrap_or_else(|| "the device gave no reason".into());
+                Notice::Failed {
+                    slot,
+                    cookie,
+                    tag,
+                    was_cut,
+                } => {
+                    let text = self.device.take_fault(tag);
+                    let mut text = text.unwrap_or_else(|| "the device gave no reason".into());
+                    if was_cut {
+                        text += CUT_HINT;
+                    }
                     if let Some(client) = self.clients.get_mut(slot) {
                         client.session.keep_error(cookie, text);
                     }
@@ -562,6 +576,22 @@ impl ControlThread {
                     if let Some(client) = self.clients.get_mut(slot) {
                         client.session.fenced(number);
                     }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes rows that the dispatcher has read, and asks for more or answers the supervisor.
+    fn take_rows(&mut self, readings: Box<RowReadings>, link: &HostLink) -> io::Result<()> {
+        let profiles = self.learnt.profiles();
+        let known = (&self.accounts, &self.outbound.kernels, profiles);
+        match self.kernels.take(readings, known) {
+            Next::Ask(readings) => self.outbound.tell(Message::ReadRows(readings)),
+            Next::Answer(asked) => {
+                self.write_statistics(true);
+                for number in asked {
+                    link.send(&ToSupervisor::Written { number }, &[])?;
                 }
             }
         }
@@ -602,6 +632,7 @@ impl ControlThread {
             device_now_ns: device.now_ns(),
             holds_expired: self.outbound.link.holds_expired(),
             tenants,
+            kernels: self.kernels.last().clone(),
         };
         self.statistics.write(snapshot, was_asked);
     }

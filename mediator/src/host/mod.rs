@@ -13,6 +13,7 @@ mod compile;
 mod control;
 mod facts;
 mod holdings;
+mod kernels;
 mod learnt;
 mod lines;
 mod outbound;

@@ -1,6 +1,7 @@
-//! Where the requests of sessions go: to the dispatcher, to the compilers, or into the log.
+//! Where the requests of sessions go: to the dispatcher, to the compilers, into the log, or to what operators are told.
 
 use super::compile::{CompileJob, CompileQueue};
+use super::kernels::KnownKernels;
 use super::lines::Lines;
 use crate::dispatch::{ControlLink, Message};
 use crate::waker::Waker;
@@ -18,9 +19,26 @@ pub(super) struct Outbound {
     pub(super) compilers: CompileQueue,
     /// Lines of the log that clients cause.
     pub(super) lines: Lines,
+    /// Names of kernels, for operators.
+    pub(super) kernels: KnownKernels,
 }
 
 impl Outbound {
+    /// Makes it of the dispatcher's and the compilers' ends; nothing has been logged, and no kernel is known.
+    pub(super) fn new(
+        link: Arc<ControlLink<HostRings>>,
+        waker: Arc<Waker>,
+        compilers: CompileQueue,
+    ) -> Self {
+        Self {
+            link,
+            waker,
+            compilers,
+            lines: Lines::default(),
+            kernels: KnownKernels::default(),
+        }
+    }
+
     /// Sends a message to the dispatcher; waits for room, which the dispatcher makes without waiting for us.
     pub(super) fn tell(&self, message: Message<HostRings>) {
         let mut message = message;

@@ -24,11 +24,15 @@ pub mod index;
 #[cfg(not(loom))]
 mod file;
 #[cfg(not(loom))]
+mod kernels;
+#[cfg(not(loom))]
 mod snapshot;
 
 #[cfg(not(loom))]
 pub use file::{MappedPage, PageError, PageFile, capacity_for};
 #[cfg(not(loom))]
+pub use kernels::{KERNELS, KernelFacts, KernelSnapshot, KernelsSnapshot, uncut};
+#[cfg(not(loom))]
 pub use snapshot::{Buckets, PolicySnapshot, Snapshot, TenantSnapshot};
 #[cfg(not(loom))]
-pub(crate) use snapshot::{monotonic_ns, plain};
+pub(crate) use snapshot::{age_of, monotonic_ns, plain};

@@ -1,9 +1,10 @@
-//! The contents of a page: the counters of each tenant, by name.
+//! The contents of a page: the counters of each tenant, by name, and its kernels ([`super::kernels`]).
 //!
 //! Rules: a snapshot that was read says only what a device host says, so that [`Snapshot::settle`] takes out of it what
 //! no host can mean before anybody uses it. Tenants are known by name, because their numbers change with the
 //! configuration.
 
+use super::kernels::KernelsSnapshot;
 use crate::dispatch::accounting::{TenantCounters, TenantUsage};
 use crate::link::ClientFacts;
 use gridmux_bpf::histogram::Histogram;
@@ -27,6 +28,8 @@ pub struct Snapshot {
     pub holds_expired: u64,
     /// Tenants that the host knows.
     pub tenants: Vec<TenantSnapshot>,
+    /// The last reading of the tenants' kernels.
+    pub kernels: KernelsSnapshot,
 }
 
 /// Which policy decides.
@@ -160,6 +163,7 @@ impl Snapshot {
         for tenant in &mut self.tenants {
             tenant.settle(&mut clients);
         }
+        self.kernels.settle();
         self
     }
 
@@ -167,6 +171,7 @@ impl Snapshot {
     #[must_use]
     pub fn end(mut self) -> Self {
         self.policy = PolicySnapshot::default();
+        self.kernels = KernelsSnapshot::default();
         for tenant in &mut self.tenants {
             tenant.end();
         }
@@ -176,7 +181,7 @@ impl Snapshot {
     /// Returns how long ago it was taken.
     #[must_use]
     pub fn age(&self) -> Duration {
-        Duration::from_nanos(monotonic_ns().saturating_sub(self.at_ns))
+        age_of(self.at_ns)
     }
 }
 
@@ -185,6 +190,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     let clock = nix::time::ClockId::CLOCK_MONOTONIC;
     let now = nix::time::clock_gettime(clock).map(Duration::from);
     now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Returns how long ago a time of the machine's monotonic clock was.
+pub(crate) fn age_of(at_ns: u64) -> Duration {
+    Duration::from_nanos(monotonic_ns().saturating_sub(at_ns))
 }
 
 /// Returns a number that can be one of a sum or a share: finite and not below 0.

@@ -6,6 +6,7 @@
 
 use super::HostState;
 use crate::link::{HostStatistics, TenantFacts};
+use crate::page::KernelsSnapshot;
 use crate::settings::Change;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,6 +29,8 @@ pub(super) const NOT_PERMITTED: &str =
 pub enum AdminRequest {
     /// Everything about the device host and its tenants.
     Statistics,
+    /// The same, and the kernels of the tenants.
+    Kernels,
     /// Changes settings until the configuration is read again.
     Change(Change),
     /// Ends the service.
@@ -38,7 +41,7 @@ impl AdminRequest {
     /// Returns whether a user may ask this of a service whose own user is `own`.
     pub(super) fn is_permitted_to(&self, user: u32, own: u32) -> bool {
         match self {
-            Self::Statistics => true,
+            Self::Statistics | Self::Kernels => true,
             Self::Change(_) | Self::Stop => user == 0 || user == own,
         }
     }
@@ -48,7 +51,7 @@ impl AdminRequest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdminReply {
-    /// To [`AdminRequest::Statistics`].
+    /// To [`AdminRequest::Statistics`] and [`AdminRequest::Kernels`].
     Statistics(Box<ServiceStatistics>),
     /// To [`Change::Tenant`]: what the tenant's settings are now.
     Tenant {
@@ -93,6 +96,17 @@ pub struct ServiceStatistics {
     pub ebpf_unavailable: Option<String>,
     /// The device host.
     pub host: HostStatistics,
+    /// The tenants' kernels, where they were asked for.
+    pub kernels: Option<KernelStatistics>,
+}
+
+/// A reading of the tenants' kernels.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KernelStatistics {
+    /// How long ago it was taken, in milliseconds; none where the device host has taken none yet.
+    pub age_ms: Option<u64>,
+    /// The reading.
+    pub reading: KernelsSnapshot,
 }
 
 /// Why an operator gets no answer.
@@ -204,6 +218,7 @@ mod tests {
         let change = AdminRequest::Change(Change::Tenant(TenantChange::default()));
         for (user, may_change) in [(0, true), (900, true), (901, false)] {
             assert!(AdminRequest::Statistics.is_permitted_to(user, 900));
+            assert!(AdminRequest::Kernels.is_permitted_to(user, 900));
             assert_eq!(change.is_permitted_to(user, 900), may_change);
             assert_eq!(AdminRequest::Stop.is_permitted_to(user, 900), may_change);
         }

@@ -627,6 +627,7 @@ mod tests {
             name: "a device".into(),
             is_model: true,
             timing: None,
+            residency: crate::device::Residency::Exact,
             sms: 1,
             clock_khz: 1,
             memory_bytes: 1,

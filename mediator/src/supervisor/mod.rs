@@ -31,7 +31,7 @@ mod stop;
 mod tenants;
 mod tracing_maps;
 
-pub use admin::{AdminError, AdminReply, AdminRequest, ServiceStatistics, ask};
+pub use admin::{AdminError, AdminReply, AdminRequest, KernelStatistics, ServiceStatistics, ask};
 pub use hosts::HostState;
 
 use crate::config::{Config, ConfigError};
@@ -48,7 +48,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::geteuid;
 use operators::Operators;
 use profiles::Kept;
-use reading::Readings;
+use reading::{Readings, Subject};
 use reload::Reloads;
 pub use reload::Source;
 use rules::Rules;
@@ -382,8 +382,8 @@ impl Supervisor {
                 }
             }
             ToSupervisor::Written { number } => {
-                let operators = self.readings.take_written(number);
-                self.answer_with_reading(&operators, Instant::now());
+                let asked = self.readings.take_written(number);
+                self.answer_with_readings(&asked, Instant::now());
             }
             ToSupervisor::NoCompilers if self.stopping => {}
             ToSupervisor::NoCompilers => self.hosts.renew_compilers(&self.config),
@@ -551,7 +551,11 @@ impl Supervisor {
                     AdminReply::Error(admin::NOT_PERMITTED.into())
                 }
                 Ok(AdminRequest::Statistics) => {
-                    self.ask_for_reading(request.number, now);
+                    self.ask_for_reading((request.number, Subject::Counters), now);
+                    continue;
+                }
+                Ok(AdminRequest::Kernels) => {
+                    self.ask_for_reading((request.number, Subject::Kernels), now);
                     continue;
                 }
                 Ok(AdminRequest::Change(change)) => self.change(&change, request.user),

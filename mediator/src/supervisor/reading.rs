@@ -8,13 +8,13 @@
 //! is named in the log, and the last one that made sense is shown.
 
 use super::Supervisor;
-use super::admin::{AdminReply, ServiceStatistics};
+use super::admin::{AdminReply, KernelStatistics, ServiceStatistics};
 use super::folder::Folder;
 use super::tenants::Tenants;
 use crate::config::{MAX_CLIENTS, MAX_TENANTS};
 use crate::dispatch::samples::LatencyView;
 use crate::link::{HostStatistics, PolicyInForce, TenantStatistics, ToHost};
-use crate::page::{PageError, PageFile, PolicySnapshot, Snapshot, capacity_for, monotonic_ns};
+use crate::page::{PageError, PageFile, PolicySnapshot, Snapshot, age_of, capacity_for};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -39,10 +39,22 @@ pub(super) struct Readings {
     has_warned: bool,
 }
 
+/// What a reading is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// What is counted.
+    Counters,
+    /// The same, and the tenants' kernels.
+    Kernels,
+}
+
+/// An operator's number, and what that one asked for.
+type Asked = (u64, Subject);
+
 #[derive(Debug)]
 struct Waiting {
-    operator: u64,
-    /// Number of the question to the host.
+    asked: Asked,
+    /// Number of the question to the host, which answers each.
     number: u64,
     deadline: Instant,
 }
@@ -76,6 +88,8 @@ impl Readings {
                 let clients = usize::from(MAX_CLIENTS) + super::REFUSED;
                 self.last = snapshot.settle(MAX_TENANTS.into(), clients);
                 self.last.tenants.retain(|read| tenants.knows(&read.name));
+                let kernels = &mut self.last.kernels.kernels;
+                kernels.retain(|read| tenants.knows(&read.tenant));
             }
             Err(error) if !std::mem::replace(&mut self.has_warned, true) => {
                 tracing::warn!(%error, "the last statistics that made sense are shown");
@@ -84,19 +98,19 @@ impl Readings {
         }
     }
 
-    /// Takes note that the host has written its page; returns the operators that waited for that.
-    pub(super) fn take_written(&mut self, written: u64) -> Vec<u64> {
-        self.take(|waiting| waiting.number <= written)
+    /// Takes note that the host has written its page for a question; returns who waited for that.
+    pub(super) fn take_written(&mut self, written: u64) -> Vec<Asked> {
+        self.take(|waiting| waiting.number == written)
     }
 
-    /// Returns the operators that wait no longer.
-    fn take_late(&mut self, now: Instant) -> Vec<u64> {
+    /// Returns who waits no longer.
+    fn take_late(&mut self, now: Instant) -> Vec<Asked> {
         self.take(|waiting| waiting.deadline <= now)
     }
 
-    fn take(&mut self, is_over: impl Fn(&Waiting) -> bool) -> Vec<u64> {
+    fn take(&mut self, is_over: impl Fn(&Waiting) -> bool) -> Vec<Asked> {
         let over = self.waiting.extract_if(.., |waiting| is_over(waiting));
-        over.map(|waiting| waiting.operator).collect()
+        over.map(|waiting| waiting.asked).collect()
     }
 
     /// Returns how long until somebody waits no longer.
@@ -108,30 +122,34 @@ impl Readings {
 
 impl Supervisor {
     /// Answers an operator when the host has written its page, or else in a moment.
-    pub(super) fn ask_for_reading(&mut self, operator: u64, now: Instant) {
+    pub(super) fn ask_for_reading(&mut self, asked: Asked, now: Instant) {
         self.maps.drain();
         let readings = &mut self.readings;
         readings.asked += 1;
         let number = readings.asked;
-        match self.hosts.tell(&ToHost::WriteStatistics { number }, &[]) {
+        let question = match asked.1 {
+            Subject::Counters => ToHost::WriteStatistics { number },
+            Subject::Kernels => ToHost::WriteKernels { number },
+        };
+        match self.hosts.tell(&question, &[]) {
             Ok(()) => readings.waiting.push(Waiting {
-                operator,
+                asked,
                 number,
                 deadline: now + PATIENCE,
             }),
-            Err(_) => self.answer_with_reading(&[operator], now),
+            Err(_) => self.answer_with_readings(&[asked], now),
         }
     }
 
     /// Answers the operators that have waited for long enough.
     pub(super) fn answer_late_readings(&mut self, now: Instant) {
         let late = self.readings.take_late(now);
-        self.answer_with_reading(&late, now);
+        self.answer_with_readings(&late, now);
     }
 
     /// Answers operators with what the page says.
-    pub(super) fn answer_with_reading(&mut self, operators: &[u64], now: Instant) {
-        if operators.is_empty() {
+    pub(super) fn answer_with_readings(&mut self, asked: &[Asked], now: Instant) {
+        if asked.is_empty() {
             return;
         }
         self.readings.look(&self.tenants);
@@ -167,18 +185,23 @@ impl Supervisor {
         };
         let unavailable = self.maps.unavailable().map(ToOwned::to_owned);
         let instance = self.config.instance.clone();
-        let reply = AdminReply::Statistics(Box::new(ServiceStatistics {
+        let statistics = ServiceStatistics {
             pid: std::process::id(),
             host_pid: self.hosts.pid(),
             host_state: self.hosts.state(now),
             host_restarts: self.hosts.restarts(),
             connections: self.connected.len() as u64,
-            age_ms: u64::try_from(snapshot.age().as_millis()).unwrap_or(u64::MAX),
+            age_ms: millis(snapshot.age()),
             ebpf_instance: unavailable.is_none().then_some(instance),
             ebpf_unavailable: unavailable,
             host,
-        }));
-        for operator in operators {
+            kernels: None,
+        };
+        for (operator, subject) in asked {
+            let reply = AdminReply::Statistics(Box::new(ServiceStatistics {
+                kernels: (*subject == Subject::Kernels).then(|| kernels(snapshot)),
+                ..statistics.clone()
+            }));
             self.operators.answer(*operator, &reply, now);
         }
     }
@@ -186,11 +209,24 @@ impl Supervisor {
 
 /// Returns which policy decides and for how long, if a host has said it.
 fn in_force(policy: &PolicySnapshot) -> Option<PolicyInForce> {
-    let since = Duration::from_nanos(monotonic_ns().saturating_sub(policy.since_ns));
+    let since = age_of(policy.since_ns);
     (!policy.name.is_empty()).then(|| PolicyInForce {
         name: policy.name.clone(),
-        for_ms: since.as_millis().try_into().unwrap_or(u64::MAX),
+        for_ms: millis(since),
     })
+}
+
+/// Returns the last reading of the tenants' kernels.
+fn kernels(snapshot: &Snapshot) -> KernelStatistics {
+    let reading = snapshot.kernels.clone();
+    KernelStatistics {
+        age_ms: (reading.at_ns > 0).then(|| millis(age_of(reading.at_ns))),
+        reading,
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl From<super::SocketError> for PageError {

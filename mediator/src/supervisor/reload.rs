@@ -154,7 +154,8 @@ impl Reloads {
         }
         self.began = Some(now);
         let Some(source) = self.source.clone() else {
-            let reason = "the service was started without a configuration file";
+            let reason = "the service was started without a configuration file; start it with \
+                          --config FILE, or change it with `gridmux tenant set` and `gridmux policy set`";
             return Begun::Refused(reason.to_owned());
         };
         if Arc::strong_count(&self.threads) > THREADS {

@@ -1,12 +1,16 @@
 //! What a compiler returns is read as hostile: what fits the text is taken from the text, what does not is refused.
 
 use gridmux_mediator::compiler::{AnswerError, Translated, admit, compile, hash_of, translate};
+use gridmux_mediator::device::CompiledKernel;
 use gridmux_ptx::Module;
+use gridmux_ptx::forms::fence::FenceMode;
+use gridmux_ptx::forms::{Form, Reason, Refusal, Shape};
+use gridmux_ptx::kernel::{Entry, FormRefusal, Mismatch};
 
 const TWO: &str = include_str!("two.ptx");
 
 fn honest() -> Translated {
-    translate(vec![TWO.into()]).unwrap()
+    translate(vec![TWO.into()], false).unwrap()
 }
 
 /// Returns why an answer is refused after `change`.
@@ -30,18 +34,10 @@ fn an_honest_answer_says_what_the_original_says() {
         let (original, _) = Module::parse(workload.ptx).unwrap().decode_each().unwrap();
         let module = compile(workload.ptx.into()).unwrap();
         assert!(!module.kernels.is_empty());
-        for kernel in &module.kernels {
+        for CompiledKernel { kernel, .. } in &module.kernels {
             let (_, function) = original.kernel(&kernel.name).unwrap();
-            let params = function
-                .params
-                .iter()
-                .map(|p| (p.offset, p.size_bytes, p.align));
-            assert_eq!(kernel.params, params.collect::<Vec<_>>(), "{}", kernel.name);
-            assert_eq!(
-                kernel.params_bytes, function.params_bytes,
-                "{}",
-                kernel.name
-            );
+            let whole = Entry::whole(&kernel.name);
+            assert_eq!(kernel.check(&whole, function), Ok(()), "{}", kernel.name);
             assert_eq!(kernel.malformed, None, "{}", kernel.name);
         }
         let names = |program: &gridmux_ptx::decode::Program| {
@@ -55,10 +51,17 @@ fn an_honest_answer_says_what_the_original_says() {
     let [first, second] = &module.kernels[..] else {
         panic!("{:?}", module.kernels);
     };
-    assert_eq!((first.params_bytes, &first.control), (12, &Ok(16)));
-    assert_eq!(second.params, [(0, 48, 16)]);
+    let (first, second) = (&first.kernel, &second.kernel);
     assert!(
-        second.control.is_err() && second.malformed.is_some(),
+        first.params_bytes == 12 && first.has(Form::SLICE),
+        "{first:?}"
+    );
+    let [param] = second.params[..] else {
+        panic!("{second:?}");
+    };
+    assert_eq!((param.offset, param.size_bytes, param.align), (0, 48, 16));
+    assert!(
+        second.has(Form::WHOLE) && second.malformed.is_some(),
         "{second:?}"
     );
     assert_eq!(module.globals[0].bytes, 4);
@@ -67,12 +70,18 @@ fn an_honest_answer_says_what_the_original_says() {
 #[test]
 fn kernels_that_are_not_there_or_there_twice_are_refused() {
     for change in [
-        (|answer: &mut Translated| answer.verdicts[0].name = "third".into()) as fn(&mut _),
-        |answer| drop(answer.verdicts.pop()),
-        |answer| answer.verdicts.clear(),
+        (|answer: &mut Translated| answer.kernels[0].name = "third".into()) as fn(&mut _),
+        |answer| answer.kernels[0].entries[0].name = "third".into(),
+        |answer| answer.kernels[0].entries.clear(),
+        |answer| drop(answer.kernels.pop()),
+        |answer| answer.kernels.clear(),
         |answer| {
-            let first = answer.verdicts[0].clone();
-            answer.verdicts.push(first);
+            let first = answer.kernels[0].clone();
+            answer.kernels.push(first);
+        },
+        |answer| {
+            let twice = answer.kernels[0].entries[0].clone();
+            answer.kernels[0].entries.push(twice);
         },
         |answer| edit(answer, ".entry first", ".entry other"),
     ] {
@@ -82,21 +91,56 @@ fn kernels_that_are_not_there_or_there_twice_are_refused() {
 }
 
 #[test]
-fn a_control_struct_must_be_where_it_is_said_to_be() {
-    for offset in [0, 8, 12, 20, 24, 4096, u32::MAX] {
-        let error = refusal(|answer| answer.verdicts[0].control = Ok(offset));
-        let text = error.to_string();
-        assert!(matches!(error, AnswerError::Control { .. }), "{text}");
-        assert!(
-            text.contains("'first'") && text.contains(&offset.to_string()),
-            "{text}"
-        );
+fn a_control_block_must_be_where_it_is_said_to_be() {
+    // A kernel without one, of which it is said that it has, and the other way.
+    let error = refusal(|answer| answer.kernels[1].entries[0].shape = Shape::Slice);
+    assert!(is(&error, Mismatch::Control), "{error}");
+    let error = refusal(|answer| answer.kernels[0].entries[0].shape = Shape::Whole);
+    assert!(is(&error, Mismatch::Params), "{error}");
+    for (from, to) in [
+        ("[64]", "[56]"),
+        (
+            ".align 8 .b8 gridmux_control",
+            ".align 16 .b8 gridmux_control",
+        ),
+        ("first(", "first(.param .b64 another, "),
+    ] {
+        let error = refusal(|answer| edit(answer, from, to));
+        assert!(is(&error, Mismatch::Control), "{error}");
+        assert!(error.to_string().contains("'first'"), "{error}");
     }
-    // A kernel without one, of which it is said that it has.
-    let error = refusal(|answer| answer.verdicts[1].control = Ok(0));
-    assert!(matches!(error, AnswerError::Control { .. }), "{error}");
-    let error = refusal(|answer| edit(answer, "[64]", "[56]"));
-    assert!(matches!(error, AnswerError::Control { .. }), "{error}");
+}
+
+/// Returns whether an error is that difference between text and description.
+fn is(error: &AnswerError, difference: Mismatch) -> bool {
+    matches!(error, AnswerError::Mismatch { mismatch, .. } if *mismatch == difference)
+}
+
+#[test]
+fn parameters_blocks_and_forms_must_be_what_they_are_said_to_be() {
+    for change in [
+        (|answer: &mut Translated| answer.kernels[0].params_bytes = 8) as fn(&mut _),
+        |answer| answer.kernels[0].params_bytes = u32::MAX,
+        |answer| answer.kernels[0].params[1].offset = 0,
+        |answer| answer.kernels[0].params[0].size_bytes = 4,
+        |answer| answer.kernels[0].params[0].align = 1,
+        |answer| answer.kernels[0].params[0].opaque = true,
+        |answer| answer.kernels[0].params.truncate(1),
+        |answer| edit(answer, ".param .u32 n", ".param .u64 n"),
+    ] {
+        let error = refusal(change);
+        assert!(is(&error, Mismatch::Params), "{error}");
+    }
+    let error = refusal(|answer| answer.kernels[0].bounds.max_threads = Some([1; 3]));
+    assert!(is(&error, Mismatch::Bounds), "{error}");
+    for change in [
+        (|answer: &mut Translated| answer.kernels[0].entries[0].shape = Shape::Worker)
+            as fn(&mut _),
+        |answer| answer.kernels[0].entries[0].fence = Some(FenceMode::Window),
+    ] {
+        let error = refusal(change);
+        assert!(matches!(error, AnswerError::Form { .. }), "{error}");
+    }
 }
 
 #[test]
@@ -108,7 +152,7 @@ fn a_text_that_is_no_ptx_or_worse_than_it_is_said_to_be_is_refused() {
         matches!(error, AnswerError::Text(_) | AnswerError::Kernels(_)),
         "{error}"
     );
-    let error = refusal(|answer| answer.verdicts[1].malformed = None);
+    let error = refusal(|answer| answer.kernels[1].malformed = None);
     assert!(matches!(error, AnswerError::Malformed { .. }), "{error}");
 }
 
@@ -126,14 +170,25 @@ fn a_kernel_is_known_by_its_tenants_text_whatever_the_answer_holds() {
 #[test]
 fn long_reasons_are_cut() {
     let mut answer = honest();
-    answer.verdicts[0].control = Err("é".repeat(100_000));
-    answer.verdicts[1].malformed = Some("é".repeat(100_000));
-    // The text has a control struct that nobody speaks of: the kernel just has one parameter more.
-    let module = admit(answer, hash_of(&[TWO.into()])).unwrap();
-    let reasons = [
-        module.kernels[0].control.clone().unwrap_err(),
-        module.kernels[1].malformed.clone().unwrap(),
+    let long = || "é".repeat(100_000);
+    answer.kernels[1].refusals = vec![
+        FormRefusal {
+            form: Form::SLICE,
+            refusal: Refusal {
+                reason: Reason::InWords(long()),
+                line: 1,
+            },
+        };
+        1000
     ];
+    answer.kernels[1].malformed = Some(long());
+    let module = admit(answer, hash_of(&[TWO.into()])).unwrap();
+    let kernel = &module.kernels[1].kernel;
+    assert!(kernel.refusals.len() < 10, "{}", kernel.refusals.len());
+    let refused = kernel.refusals.iter();
+    let mut reasons: Vec<_> = refused.map(|r| r.refusal.reason.to_string()).collect();
+    reasons.extend(kernel.malformed.clone());
+    assert_eq!(reasons.len(), kernel.refusals.len() + 1);
     assert!(
         reasons
             .iter()

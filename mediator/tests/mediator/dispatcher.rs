@@ -27,12 +27,12 @@ fn slices_cover_a_grid_once_and_in_order() {
     let mut next = 0;
     for (slice, params) in bench.launched.iter().zip(&bench.params) {
         assert_eq!(
-            &params[..16],
+            &params[64..],
             &[0xa5; 16],
             "the tenant's own parameters stay"
         );
-        let offset = [0, 4, 8].map(|at| field(params, 16 + at));
-        assert_eq!([12, 16, 20].map(|at| field(params, 16 + at)), [50, 3, 2]);
+        let offset = [0, 4, 8].map(|at| field(params, at));
+        assert_eq!([12, 16, 20].map(|at| field(params, at)), [50, 3, 2]);
         assert_eq!(offset[0] + 50 * (offset[1] + 3 * offset[2]), next);
         next += slice.grid.iter().product::<u32>();
     }
@@ -223,8 +223,7 @@ fn on_a_real_clock_the_policy_is_woken_once_when_its_time_has_come() {
         ..Silent::default()
     };
     let (policy, log) = Tapped::new(Box::new(sleeper));
-    let mut rig = Rig::with_policy(policy);
-    rig.bench.borrow_mut().has_real_clock = true;
+    let mut rig = Rig::on_real_clock(policy, 4096);
     for (now, times) in [(0, 0), (4999, 0), (5000, 1), (9000, 0)] {
         rig.bench.borrow_mut().now = now;
         let _ = rig.dispatcher.turn();
@@ -340,9 +339,11 @@ fn notices(rig: &Rig) -> Vec<String> {
         Notice::Gone(slot, _) => format!("gone {}", slot.0),
         Notice::Fenced(slot, number) => format!("fenced {} {number}", slot.0),
         Notice::StreamGone(slot, stream) => format!("stream {} {stream}", slot.0),
-        Notice::Known(_) | Notice::Corrupt(..) | Notice::Failed { .. } | Notice::Refused { .. } => {
-            "other".to_owned()
-        }
+        Notice::Known(_)
+        | Notice::Rows(_)
+        | Notice::Corrupt(..)
+        | Notice::Failed { .. }
+        | Notice::Refused { .. } => "other".to_owned(),
     };
     rig.notices().map(name).collect()
 }

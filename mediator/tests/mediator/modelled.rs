@@ -5,11 +5,14 @@
 //! port says that its client runs from a completion until its program has answered, so the clock holds as for a real
 //! client. The device's clock runs on while the test looks at it, so what is to happen at a time waits for a client
 //! whose barriers complete one after another ([`ModelRig::run_until`]).
+//!
+//! Length: one rig, and every part of it works on the state that the others do not see.
 
 use gridmux_bpf::Histogram;
+use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{
-    CompletionEntry, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
+    CompletionEntry, Copy, Launch, Operation, PushError, RingError, SubmissionEntry, TenantState,
 };
 use gridmux_hw_model::config::GpuConfig;
 use gridmux_mediator::backoff::Backoff;
@@ -19,7 +22,7 @@ use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{CompiledModule, DeviceControl, DomainId, Timing};
 use gridmux_mediator::dispatch::accounting::{TenantCounters, TenantUsage};
 use gridmux_mediator::dispatch::accounts::Account;
-use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
+use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot, Mapping};
 use gridmux_mediator::dispatch::port::TenantPort;
 use gridmux_mediator::dispatch::samples::SampleSink;
 use gridmux_mediator::dispatch::{
@@ -29,8 +32,12 @@ use gridmux_mediator::waker::Waker;
 use gridmux_policy::ids::{DeviceId, TenantId};
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Class, Profiles};
+use gridmux_workloads::{Arg, Case};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +54,7 @@ pub(crate) const GPU: &str = "h200";
 pub(crate) const SMS: u16 = 4;
 
 /// One kind of launch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) blocks: u32,
     pub(crate) threads: u16,
@@ -66,8 +73,8 @@ pub(crate) struct StreamLoop {
 
 #[derive(Default)]
 struct Wire {
-    submissions: VecDeque<(SubmissionEntry, [u8; 12])>,
-    args: [u8; 12],
+    submissions: VecDeque<(SubmissionEntry, Vec<u8>)>,
+    args: Vec<u8>,
     /// Completions that were not delivered yet.
     sent: VecDeque<CompletionEntry>,
     /// Completions that were delivered.
@@ -136,8 +143,8 @@ pub(crate) fn client_kernel(
     let loaded = device.load(domain, module).expect("the module loads");
     ClientKernel {
         unusable: false,
+        kernel: Arc::clone(&module.kernels[0].kernel),
         limits: loaded.kernels[0].limits,
-        control_offset: module.kernels[0].control.as_ref().ok().copied(),
         key: module.kernels[0].key,
     }
 }
@@ -154,6 +161,8 @@ pub(crate) enum Submits {
     Barriers,
     /// Launches of a kernel that it does not have.
     Refused,
+    /// What was given to it ([`ModelRig::client_with`]), when it is told to.
+    Given,
 }
 
 /// Budgets of a launch: of cycles that of the service's configuration and of processor time more than any test needs,
@@ -179,6 +188,8 @@ struct Program {
     wire: Rc<RefCell<Wire>>,
     out: u64,
     submits: Submits,
+    /// Operations with their parameters, where it submits what was given to it.
+    given: Vec<(Operation, Vec<u8>)>,
     streams: Vec<(StreamLoop, u64)>,
     completed: u64,
 }
@@ -358,6 +369,7 @@ impl ModelRig {
             wire,
             out,
             submits,
+            given: Vec::new(),
             completed: 0,
             streams: streams.iter().map(|stream| (*stream, 0)).collect(),
         });
@@ -369,6 +381,90 @@ impl ModelRig {
             }
         }
         number
+    }
+
+    /// Connects a client that launches a case of a workload once, when it is told to ([`ModelRig::launch`]); copies of
+    /// the case's buffers to the device are submitted at once.
+    pub(crate) fn client_with(&mut self, tenant: TenantId, case: &Case) -> usize {
+        let number = self.programs.len();
+        let slot = Slot(u16::try_from(number).expect("few clients"));
+        let bytes = case.buffer_bytes() + (1 << 24);
+        let (domain, wire) = self.join(slot, tenant, bytes);
+        let module = compile(case.ptx.as_bytes().to_vec()).expect("the module compiles");
+        assert_eq!(module.kernels[0].kernel.name, case.entry, "its only kernel");
+        let kernel = client_kernel(&*self.device, domain, &module);
+        self.tell(Message::AddKernel(slot, 0, kernel));
+        let (mut given, mut addresses) = (Vec::new(), Vec::new());
+        for arg in &case.args {
+            if let Arg::Buffer { bytes, .. } = arg {
+                let (mapping, copy) = self.buffer(domain, given.len() as u64, bytes);
+                self.tell(Message::AddMapping(slot, mapping));
+                addresses.push(copy.address);
+                given.push((Operation::CopyToDevice(copy), Vec::new()));
+            }
+        }
+        let copies = given.len() as u64;
+        let args = case.pack_params(&addresses);
+        let launch = Launch {
+            kernel: 0,
+            grid: case.grid,
+            block: case.block.map(|n| u16::try_from(n).expect("a block")),
+            shared_bytes: case.dynamic_shared_bytes,
+            args_offset: 0,
+            args_len: u32::try_from(args.len()).expect("few parameters"),
+        };
+        given.push((Operation::Launch(launch), args));
+        let own = StreamLoop {
+            shape: Shape::default(),
+            ahead: 1,
+            count: copies,
+        };
+        self.submitted.push(Vec::new());
+        self.programs.push(Program {
+            wire,
+            out: 0,
+            submits: Submits::Given,
+            given,
+            completed: 0,
+            streams: vec![(own, 0)],
+        });
+        let _ = self.dispatcher.turn();
+        self.submit(number, 0);
+        number
+    }
+
+    /// Submits the launch of a client that was given one and whose copies have ended.
+    pub(crate) fn launch(&mut self, client: usize) {
+        let (of, submitted) = &mut self.programs[client].streams[0];
+        assert_eq!(*submitted, of.count, "all before it was submitted");
+        of.count += 1;
+        self.submit(client, 0);
+    }
+
+    /// Returns a client's buffer with these bytes, and the copy of it to the device.
+    fn buffer(&self, domain: DomainId, place: u64, bytes: &[u8]) -> (Mapping, Copy) {
+        let (len, iova) = (bytes.len() as u64, place << 32);
+        let size = len.next_multiple_of(4096);
+        let memfd = SealedMemfd::create("case", size).expect("a memfd");
+        let own = memfd.as_fd().try_clone_to_owned().expect("a copy");
+        let file: File = memfd.as_fd().try_clone_to_owned().expect("a copy").into();
+        file.write_all_at(bytes, 0).expect("room");
+        let protection = Protection {
+            read: true,
+            write: false,
+        };
+        let buffer = TenantBuffer::new(own, 0, size, protection).expect("it is sealed");
+        let mapping = Mapping {
+            iova,
+            bytes: size,
+            buffer: self
+                .device
+                .register_buffer(Arc::new(buffer))
+                .expect("a place"),
+            writable: false,
+        };
+        let address = self.device.alloc(domain, len).expect("memory");
+        (mapping, Copy { iova, address, len })
     }
 
     /// Lets a client of a tenant join, with at most this many bytes of memory; returns its domain and its end of the
@@ -400,13 +496,18 @@ impl ModelRig {
             args_offset: 0,
             args_len: 12,
         };
-        let mut args = [0; 12];
-        args[..8].copy_from_slice(&program.out.to_le_bytes());
-        args[8..].copy_from_slice(&of.shape.rounds.to_le_bytes());
         let number = u16::try_from(stream).expect("few streams");
-        let operation = match program.submits {
-            Submits::Launches | Submits::Refused => Operation::Launch(launch),
-            Submits::Barriers => Operation::Barrier,
+        let (operation, args) = match program.submits {
+            Submits::Launches | Submits::Refused => {
+                let mut args = program.out.to_le_bytes().to_vec();
+                args.extend(of.shape.rounds.to_le_bytes());
+                (Operation::Launch(launch), args)
+            }
+            Submits::Barriers => (Operation::Barrier, Vec::new()),
+            Submits::Given => {
+                let place = usize::try_from(*submitted - 1).expect("few operations");
+                program.given[place].clone()
+            }
         };
         let entry = SubmissionEntry::new(operation, number, cookie | (stream as u64) << 32, 0);
         program
@@ -454,7 +555,10 @@ impl ModelRig {
         let timer = self.timer();
         loop {
             let barrier = SubmissionEntry::new(Operation::Barrier, 0, 0, 0);
-            timer.borrow_mut().submissions.push_back((barrier, [0; 12]));
+            timer
+                .borrow_mut()
+                .submissions
+                .push_back((barrier, Vec::new()));
             while timer.borrow_mut().completions.pop_front().is_none() {
                 self.goes_on();
             }

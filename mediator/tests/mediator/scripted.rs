@@ -24,6 +24,10 @@ use gridmux_policy::ids::{DeviceId, KernelKey, TenantId};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Class, Policy};
+use gridmux_ptx::Kernel;
+use gridmux_ptx::decode::LaunchBounds;
+use gridmux_ptx::forms::Shape;
+use gridmux_ptx::kernel::Entry;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -328,13 +332,13 @@ impl Rig {
         let linked = policy_link::link(policy, DeviceId(0), &SHAPE, true, Nanos(0));
         let longest_hold = Duration::from_millis(100);
         let clock = ClockMode::Lockstep { longest_hold };
-        Self::linked(linked.expect("a plan stands"), clock)
+        Self::linked(linked.expect("a plan stands"), clock, false)
     }
 
     /// With a virtual clock that nobody holds.
     pub(crate) fn live(policy: &str) -> Self {
         let linked = policy_link::link(named(policy), DeviceId(0), &SHAPE, true, Nanos(0));
-        Self::linked(linked.expect("a plan stands"), ClockMode::Live)
+        Self::linked(linked.expect("a plan stands"), ClockMode::Live, false)
     }
 
     /// On a real clock, with room for `events` events to the policy.
@@ -342,19 +346,19 @@ impl Rig {
     pub(crate) fn on_real_clock(policy: Box<dyn Policy>, events: usize) -> Self {
         let linked =
             policy_link::link_with_room(policy, DeviceId(0), &SHAPE, false, Nanos(0), events);
-        let rig = Self::linked(linked.expect("a plan stands"), ClockMode::Live);
-        rig.bench.borrow_mut().has_real_clock = true;
-        rig
+        Self::linked(linked.expect("a plan stands"), ClockMode::Live, true)
     }
 
     fn linked(
         (end, runner): (policy_link::PolicyLink, policy_link::PolicyRunner),
         clock: ClockMode,
+        has_real_clock: bool,
     ) -> Self {
         let bench = Rc::new(RefCell::new(Bench {
             launched: Vec::with_capacity(4096),
             in_flight: VecDeque::with_capacity(256),
             reports: VecDeque::with_capacity(4096),
+            has_real_clock,
             ..Bench::default()
         }));
         #[allow(
@@ -410,7 +414,6 @@ impl Rig {
         let client = ClientSlot::new(tenant, DomainId(u32::from(slot)), Port(Rc::clone(&wire)));
         let limits = KernelLimits {
             id: DeviceKernelId(u32::from(slot)),
-            params_bytes: 16,
             static_shared_bytes: 0,
             registers_per_thread: 32,
             max_threads_per_block: 1024,
@@ -423,7 +426,7 @@ impl Rig {
         let kernel = ClientKernel {
             unusable: false,
             limits,
-            control_offset: Some(16),
+            kernel: sliced(16),
             key: KernelKey(1),
         };
         self.tell(Message::Join(Slot(slot), Box::new(client)));
@@ -500,4 +503,21 @@ pub(crate) fn on_stream(stream: u16, cookie: u64, operation: Operation) -> Submi
 pub(crate) fn launch_on(stream: u16, cookie: u64, blocks: u32) -> SubmissionEntry {
     let entry = launch(cookie, [blocks, 1, 1], [32, 1, 1]);
     on_stream(stream, cookie, entry.decode().expect("a launch"))
+}
+
+/// Returns the description of a kernel that can be cut.
+pub(crate) fn sliced(params_bytes: u32) -> Arc<Kernel> {
+    Arc::new(Kernel {
+        name: "k".to_owned(),
+        params: Vec::new(),
+        params_bytes,
+        bounds: LaunchBounds::default(),
+        entries: vec![Entry {
+            shape: Shape::Slice,
+            ..Entry::whole("k")
+        }],
+        refusals: Vec::new(),
+        is_gang: false,
+        malformed: None,
+    })
 }

@@ -67,13 +67,12 @@ fn largest_slice(each: Nanos) -> u32 {
 }
 
 #[test]
-fn slices_of_blocks_that_end_before_the_next_turn_hold_as_much_over_a_round() {
+fn slices_keep_to_a_static_partition_however_long_it_takes_to_submit_them() {
     // The device holds 8 blocks, of which each tenant may have 4.
-    assert!(largest_slice(Nanos(0)) <= 4);
-    // Two submissions make a round, in which four blocks could follow one another.
-    assert_eq!(largest_slice(Nanos(2 * BLOCK_NS)), 4 * 4);
-    // What is handed over beyond the cap has a bound.
-    assert_eq!(largest_slice(Nanos(100 * BLOCK_NS)), 9 * 4);
+    for each in [0, 2 * BLOCK_NS, 100 * BLOCK_NS] {
+        let largest = largest_slice(Nanos(each));
+        assert!((1..=4).contains(&largest), "{largest} at {each} ns");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What one turn of the dispatcher does and does not: it works on one plan, keeps no lane that it could not use, takes
 //! no ring for work that it cannot admit, and nobody stops the virtual clock by doing things that take no time.
 
-use crate::scripted::{POLL_EVERY, Rig, SHAPE, Wire, launch, on_stream, submit};
+use crate::scripted::{POLL_EVERY, Rig, SHAPE, Wire, launch, named, on_stream, submit};
 use gridmux_channel::ring::{CompletionStatus, Operation, SubmissionEntry};
 use gridmux_mediator::dispatch::policy_link;
 use gridmux_mediator::dispatch::rows::RowTable;
@@ -209,8 +209,7 @@ fn a_kernel_with_a_profile_begins_as_small_and_goes_on_as_the_profile_says() {
 
 #[test]
 fn on_a_real_clock_a_busy_device_is_polled_as_often_as_it_asks() {
-    let mut rig = Rig::new("fifo");
-    rig.bench.borrow_mut().has_real_clock = true;
+    let mut rig = Rig::on_real_clock(named("fifo"), 4096);
     let wire = rig.join(0, 1);
     rig.settle(100);
     assert_eq!(rig.dispatcher.longest_sleep(), None, "nothing is under way");

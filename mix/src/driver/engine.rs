@@ -110,41 +110,87 @@ pub struct Ending<E: Engine + ?Sized> {
     pub result: Result<E::Counters, E::Failure>,
 }
 
-/// What the blocks of one row did on one SM since the row was made; the terms of [`Event::Sample`].
+/// What the blocks of one row did on one SM since the row was made; the terms of [`Event::Sample`]
+/// and [`Event::Instructions`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowSample {
     /// SM.
     pub sm: SmId,
     /// Row.
     pub row: RowId,
+    /// Cycles since the engine was made.
+    pub cycles: u64,
     /// Sum of the residences of its blocks.
     pub block_cycles: u64,
     /// Warp instructions issued.
     pub issued: u64,
-    /// Issue slots in which a warp of the row waited for memory.
+    /// Cycles without an issue while a warp of the row waited for memory, the mean of the SM's schedulers.
     pub memory_stalls: u64,
+    /// Sectors that missed in L1.
+    pub l1_misses: u64,
+    /// Sectors that missed in L2.
+    pub l2_misses: u64,
     /// Bytes read from and written to DRAM.
     pub dram_bytes: u64,
+    /// Loads from global memory and atomic operations on it, in warp instructions.
+    pub loads: u64,
+    /// Accesses to global memory, stores included.
+    pub accesses: u64,
+    /// Lines that these touched.
+    pub lines: u64,
+    /// Sectors of them that L1 had.
+    pub l1_hits: u64,
+    /// Sectors of them that L2 had.
+    pub l2_hits: u64,
+    /// Accesses to shared memory.
+    pub shared: u64,
+    /// Warp instructions of special functions.
+    pub special: u64,
 }
 
 impl RowSample {
     /// Adds another SM's counts of the same row.
     pub(super) fn add(&mut self, other: &Self) {
+        self.cycles += other.cycles;
         self.block_cycles += other.block_cycles;
         self.issued += other.issued;
         self.memory_stalls += other.memory_stalls;
+        self.l1_misses += other.l1_misses;
+        self.l2_misses += other.l2_misses;
         self.dram_bytes += other.dram_bytes;
+        self.loads += other.loads;
+        self.accesses += other.accesses;
+        self.lines += other.lines;
+        self.l1_hits += other.l1_hits;
+        self.l2_hits += other.l2_hits;
+        self.shared += other.shared;
+        self.special += other.special;
     }
 
-    /// Returns the counts as an event of a group.
-    pub(super) fn event(&self, group: GroupId) -> Event {
-        Event::Sample {
+    /// Returns the counts as events of a group.
+    pub(super) fn events(&self, group: GroupId) -> [Event; 2] {
+        let sample = Event::Sample {
             row: self.row,
             group,
+            cycles: self.cycles,
             block_cycles: self.block_cycles,
             issued: self.issued,
             memory_stalls: self.memory_stalls,
+            l1_misses: self.l1_misses,
+            l2_misses: self.l2_misses,
             dram_bytes: self.dram_bytes,
-        }
+        };
+        let instructions = Event::Instructions {
+            row: self.row,
+            group,
+            loads: self.loads,
+            accesses: self.accesses,
+            lines: self.lines,
+            l1_hits: self.l1_hits,
+            l2_hits: self.l2_hits,
+            shared: self.shared,
+            special: self.special,
+        };
+        [sample, instructions]
     }
 }

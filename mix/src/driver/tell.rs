@@ -159,7 +159,9 @@ impl<E: Engine> Driver<E> {
             }
         }
         for ((_, group), sum) in sums {
-            self.tell(&sum.event(group));
+            for event in sum.events(group) {
+                self.tell(&event);
+            }
         }
     }
 

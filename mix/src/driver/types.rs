@@ -12,7 +12,7 @@ pub struct DriverOptions {
     /// Number of the first row, so that it can be shown that numbers of rows change nothing.
     pub first_row: u32,
     /// The least time between two rounds of [`gridmux_policy::Event::Sample`], which are sent when the policy is
-    /// woken; zero for every time.
+    /// woken; zero for every time. Warped-Slicer's windows are of 5,000 cycles (its section IV-A).
     pub sample_every: Cycles,
     /// Keep every block's event for [`super::Driver::take_block_events`].
     pub record: bool,
@@ -23,7 +23,7 @@ impl Default for DriverOptions {
         Self {
             rows_per_tenant: 256,
             first_row: 0,
-            sample_every: Cycles(50_000),
+            sample_every: Cycles(1_000),
             record: false,
         }
     }

@@ -5,6 +5,7 @@
 use crate::driver::{
     self, BlockEvent, CapReached, Described, Driver, Ending, Engine, RowSample, Standing,
 };
+use gridmux_hw_model::config::WARP_LANES;
 use gridmux_hw_model::launch::{self, Launch, LaunchError, Level, QueueId};
 use gridmux_hw_model::occupancy::{block_needs, device_shape};
 use gridmux_hw_model::{Counters, Gpu, Kernel, Report, RunError, Sample};
@@ -154,13 +155,28 @@ impl Engine for Gpu {
     }
 
     fn samples(&self) -> Vec<RowSample> {
+        let cycles = self.now().0;
+        let schedulers = u64::from(self.config().sm.schedulers);
         let row_sample = |sample: Sample| RowSample {
             sm: sample.sm,
             row: sample.row,
+            cycles,
             block_cycles: sample.counters.block_cycles,
             issued: sample.counters.warp_instructions - sample.counters.folded_instructions,
-            memory_stalls: sample.counters.stall_memory_cycles,
+            memory_stalls: (sample.counters.stall_memory_cycles + sample.counters.asleep_cycles)
+                / schedulers,
+            l1_misses: sample.counters.l1_miss_sectors,
+            l2_misses: sample.counters.l2_miss_sectors,
             dram_bytes: sample.counters.dram_read_bytes + sample.counters.dram_write_bytes,
+            loads: sample.counters.global_loads + sample.counters.global_atomics,
+            accesses: sample.counters.global_loads
+                + sample.counters.global_stores
+                + sample.counters.global_atomics,
+            lines: sample.counters.global_lines,
+            l1_hits: sample.counters.l1_hit_sectors,
+            l2_hits: sample.counters.l2_hit_sectors,
+            shared: sample.counters.shared_accesses,
+            special: sample.counters.sfu_threads / u64::from(WARP_LANES),
         };
         self.samples().into_iter().map(row_sample).collect()
     }

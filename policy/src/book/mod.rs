@@ -243,6 +243,7 @@ impl Book {
             | Event::CapReached { .. }
             | Event::Degraded { .. }
             | Event::Sample { .. }
+            | Event::Instructions { .. }
             | Event::Switched { .. }
             | Event::Timer { .. } => {}
         }
@@ -327,11 +328,12 @@ impl Book {
         }
     }
 
-    /// Returns the sum of the weights of rows' tenants, a tenant counting once for each of its rows.
+    /// Returns the sum of the weights of the tenants that have rows among those that were listed last.
     #[must_use]
-    pub fn weights_of(&self, rows: &[RowId]) -> u64 {
-        let known = rows.iter().filter_map(|row| self.row(*row));
-        known.map(|row| u64::from(self.weight(row.tenant))).sum()
+    pub fn listed_weights(&self) -> u64 {
+        let is_listed = |tenant: &&TenantRecord| self.rows_of(tenant).any(|(_, row)| row.listed);
+        let listed = self.tenants.iter().flatten().filter(is_listed);
+        listed.map(|tenant| u64::from(tenant.weight)).sum()
     }
 
     /// Returns how many blocks of a row the device holds if nothing else is on it, at least 1; of a spill row, how many

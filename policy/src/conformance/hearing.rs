@@ -140,6 +140,7 @@ fn row_lives(
         | Event::CapReached { row, .. }
         | Event::Degraded { row, .. }
         | Event::Sample { row, .. }
+        | Event::Instructions { row, .. }
         | Event::Switched { row, .. }
         | Event::Counters { row, .. } => row,
         Event::Tenant { .. }

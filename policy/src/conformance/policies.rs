@@ -4,18 +4,22 @@
 //! each), with loads of its own or those of [`mix`]. The plans are the policy's, so nothing is worked out by hand:
 //! what is checked follows from the plans that were made and from what the subject says that it enforces.
 //!
-//! Rules: every launch ends; the [`referee`], [`hearing`] and [`precedence`] watch as they do in every case; a policy
-//! that promises more than its plans say is held to that ([`promises`]).
+//! Rules: every launch ends; plans use what their policy declares and nothing else; the [`referee`], [`hearing`] and
+//! [`precedence`] watch as they do in every case; a policy that promises more than its plans say is held to that
+//! ([`promises`]).
 
 use super::run::Run;
 use super::{
     Change, Failure, Load, LoadLaunch, Subject, Tapped, hearing, precedence, promises, referee,
 };
-use crate::ids::{DeviceId, TenantId};
-use crate::policy::by_name;
+use crate::contract::Element;
+use crate::event::Event;
+use crate::ids::{DeviceId, RowId, TenantId};
+use crate::policy::{by_name, policies};
 use crate::profiles::Profiles;
-use crate::shape::{BlockShape, DeviceShape};
+use crate::shape::{BlockShape, DeviceShape, max_residency};
 use crate::units::Nanos;
+use std::collections::BTreeMap;
 
 /// Makes a test of each policy, named after it, which calls the function given with the policy's name; and one that
 /// fails when a policy has no test.
@@ -26,7 +30,8 @@ macro_rules! policy_tests {
             $check;
             fifo "fifo", fifo_strict "fifo-strict", mpmax "mpmax", sjf "sjf", ljf "ljf", srtf "srtf",
             srtf_zero "srtf-zero", srtf_adaptive "srtf-adaptive", spatial "spatial", even "even", accelos "accelos",
-            elastic "elastic", gridmux "gridmux", smk_p "smk-p",
+            elastic "elastic", kernelet "kernelet", gridmux "gridmux", smk_p "smk-p", smk "smk",
+            smk_p_strict "smk-p-strict", smk_pw "smk-pw", warped_slicer "warped-slicer",
         }
     };
     ($check:path; $($test:ident $name:literal,)*) => {
@@ -107,12 +112,38 @@ pub fn check_policy(
         run.well_formed()?;
         run.all_ended()?;
         contended(&run)?;
+        declared(&run, policy, &subject.device())?;
         promises::watch(&run, policy, subject)?;
         referee::watch(&run, subject)?;
         hearing::watch(&run, subject)?;
         precedence::watch(&run, subject)
     };
     held().map_err(|what| Failure { case: policy, what })
+}
+
+/// Returns a failure if a plan uses an element that its policy does not declare.
+fn declared(run: &Run, policy: &str, device: &DeviceShape) -> Result<(), String> {
+    let info = policies().iter().find(|info| info.name == policy);
+    let uses = info.map_or(&[][..], |info| info.uses);
+    let rows = run.events().filter_map(|event| match *event {
+        Event::RowNew { row, block, .. } => Some((row, max_residency(device, &block))),
+        _ => None,
+    });
+    let most: BTreeMap<RowId, u16> = rows.collect();
+    let undeclared = |plan| {
+        let mut others = Element::ALL.into_iter().filter(|of| !uses.contains(of));
+        others.find(|element| element.is_in(plan, |row| most.get(&row).map_or(0, |most| *most)))
+    };
+    let found = run
+        .plans()
+        .find_map(|(at, plan)| Some((at, undeclared(plan)?)));
+    match found {
+        Some((at, element)) => run.fail(format!(
+            "the plan made at {at} uses {}, which the policy does not declare",
+            element.name()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Returns a failure unless launches of at least three loads wait or run at some time: else the policy had nothing to

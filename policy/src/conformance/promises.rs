@@ -6,7 +6,7 @@
 use super::run::Run;
 use super::{BlockSeen, Change, Subject};
 use crate::contract::{Element, Enforcement};
-use crate::ids::{RowId, SmId};
+use crate::ids::{RowId, SmId, TenantId};
 use crate::plan::Plan;
 use crate::policies::{ljf, sjf, spatial, srtf, srtf_adaptive};
 use crate::units::Nanos;
@@ -46,23 +46,26 @@ fn one_at_a_time(run: &Run) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that every SM belongs to one kernel, as there are no more kernels than SMs: under a plan blocks of one row
-/// start there.
+/// Checks that every SM belongs to one tenant, as there are no more tenants than SMs: under a plan blocks of one
+/// tenant's rows start there.
 fn sms_apart(run: &Run) -> Result<(), String> {
     let mut owners = 0;
     for (_, starts) in under_plans(run) {
-        let mut of: BTreeMap<SmId, BTreeSet<RowId>> = BTreeMap::new();
-        for (row, sm) in starts {
-            of.entry(sm).or_default().insert(row);
+        let mut of: BTreeMap<SmId, BTreeSet<TenantId>> = BTreeMap::new();
+        for seen in starts {
+            if let Some(sm) = seen.sm {
+                let tenant = run.loads[seen.load].tenant;
+                of.entry(sm).or_default().insert(tenant);
+            }
         }
-        for (sm, rows) in &of {
-            let what = format!("rows {rows:?} start on SM {sm:?} under one plan");
-            run.require(&what, rows.len() == 1)?;
+        for (sm, tenants) in &of {
+            let what = format!("{tenants:?} start blocks on SM {sm:?} under one plan");
+            run.require(&what, tenants.len() == 1)?;
         }
-        let rows: BTreeSet<&RowId> = of.values().flatten().collect();
-        owners = owners.max(rows.len());
+        let tenants: BTreeSet<&TenantId> = of.values().flatten().collect();
+        owners = owners.max(tenants.len());
     }
-    run.require(&format!("{owners} rows at once"), owners >= 3)
+    run.require(&format!("{owners} tenants at once"), owners >= 3)
 }
 
 /// Checks that a kernel that is sampled has SM 0, and another one the rest; else one has the device if `alone`.
@@ -70,8 +73,10 @@ fn one_samples(run: &Run, alone: bool) -> Result<(), String> {
     let mut sampled: BTreeSet<RowId> = BTreeSet::new();
     for (plan, starts) in under_plans(run) {
         let on = |sample: bool| -> BTreeSet<RowId> {
-            let there = starts.iter().filter(|(_, sm)| (sm.0 == 0) == sample);
-            there.map(|(row, _)| *row).collect()
+            let there = starts
+                .iter()
+                .filter(|seen| (seen.sm == Some(SmId(0))) == sample);
+            there.filter_map(|seen| run.row_of(seen)).collect()
         };
         let groups = plan.groups();
         let samples = groups.len() == 2 && groups[0].sms.len() == 1;
@@ -96,8 +101,8 @@ fn one_samples(run: &Run, alone: bool) -> Result<(), String> {
     run.require(&format!("{count} rows were sampled"), count >= 2)
 }
 
-/// Returns each plan with the rows and SMs of the blocks that started under it.
-fn under_plans(run: &Run) -> Vec<(&Plan, Vec<(RowId, SmId)>)> {
+/// Returns each plan with the starts of blocks under it.
+fn under_plans(run: &Run) -> Vec<(&Plan, Vec<&BlockSeen>)> {
     let plans: Vec<(Nanos, &Plan)> = run.plans().collect();
     let is_start = |seen: &&BlockSeen| seen.change == Change::Started;
     let starts: Vec<&BlockSeen> = run.trace.blocks.iter().filter(is_start).collect();
@@ -106,8 +111,7 @@ fn under_plans(run: &Run) -> Vec<(&Plan, Vec<(RowId, SmId)>)> {
         let own = starts
             .iter()
             .filter(|seen| *made <= seen.at && seen.at < until);
-        let own = own.filter_map(|seen| Some((run.row_of(seen)?, seen.sm?)));
-        (*plan, own.collect())
+        (*plan, own.copied().collect())
     };
     plans.iter().enumerate().map(of).collect()
 }

@@ -21,11 +21,16 @@ pub const INFO: PolicyInfo = PolicyInfo {
     summary: "kernels hold equal parts of the device, at least a block each, and the rest is filled up",
     source: "accelOS section 3",
     promises_weights: false,
-    weights: "parts of the device are in proportion, among kernels and not tenants, before the rest is filled \
+    weights: "a tenant's part of the device is in proportion, which its kernels divide, before the rest is filled \
               up",
     class: NO_CLASS,
     is_oracle: false,
-    uses: &[Element::Cap, Element::Order],
+    uses: &[
+        Element::Cap,
+        Element::DeviceLimit,
+        Element::Order,
+        Element::Stop,
+    ],
     make: |device, shape, _| Box::new(Dividing::<AccelOs>::new(device, shape)),
 };
 

@@ -24,7 +24,12 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: every kernel leaves room for one block of each other one",
     class: NO_CLASS,
     is_oracle: false,
-    uses: &[Element::Cap, Element::Order],
+    uses: &[
+        Element::Cap,
+        Element::DeviceLimit,
+        Element::Order,
+        Element::Stop,
+    ],
     make: |device, shape, _| Box::new(Dividing::<Elastic>::new(device, shape)),
 };
 

@@ -54,6 +54,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     is_oracle: false,
     uses: &[
         Element::Cap,
+        Element::DeviceLimit,
         Element::Order,
         Element::Preemption,
         Element::Stop,

@@ -18,7 +18,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their runtimes alone",
     class: NO_CLASS,
     is_oracle: true,
-    uses: &[Element::Cap],
+    uses: &[Element::Cap, Element::DeviceLimit, Element::Stop],
     make: |device, shape, known| {
         Box::new(Exclusive::new(device, shape, known.clone(), |runtime| {
             -runtime

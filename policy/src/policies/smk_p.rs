@@ -5,11 +5,17 @@
 //! group: whichever of its kernels run, together they hold no more, and each of them may use all of
 //! it. With one kernel a tenant this is the paper's cap.
 //!
+//! [`NAME`] holds shares at the weights and lends what nobody within his part can use. [`STRICT`] is the
+//! paper's own: the same partition on every SM, whatever tenants can use of it, and nothing lent. Two
+//! other policies are this one with other settings ([`super::smk`], [`super::smk_pw`]).
+//!
 //! Phases of a replan:
 //! 1. [`share_control::rebase`]: who had too much, who too little;
 //! 2. [`Partitioner::partition`]: fill part after part of the device, lowest weighted level first;
 //! 3. parts that came out alike become one group of the plan. Free room goes to the better class
-//!    first, then to the tenant that is owed most, then by arrival.
+//!    first, then to the tenant that is owed most, then by arrival;
+//! 4. where issue slots are partitioned too, rows that are profiled have SMs to themselves, and the
+//!    others' weights follow from the profiles ([`IssueProfiler`]).
 //!
 //! A tenant stays a participant for a grace after its last launch ended, because a closed-loop
 //! tenant submits again at once and its part would oscillate otherwise. A tenant that is the only
@@ -20,21 +26,25 @@ use crate::class::Class;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
+use crate::issue_profile::{self, IssueProfiler, quotas};
 use crate::partition::{Claim, Demand, MOST_PARTS, Partitioner};
 use crate::plan::{
-    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, Stop, Surplus,
-    TenantLimit,
+    Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, QuotaRule, Renewal,
+    Stop, Surplus, TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
-use crate::policy::{Policy, PolicyInfo};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo};
 use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
 use crate::share_control::{self, Balance};
 use crate::sm_set::SmSet;
 use crate::units::Nanos;
+use std::num::NonZeroU16;
 use std::ops::Range;
 
 /// The policy's name.
 pub const NAME: &str = "smk-p";
+/// Name of the paper's own.
+pub const STRICT: &str = "smk-p-strict";
 /// What it is.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
@@ -56,6 +66,44 @@ pub const INFO: PolicyInfo = PolicyInfo {
     make: |device, shape, _| Box::new(SmkP::new(device, shape)),
 };
 
+/// What the paper's own is.
+pub const STRICT_INFO: PolicyInfo = PolicyInfo {
+    name: STRICT,
+    summary: "each SM is partitioned alike by dominant-resource fairness; what nobody can use stays empty",
+    source: "SMK section 5.3.2, Figures 6 to 8; weights are ours",
+    promises_weights: false,
+    weights: "a tenant's part of each SM is in proportion, as far as whole blocks allow",
+    class: NO_CLASS,
+    is_oracle: false,
+    uses: &[
+        Element::Cap,
+        Element::DeviceLimit,
+        Element::GroupLimit,
+        Element::Order,
+        Element::Preemption,
+        Element::Stop,
+    ],
+    make: |device, shape, _| {
+        let strict = Settings {
+            surplus: Surplus::Idle,
+            extent: Extent::Alike,
+            ..Settings::DEFAULT
+        };
+        Box::new(SmkP::with_settings(device, shape, strict))
+    },
+};
+
+/// What is partitioned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// SMs, each by itself, so that what blocks are too coarse for averages out over them, among what tenants can use.
+    Dithered,
+    /// One SM, and all others alike (SMK, Figure 6).
+    Alike,
+    /// The device as if it were one SM: limits bind on it, on no SM.
+    Device,
+}
+
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -65,14 +113,25 @@ pub struct Settings {
     /// the weights; where it stays empty the partition is the paper's, and nothing is done about what blocks are too
     /// coarse for.
     pub surplus: Surplus,
+    /// What is partitioned; only where SMs are, each by itself, are shares held.
+    pub extent: Extent,
+    /// Profiles from which issue slots are partitioned, if they are.
+    pub quotas: Option<issue_profile::Settings>,
+}
+
+impl Settings {
+    /// The default: shares are held at the weights.
+    pub const DEFAULT: Self = Self {
+        grace: Nanos(20_000),
+        surplus: Surplus::Lend,
+        extent: Extent::Dithered,
+        quotas: None,
+    };
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            grace: Nanos(20_000),
-            surplus: Surplus::Lend,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -89,7 +148,17 @@ pub struct SmkP {
     looked: Nanos,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
     correcting: bool,
+    profiler: Option<IssueProfiler>,
     scratch: Scratch,
+}
+
+/// Who has a group of SMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    /// All participants, as the part of that number came out.
+    Part(usize),
+    /// A row that is profiled.
+    Row(RowId),
 }
 
 /// Tables of a replan, kept so that replanning allocates nothing.
@@ -101,11 +170,20 @@ struct Scratch {
     tenants: Vec<TenantId>,
     claims: Vec<Claim>,
     demands: Vec<Demand>,
+    /// The row of each demand.
+    rows: Vec<RowId>,
     partitioner: Partitioner,
-    /// Groups: the first part that came out so, and the SMs of all parts alike.
-    groups: Vec<(usize, SmSet)>,
+    /// Groups: those that rows have to themselves, and then the first part that came out so, with the SMs of all parts
+    /// alike.
+    groups: Vec<(Holder, SmSet)>,
     /// A tenant's limit on each group.
     limits: Vec<SmUnits>,
+    /// Group by group, the issue weight of each demand.
+    weights: Vec<Option<NonZeroU16>>,
+    /// What each demand is due of the issue slots.
+    due: Vec<f64>,
+    /// Rows that may be profiled, in order of their numbers.
+    profilable: Vec<RowId>,
 }
 
 impl SmkP {
@@ -127,13 +205,16 @@ impl SmkP {
             wake_at: None,
             looked: Nanos::ZERO,
             correcting: false,
+            profiler: settings
+                .quotas
+                .map(|profiles| IssueProfiler::new(profiles, shape.sms)),
             scratch: Scratch::default(),
         }
     }
 
     /// Returns whether shares are held at the weights.
     fn holds_shares(&self) -> bool {
-        self.settings.surplus == Surplus::Lend
+        self.settings.surplus == Surplus::Lend && self.settings.extent == Extent::Dithered
     }
 
     /// Lists the participants in dispatch order and what they demand.
@@ -151,17 +232,22 @@ impl SmkP {
         scratch.tenants.clear();
         scratch.claims.clear();
         scratch.demands.clear();
+        scratch.rows.clear();
         for (_, _, id) in &scratch.order {
             let Some(tenant) = book.tenant(*id) else {
                 continue;
             };
             let (claim, before) = (scratch.claims.len(), scratch.demands.len());
-            for (_, row) in book.rows_of(tenant).filter(|(_, row)| row.works) {
+            for (id, row) in book.rows_of(tenant).filter(|(_, row)| row.works) {
                 if max_residency(&self.shape, &row.block) > 0 {
+                    scratch.rows.push(id);
                     scratch.demands.push(Demand {
                         claim,
                         block: row.block,
-                        blocks: row.demand.max(1),
+                        blocks: match self.settings.extent {
+                            Extent::Alike => u64::MAX,
+                            Extent::Dithered | Extent::Device => row.demand.max(1),
+                        },
                     });
                 }
             }
@@ -182,24 +268,74 @@ impl SmkP {
     }
 
     /// Partitions the device and groups the parts that came out alike. SMs are numbered through the
-    /// parts in order.
+    /// parts in order; the first ones belong to rows that are profiled.
     fn partition(&mut self) {
         let scratch = &mut self.scratch;
         let (claims, demands) = (&scratch.claims, &scratch.demands);
         let done = &mut scratch.partitioner;
-        done.partition(&self.shape, claims, demands, MOST_PARTS);
+        match self.settings.extent {
+            Extent::Dithered => done.partition(&self.shape, claims, demands, MOST_PARTS),
+            Extent::Alike => done.partition(&self.shape, claims, demands, 1),
+            Extent::Device => done.partition(&self.shape.as_one_sm(), claims, demands, 1),
+        }
         scratch.groups.clear();
+        let profiled = self.profiler.iter().flat_map(IssueProfiler::rows);
+        for (sm, row) in (0..).zip(profiled) {
+            let own = (Holder::Row(row), SmSet::range(sm, sm + 1));
+            scratch.groups.push(own);
+        }
+        let own = u16::try_from(scratch.groups.len()).unwrap_or(u16::MAX);
+        if self.settings.extent == Extent::Device {
+            let all = (Holder::Part(0), SmSet::range(own, self.shape.sms));
+            scratch.groups.push(all);
+            return;
+        }
         let mut from = 0;
         for (part, &sms) in done.parts().iter().enumerate() {
-            let alike = |(first, _): &(usize, SmSet)| done.caps(*first) == done.caps(part);
-            let place = scratch.groups.iter().position(alike).unwrap_or_else(|| {
-                scratch.groups.push((part, SmSet::empty()));
-                scratch.groups.len() - 1
-            });
-            for sm in from..from + sms {
+            let alike = |(holder, _): &(Holder, SmSet)| match *holder {
+                Holder::Part(first) => done.caps(first) == done.caps(part),
+                Holder::Row(_) => false,
+            };
+            for sm in (from..from + sms).filter(|sm| *sm >= own) {
+                let place = scratch.groups.iter().position(alike).unwrap_or_else(|| {
+                    scratch.groups.push((Holder::Part(part), SmSet::empty()));
+                    scratch.groups.len() - 1
+                });
                 scratch.groups[place].1.insert(SmId(sm));
             }
             from += sms;
+        }
+    }
+
+    /// Finds the issue weights of rows on each group: none anywhere while a row that shares it has not been profiled.
+    fn weigh(&mut self) {
+        let scratch = &mut self.scratch;
+        scratch.weights.clear();
+        let demands = scratch.demands.len();
+        for (holder, _) in &scratch.groups {
+            let from = scratch.weights.len();
+            scratch.weights.resize(from + demands, None);
+            let (Some(profiler), Holder::Part(part)) = (&self.profiler, *holder) else {
+                continue;
+            };
+            let caps = scratch.partitioner.caps(part);
+            scratch.due.clear();
+            let due = scratch.rows.iter().zip(caps).map(|(row, cap)| {
+                // One block issues so much alone: x over T.
+                let rate = profiler.rate(*row).unwrap_or(f64::NAN);
+                if *cap == 0 {
+                    0.0
+                } else {
+                    rate * f64::from(*cap)
+                }
+            });
+            scratch.due.extend(due);
+            if scratch.due.iter().any(|due| due.is_nan()) {
+                continue;
+            }
+            for (weight, quota) in scratch.weights[from..].iter_mut().zip(quotas(&scratch.due)) {
+                *weight = weight_of(quota);
+            }
         }
     }
 
@@ -209,16 +345,26 @@ impl SmkP {
         match alone {
             true => {
                 self.scratch.groups.clear();
-                let all = (0, SmSet::first(self.shape.sms));
+                let all = (Holder::Part(0), SmSet::first(self.shape.sms));
                 self.scratch.groups.push(all);
+                self.scratch.weights.clear();
             }
-            false => self.partition(),
+            false => {
+                self.partition();
+                self.weigh();
+            }
         }
         let mut plan = PlanBuilder::new(next, self.device, &self.shape);
         plan.wake_at(self.wake_at).default_row(DefaultRow {
             cap: 1,
             stop: Stop::Checked,
         });
+        if self.profiler.is_some() {
+            plan.quota(QuotaRule {
+                renewal: Renewal::WhenSpent,
+                ..QuotaRule::default()
+            });
+        }
         for (_, sms) in &self.scratch.groups {
             plan.group(Group {
                 sms: *sms,
@@ -254,12 +400,16 @@ impl SmkP {
             return;
         };
         let limits = || (0..).map(GroupId).zip(&self.scratch.limits);
+        let whole = self.settings.extent == Extent::Device;
         if !alone {
             let place = plan.limit(TenantLimit {
                 tenant: id,
-                device: SmUnits::MAX,
+                device: match whole {
+                    true => self.scratch.limits[0],
+                    false => SmUnits::MAX,
+                },
             });
-            for (group, limit) in limits() {
+            for (group, limit) in limits().filter(|_| !whole) {
                 plan.group_limit(group, place, *limit);
             }
         }
@@ -284,9 +434,22 @@ impl SmkP {
                 if known.0 != *limit {
                     known = (*limit, self.cap_within(record, most, *limit));
                 }
-                plan.cell(group, place, Cell::capped(known.1));
+                let cap = match self.scratch.groups[usize::from(group.0)].0 {
+                    Holder::Row(own) if own != row => 0,
+                    _ if whole && !alone => NO_CAP,
+                    Holder::Row(_) | Holder::Part(_) => known.1,
+                };
+                let weight = self.weight_on(group, row);
+                plan.cell(group, place, Cell { cap, weight });
             }
         }
+    }
+
+    /// Returns a row's issue weight on a group.
+    fn weight_on(&self, group: GroupId, row: RowId) -> Option<NonZeroU16> {
+        let demand = self.scratch.rows.iter().position(|own| *own == row)?;
+        let at = usize::from(group.0) * self.scratch.rows.len() + demand;
+        *self.scratch.weights.get(at)?
     }
 
     /// Finds what a tenant's rows hold together on an SM of each group.
@@ -299,8 +462,17 @@ impl SmkP {
         }
         let rows = &scratch.demands[demands.clone()];
         let (mut known, mut limit): (&[u16], _) = (&[], SmUnits(0));
-        for (first, _) in &scratch.groups {
-            let caps = &scratch.partitioner.caps(*first)[demands.clone()];
+        for (holder, _) in &scratch.groups {
+            let first = match *holder {
+                Holder::Part(first) => first,
+                Holder::Row(own) => {
+                    let is_own = scratch.rows[demands.clone()].contains(&own);
+                    let whole = if is_own { SmUnits::ONE } else { SmUnits(0) };
+                    scratch.limits.push(whole);
+                    continue;
+                }
+            };
+            let caps = &scratch.partitioner.caps(first)[demands.clone()];
             if caps != known {
                 let mut held = Held::default();
                 for (demand, cap) in rows.iter().zip(caps) {
@@ -324,7 +496,22 @@ impl SmkP {
         }
     }
 
-    /// Returns when the controller should look again, or a grace ends.
+    /// Lets the profiler go on, if there is one; returns whether the plan follows.
+    fn profile(&mut self, now: Nanos) -> bool {
+        let Some(profiler) = &mut self.profiler else {
+            return false;
+        };
+        let (book, rows) = (&self.book, &mut self.scratch.profilable);
+        rows.clear();
+        let fits = |row: &RowRecord| row.works && !row.spill && row.most > 0;
+        let working = book.rows().filter(|(_, row)| fits(row));
+        rows.extend(working.map(|(row, _)| row));
+        // A tenant that is alone shares nothing.
+        let alone = book.active().nth(1).is_none();
+        profiler.step(now, if alone { &[] } else { rows })
+    }
+
+    /// Returns when the controller should look again, a grace ends, or profiles go on.
     fn next_wake(&self, balance: &Balance, now: Nanos) -> Option<Nanos> {
         let tick = self.holds_shares() && self.book.active().nth(1).is_some();
         let tenants = self.book.active();
@@ -337,7 +524,8 @@ impl SmkP {
             .min()
             .map(|last| last + self.settings.grace);
         let tick = tick.then(|| self.looked + balance.tick());
-        [tick, grace]
+        let profile = self.profiler.as_ref().and_then(IssueProfiler::wake_at);
+        [tick, grace, profile]
             .into_iter()
             .flatten()
             .min()
@@ -345,9 +533,26 @@ impl SmkP {
     }
 }
 
+/// Returns a quota as an issue weight, in parts of 10,000: an epoch's length in cycles.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a quota is at most 1"
+)]
+fn weight_of(quota: f64) -> Option<NonZeroU16> {
+    let parts = (quota * 10_000.0).round();
+    match parts.is_finite() {
+        true => NonZeroU16::new((parts as u16).max(1)),
+        false => None,
+    }
+}
+
 impl Policy for SmkP {
     fn observe(&mut self, event: &Event) {
         self.book.observe(event);
+        if let Some(profiler) = &mut self.profiler {
+            profiler.observe(event);
+        }
     }
 
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
@@ -358,6 +563,8 @@ impl Policy for SmkP {
         if due || !self.planned {
             self.looked = now;
         }
+        let profiled = self.profile(now);
+        let changed = changed || profiled;
         if self.planned && !changed && !due {
             return false;
         }

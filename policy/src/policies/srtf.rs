@@ -16,7 +16,7 @@ use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
-use crate::plan::{DispatchOrder, Group, Plan, Preemption, Surplus};
+use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop, Surplus};
 use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
 use crate::predict::{Durations, simple_slicing, takes_over};
 use crate::profiles::Profiles;
@@ -35,7 +35,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone",
     class: NO_CLASS,
     is_oracle: false,
-    uses: &[Element::Cap],
+    uses: &[Element::Cap, Element::DeviceLimit, Element::Stop],
     make: |device, shape, _| Box::new(Srtf::new(device, shape, Settings::default())),
 };
 
@@ -235,6 +235,11 @@ impl Srtf {
                 self.cap(group == 0, self.rows[place])
             });
         } else {
+            // Nobody runs beside the row that has the device, so nobody waits for it to stop within a block.
+            let layout = Layout {
+                stop: Stop::Ahead,
+                ..layout
+            };
             let all = [group(0, sms)];
             layout.fill(&self.book, plans, &all, &self.rows, |_, place| {
                 self.cap(true, self.rows[place])

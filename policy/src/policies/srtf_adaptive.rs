@@ -20,7 +20,12 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
     class: NO_CLASS,
     is_oracle: false,
-    uses: &[Element::Cap, Element::Order],
+    uses: &[
+        Element::Cap,
+        Element::DeviceLimit,
+        Element::Order,
+        Element::Stop,
+    ],
     make: |device, shape, _| Box::new(new(device, shape)),
 };
 

@@ -20,7 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone",
     class: NO_CLASS,
     is_oracle: true,
-    uses: &[Element::Cap],
+    uses: &[Element::Cap, Element::DeviceLimit, Element::Stop],
     make: |device, shape, known| Box::new(new(device, shape, known.clone())),
 };
 

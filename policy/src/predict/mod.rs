@@ -11,6 +11,7 @@
 //! Rule: predictions of nearly equal kernels change places all the time, so that a kernel keeps its place until another
 //! one's remaining time is clearly less ([`takes_over`]).
 
+pub mod co_run;
 mod per_sm;
 mod pooled;
 

@@ -21,10 +21,14 @@
 //! The same meter serves reports and controllers: an executor feeds it and sends its readings to
 //! the policy ([`crate::Event::Share`]).
 //!
-//! Rules: every call but `settle` is O(1), whatever the number of tenants; sums of resources are integers, so
-//! that what is placed and retired cancels exactly; times that run backwards count as no time;
-//! nothing is allocated after the last tenant was added. Reading changes nothing: sums of floats
-//! depend on where they are cut, and readers come when they like.
+//! Rules: every call is O(1) but for one in a millisecond, which settles and looks at each tenant that was busy; sums
+//! of resources are integers, so that what is placed and retired cancels exactly; times that run backwards count as
+//! no time; nothing is allocated after the last tenant was added. Reading changes nothing: sums of floats depend on
+//! where they are cut, and readers come when they like.
+
+mod pace;
+
+pub use pace::Pace;
 
 use crate::ids::TenantId;
 use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
@@ -34,7 +38,7 @@ use crate::units::Nanos;
 const MOST_PASSES: usize = 16;
 /// The longest time between two settlements of shares, while anything happens.
 const WINDOW: Nanos = Nanos(1_000_000);
-/// Time in which a tenant's launches of late are forgotten to a half.
+/// Time constant of the sums over a tenant's recent launches.
 const OF_LATE: Nanos = Nanos(1_000_000);
 
 /// Integrates the shares of the tenants of one device.
@@ -71,33 +75,8 @@ pub struct ShareReading {
     pub entitled: f64,
     /// What all tenants held while it was busy.
     pub total: f64,
-    /// How it got on, until shares were last settled.
+    /// Its progress against running alone, up to the last settlement.
     pub pace: Pace,
-}
-
-/// For how long a tenant was busy, and how long the same would have taken it alone, in nanoseconds.
-///
-/// By HSM's arithmetic (Zhao, Jahre and Eeckhout, ASPLOS 2020): a kernel progresses with the blocks that reside over
-/// the time that one takes, so that its slowdown is the residency alone over that together, times a block's time
-/// together over that alone. Residency alone is what a tenant could hold at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pace {
-    /// It was busy.
-    pub busy_ns: f64,
-    /// Its launches could not have begun then, alone or not.
-    pub idle_ns: f64,
-    /// The rest would have taken this long alone, if its blocks took as long.
-    pub alone_ns: f64,
-}
-
-impl Pace {
-    /// Returns how many times longer it took than alone, where a block alone takes `block_alone` of what it took;
-    /// `None` before any block ended.
-    #[must_use]
-    pub fn slowdown(&self, block_alone: f64) -> Option<f64> {
-        let alone_ns = self.alone_ns.mul_add(block_alone, self.idle_ns);
-        (self.alone_ns > 0.0).then(|| self.busy_ns / alone_ns)
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -355,13 +334,22 @@ impl ShareMeter {
         }
     }
 
-    /// Forgets a tenant's integrals: should it come back, they begin anew.
+    /// Forgets all of a tenant but its weight and its blocks on the device: should it come back, it begins anew.
     pub fn remove(&mut self, tenant: TenantId, at: Nanos) {
         self.set_busy(tenant, false, at);
         self.settle(at);
         if let Some(meter) = self.meters.get_mut(tenant.index()) {
-            meter.reading = ShareReading::default();
-            meter.settled = ShareReading::default();
+            *meter = Meter {
+                weight: meter.weight,
+                blocks: meter.blocks,
+                held: meter.held,
+                placed: meter.placed,
+                seen: meter.seen,
+                at: meter.at,
+                total_at: meter.total_at,
+                per_weight_at: meter.per_weight_at,
+                ..Meter::default()
+            };
         }
     }
 

@@ -63,6 +63,29 @@ fn blocks_of_an_idle_tenant_change_nobodys_figure() {
     assert_eq!(meter.read(C).held, 0.0);
 }
 
+#[test]
+fn a_tenant_that_comes_back_begins_anew() {
+    let mut meter = meter();
+    meter.set_launch_cost(Nanos(1), Nanos(1));
+    meter.set_busy(B, true, Nanos(0));
+    meter.placed(B, &QUARTER, 16, Nanos(0));
+    meter.settle(Nanos(1_000));
+    assert_eq!(meter.read(B).held, 4_000.0);
+    meter.retired(B, &QUARTER, 16, Nanos(1_000));
+    meter.remove(B, Nanos(1_000));
+    assert_eq!((meter.read(B).held, meter.read(B).entitled), (0.0, 0.0));
+    for tenant in [B, C] {
+        meter.set_weight(tenant, 1, Nanos(1_000));
+        meter.set_busy(tenant, true, Nanos(1_000));
+        meter.placed(tenant, &QUARTER, 8, Nanos(1_000));
+    }
+    meter.settle(Nanos(1_100));
+    for tenant in [B, C] {
+        let reading = meter.read(tenant);
+        assert_eq!((reading.held, reading.entitled), (200.0, 200.0));
+    }
+}
+
 /// Has a tenant's blocks on the device end, and as many others of it follow.
 fn turn_over(meter: &mut ShareMeter, tenant: TenantId, blocks: u32, at: u64) {
     meter.retired(tenant, &QUARTER, blocks, Nanos(at));

@@ -172,6 +172,17 @@ fn launches_of_like_length_share() {
 }
 
 #[test]
+fn a_launch_that_is_little_larger_than_its_part_gets_room_for_all_its_blocks() {
+    let mut timed = Timed::new(Settings::default(), &[0, 1]);
+    timed.arrive(0, 12);
+    timed.arrive(1, 12);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([6, 6], [4, 4]));
+    timed.end(0);
+    timed.arrive(0, 20);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([4, 4], [6, 6]));
+}
+
+#[test]
 fn of_an_unknown_kernel_that_waits_one_block_runs_until_it_is_known() {
     let mut timed = Timed::new(Settings::default(), &[0]);
     // 2 us are left; unknown blocks are taken to last 10 us, so that 400 of them need 200 us.

@@ -3,3 +3,5 @@
 mod gridmux;
 mod host;
 mod policies;
+mod smk;
+mod warped_slicer;

@@ -2,27 +2,29 @@
 
 use crate::host::{Host, arrive, busy, ended, row_new, tenant};
 use gridmux_policy::{
-    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Event, GroupId, Nanos, Plan,
-    Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId, all_policies, by_name,
+    BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Element, Event, GroupId, Nanos, Plan,
+    PolicyInfo, Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId,
+    all_policies, by_name, shape::max_residency,
 };
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// SMK Figure 8's limits in whole numbers, on two SMs.
-const FIG8: DeviceShape = DeviceShape {
+pub(crate) const FIG8: DeviceShape = DeviceShape {
     sms: 2,
     threads: 60,
     blocks: 1000,
     registers: 100,
     shared_bytes: 100,
     submission_ns: 0,
+    dram_bytes_per_kcycle: 0,
 };
-const K1: BlockShape = BlockShape {
+pub(crate) const K1: BlockShape = BlockShape {
     threads: 4,
     registers: 10,
     shared_bytes: 0,
 };
-const K2: BlockShape = BlockShape {
+pub(crate) const K2: BlockShape = BlockShape {
     threads: 3,
     registers: 3,
     shared_bytes: 6,
@@ -38,7 +40,7 @@ const WIDE: DeviceShape = DeviceShape {
     ..FIG8
 };
 
-fn caps(plan: &Plan, row: u32) -> [u16; 2] {
+pub(crate) fn caps(plan: &Plan, row: u32) -> [u16; 2] {
     [0, 1].map(|sm| plan.on_sm(SmId(sm), RowId(row)).cap)
 }
 
@@ -130,10 +132,24 @@ fn any_event() -> impl Strategy<Value = Event> {
             14 => Event::Sample {
                 row,
                 group,
+                cycles: at.0,
                 block_cycles: many,
                 issued: launch,
                 memory_stalls: many,
+                l1_misses: few.into(),
+                l2_misses: many,
                 dram_bytes: launch,
+            },
+            15 => Event::Instructions {
+                row,
+                group,
+                loads: launch,
+                accesses: many,
+                lines: many,
+                l1_hits: launch,
+                l2_hits: many,
+                shared: launch,
+                special: many,
             },
             _ => Event::Arrive {
                 row,
@@ -145,15 +161,25 @@ fn any_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// Which rows there are, by the events' own rules.
-fn follow(rows: &mut BTreeSet<(RowId, TenantId)>, event: &Event) {
+/// Returns the elements that a plan uses and its policy does not declare.
+fn undeclared(info: &PolicyInfo, plan: &Plan, most: impl Fn(RowId) -> u16) -> Vec<Element> {
+    let others = Element::ALL.into_iter();
+    let others = others.filter(|element| !info.uses.contains(element));
+    others
+        .filter(|element| element.is_in(plan, &most))
+        .collect()
+}
+
+/// Which rows there are, by the events' own rules, with what an SM of [`FIG8`] holds of their blocks.
+fn follow(rows: &mut BTreeMap<RowId, (TenantId, u16)>, event: &Event) {
     match *event {
-        Event::RowNew { row, tenant, .. } => {
-            rows.retain(|known| known.0 != row);
-            rows.insert((row, tenant));
+        Event::RowNew {
+            row, tenant, block, ..
+        } => {
+            rows.insert(row, (tenant, max_residency(&FIG8, &block)));
         }
-        Event::RowGone { row } => rows.retain(|known| known.0 != row),
-        Event::TenantGone { tenant } => rows.retain(|known| known.1 != tenant),
+        Event::RowGone { row } => _ = rows.remove(&row),
+        Event::TenantGone { tenant } => rows.retain(|_, known| known.0 != tenant),
         _ => {}
     }
 }
@@ -167,7 +193,7 @@ proptest! {
     ) {
         for info in all_policies() {
             let mut host = Host::named(info.name, &FIG8);
-            let mut rows = BTreeSet::new();
+            let mut rows = BTreeMap::new();
             for ((event, replans), step) in events.iter().zip(1..) {
                 follow(&mut rows, event);
                 host.tell(std::slice::from_ref(event));
@@ -176,10 +202,13 @@ proptest! {
                 }
                 let plan = &host.standing;
                 for listed in plan.rows() {
-                    prop_assert!(rows.contains(&(listed.row, listed.tenant)), "{}: {listed:?}", info.name);
+                    let tenant = rows.get(&listed.row).map(|known| known.0);
+                    prop_assert!(tenant == Some(listed.tenant), "{}: {listed:?}", info.name);
                 }
                 prop_assert!(plan.cap_total(RowId(999)) > 0, "{}: a launch would wait", info.name);
                 prop_assert!(plan.groups().iter().map(|group| group.sms.len()).sum::<u32>() == 2);
+                let most = |row| rows.get(&row).map_or(0, |known| known.1);
+                prop_assert_eq!(undeclared(info, plan, most), [], "{}", info.name);
             }
         }
     }
@@ -343,6 +372,29 @@ fn a_profile_is_used_where_a_policy_would_measure() {
     assert_ne!(first("gridmux", &known), first("gridmux", &unknown));
 }
 
+/// Each row had a part, so that a tenant with nine kernels had nine tenths of the device.
+#[test]
+fn a_tenant_is_one_party_whatever_kernels_it_has() {
+    for name in ["even", "spatial"] {
+        let mut host = Host::named(name, &WIDE);
+        host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
+        for row in 2..10 {
+            host.tell(&[row_new(row, 1, TWELFTH), arrive(row, 1000, 2)]);
+        }
+        let plan = host.at(3);
+        // The device holds 24 of their blocks.
+        for row in 0..10 {
+            assert_eq!(plan.cap_total(RowId(row)), 12, "{name}: row {row}");
+        }
+        let limits: Vec<_> = plan
+            .limits()
+            .iter()
+            .map(|of| (of.tenant, of.device))
+            .collect();
+        assert_eq!(limits, [(TenantId(1), SmUnits::ONE)], "{name}");
+    }
+}
+
 #[test]
 fn fifo_is_arrival_order_at_full_residency() {
     for (name, strict) in [("fifo", false), ("fifo-strict", true)] {
@@ -453,6 +505,9 @@ fn a_spill_row_is_bound_by_its_tenants_limit_alone() {
         let limited = plan.device_limit(TenantId(1)) < SmUnits::MAX;
         let takes_all = ["fifo", "fifo-strict"].contains(&info.name);
         assert_eq!(limited, !takes_all, "{}", info.name);
+        let declares = info.uses.contains(&Element::DeviceLimit);
+        assert_eq!(declares, limited, "{}", info.name);
+        assert_eq!(undeclared(info, plan, |_| 12), [], "{}", info.name);
     }
 }
 

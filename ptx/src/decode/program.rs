@@ -6,6 +6,7 @@
 use super::inst::{Instruction, RegId};
 use super::register_names::RegisterNames;
 use crate::words::{ScalarType, Span, StateSpace};
+use serde::{Deserialize, Serialize};
 
 /// Index of a module-scope or function-scope variable in [`Program::variables`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,7 +121,7 @@ pub struct Param {
 }
 
 /// Launch bounds and similar performance directives (PTX ISA section 11.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LaunchBounds {
     /// `.maxntid`.
     pub max_threads: Option<[u32; 3]>,

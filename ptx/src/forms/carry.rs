@@ -109,13 +109,25 @@ fn formals(values: Values, prefix: &str) -> String {
     list
 }
 
-/// Puts parameters behind those that a header has.
-pub(crate) fn add_parameters(
+/// Puts a parameter in front of those that a header has.
+pub(crate) fn add_first_parameter(
     module: &Module,
     syntax: &FunctionSyntax,
-    list: &str,
+    parameter: &str,
     edits: &mut Edits,
 ) {
+    let (open, end) = syntax.params;
+    match end - open {
+        0 | 2 => add_parameters(module, syntax, parameter, edits),
+        _ => {
+            let inside = module.token_span(open, open + 1).end;
+            edits.insert(inside, format!("{parameter}, "));
+        }
+    }
+}
+
+/// Puts parameters behind those that a header has.
+fn add_parameters(module: &Module, syntax: &FunctionSyntax, list: &str, edits: &mut Edits) {
     let (open, end) = syntax.params;
     match end - open {
         // No list at all: it goes behind the name.

@@ -173,13 +173,17 @@ impl<'a> Frame<'a> {
         if std::mem::replace(&mut self.tail_open, true) {
             return;
         }
+        if self.runs_off_its_end() && self.shape() != Shape::Worker {
+            self.at_end("ret;");
+        }
+    }
+
+    /// Returns whether threads may leave at the closing brace.
+    pub(crate) fn runs_off_its_end(&self) -> bool {
         let ends = |i: &Instruction| {
             i.guard.is_none() && matches!(i.opcode, Opcode::Ret | Opcode::Exit | Opcode::Bra)
         };
-        let last = self.function.body.last();
-        if !last.is_some_and(ends) && self.shape() != Shape::Worker {
-            self.at_end("ret;");
-        }
+        !self.function.body.last().is_some_and(ends)
     }
 
     /// Returns whether its text is only counted, and nobody wants to know how much more there is.

@@ -5,7 +5,7 @@
 //! [`FREE_BYTES`](super::judge::FREE_BYTES); kernels are counted in source order, and one with which the sum would be
 //! exceeded is refused. The sum is that of the text itself, made in the longest way that [`Options`] can ask for and
 //! with the form for every kernel that can take it. A module of several forms stays within twice as much, which the
-//! rewrite itself sees to.
+//! rewrite itself sees to; stamps, which are not counted, are left out of a module that would have more than that.
 //!
 //! Making every form of every kernel is dear, and next to no module needs it: [`may_exceed`] rules the others out.
 
@@ -24,6 +24,7 @@ const LONGEST: Options = Options {
         mode: FenceMode::Mask,
         zero_shared: true,
     },
+    stamps: false,
 };
 
 impl FormVerdicts {

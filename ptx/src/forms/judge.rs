@@ -10,7 +10,7 @@ use super::waits;
 use super::{Form, Reason, Refusal, Shape, fence, slice, worker};
 use crate::analysis::CallGraph;
 use crate::analysis::{Uniformity, registers_estimate};
-use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAMS_BYTES, param_offset};
+use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAM_ALIGN, MAX_PARAMS_BYTES};
 use crate::decode::{FuncId, Function, Opcode, Program};
 use crate::syntax::module::{Lines, Module};
 use std::sync::OnceLock;
@@ -92,7 +92,7 @@ impl FormVerdicts {
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
         let aliased = aliased(program);
         let added = judge.refusals(aliased.clone(), true);
-        let waits = waits::judge_all(program);
+        let waits = waits::judge_all(program, &calls);
         let own = |n: usize, f: &Facts| {
             let found = slice::judge(f).or_else(|| waits[n].clone());
             found
@@ -222,15 +222,30 @@ impl Judge<'_> {
             .collect()
     }
 
-    /// Returns what stands against a control block behind the kernel's parameters.
+    /// Returns what stands against a control block in front of the kernel's parameters.
     fn control(&self, n: usize, function: &Function) -> Option<Found> {
         if !function.is_entry {
             return None;
         }
         let (bytes, limit) = (function.params_bytes, params_limit(self.program));
         let start = function.span.start;
-        if u64::from(param_offset(function)) + u64::from(CONTROL_BYTES) > u64::from(limit) {
+        if u64::from(bytes) + u64::from(CONTROL_BYTES) > u64::from(limit) {
             return Some((Reason::ParametersFull { bytes, limit }, start));
+        }
+        for param in &function.params {
+            let name = || param.name.clone();
+            let reason = if let Some(word) = param.ty.opaque_word() {
+                Reason::OpaqueParameter(name(), word)
+            } else if param.align > MAX_PARAM_ALIGN {
+                let align = param.align;
+                Reason::ParameterAlign {
+                    name: name(),
+                    align,
+                }
+            } else {
+                continue;
+            };
+            return Some((reason, start));
         }
         self.calls.address_taken[n].then_some((Reason::AddressTaken, start))
     }

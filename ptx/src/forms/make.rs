@@ -6,99 +6,21 @@ use super::frame::{Frame, Role};
 use super::judge::FormVerdicts;
 use super::names::Names;
 use super::value::Values;
-use super::{Form, Options, Reason, Refusal, Shape, fence, judge, slice, worker};
-use crate::control::{CONTROL_ALIGN, CONTROL_BYTES, EXTRA_SHARED_BYTES, param_offset};
+use super::{Form, Options, Reason, Refusal, Shape, fence, judge, slice, stamp, worker};
+use crate::control::{CONTROL_ALIGN, CONTROL_BYTES};
 use crate::decode::{FuncId, Function, Program};
+use crate::kernel::{BlockRule, Entry, FormRefusal, Kernel};
 use crate::rewrite::Edits;
 use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
 use std::collections::HashMap;
-
-/// What a launch's grid holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LaunchGrid {
-    /// The tenant's grid as it is.
-    Original,
-    /// A sub-box of the tenant's grid, whose offset the control block gives.
-    SubBox,
-    /// Workers along x, each of which takes blocks of the tenant's grid until there are none left.
-    Workers,
-}
-
-/// Which thread blocks a form was judged for; a launch of another kind needs another form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockRule {
-    /// Any.
-    Any,
-    /// The block's width is a multiple of 32, and the grid is less than 2³¹ threads wide: a warp is then 32 neighbours
-    /// in x, which the form relies on.
-    WarpRows,
-}
-
-impl BlockRule {
-    /// Returns whether a launch of that grid and block keeps the rule.
-    #[must_use]
-    pub fn allows(self, grid: [u32; 3], block: [u32; 3]) -> bool {
-        match self {
-            Self::Any => true,
-            Self::WarpRows => {
-                block[0].is_multiple_of(32) && u64::from(grid[0]) * u64::from(block[0]) < 1 << 31
-            }
-        }
-    }
-}
-
-/// What became of one kernel, and what a launcher has to know of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KernelForm {
-    /// The kernel's name, which a rewrite keeps.
-    pub name: String,
-    /// The form it has now.
-    pub form: Form,
-    /// Why it did not take the form that was chosen; it is then [`Form::WHOLE`].
-    pub reason: Option<Refusal>,
-    /// Where the 64-byte control block stands in its parameters; `None` for [`Form::WHOLE`].
-    pub control_offset: Option<u32>,
-    /// Bytes of its parameter block now, the control block included.
-    pub params_bytes: u32,
-    /// Bytes that a launch adds to the tenant's dynamic shared memory.
-    pub extra_shared_bytes: u32,
-    /// What the grid of a launch holds.
-    pub grid: LaunchGrid,
-    /// Which blocks it may be launched with.
-    pub block_rule: BlockRule,
-    /// The mode of its fence, when it has one: [`fence::FenceMode::accepts`] tells whether a control block's base and
-    /// mask go with it. The module's `.global` variables must then lie in the reservation.
-    pub fence: Option<fence::FenceMode>,
-    /// Blocks of a worker's ticket, by the kernel's length (accelOS, section 6.4); at least 1.
-    pub chunk: u32,
-}
-
-impl KernelForm {
-    /// Describes a kernel of a module that was not rewritten: [`Form::WHOLE`], with the parameter block of that size.
-    #[must_use]
-    pub fn original(name: &str, params_bytes: u32) -> Self {
-        Self {
-            name: name.to_owned(),
-            form: Form::WHOLE,
-            reason: None,
-            control_offset: None,
-            params_bytes,
-            extra_shared_bytes: 0,
-            grid: LaunchGrid::Original,
-            block_rule: BlockRule::Any,
-            fence: None,
-            chunk: 1,
-        }
-    }
-}
 
 /// A rewritten module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
     /// The module's text.
     pub bytes: Vec<u8>,
-    /// Its kernels, in source order.
-    pub kernels: Vec<KernelForm>,
+    /// Its kernels, in source order, each with one entry.
+    pub kernels: Vec<Kernel>,
 }
 
 /// Gives every kernel the form that `choose` names for it; everything else stays as it is.
@@ -135,6 +57,13 @@ pub fn rewrite_with(
     let most = 2 * judge::length_limit(module.source().len());
     for (n, syntax) in making.functions() {
         edits = making.function(n, syntax, edits);
+        if edits.text_bytes() > most && options.stamps {
+            let options = Options {
+                stamps: false,
+                ..*options
+            };
+            return rewrite_with(module, program, verdicts, &options, choose);
+        }
         if edits.text_bytes() > most {
             // Only a mixture of forms that each have room by themselves comes here.
             let kernels = kernels(program, verdicts, &making.plan, options, &choose);
@@ -154,17 +83,17 @@ pub fn rewrite_with(
 }
 
 /// Returns a kernel of a module that would become too long.
-fn without_room(made: KernelForm, module: &Module, program: &Program) -> KernelForm {
-    let Some((_, function)) = program
-        .kernel(&made.name)
-        .filter(|_| made.form != Form::WHOLE)
-    else {
+fn without_room(made: Kernel, module: &Module, program: &Program) -> Kernel {
+    let form = made.entries.first().map_or(Form::WHOLE, Entry::form);
+    let Some((_, function)) = program.kernel(&made.name).filter(|_| form != Form::WHOLE) else {
         return made;
     };
     let reason = Reason::TooMuchText(judge::TIMES_SOURCE);
     let line = module.line(function.span.start);
-    let refusal = Some(Refusal { reason, line });
-    kernel_form(function, Form::WHOLE, refusal, &Options::default())
+    let refusal = Refusal { reason, line };
+    let refusal = Some(FormRefusal { form, refusal });
+    let whole = (Form::WHOLE, BlockRule::Any);
+    described(function, whole, refusal, &Options::default())
 }
 
 /// Returns the form that each function gets: the chosen one for a kernel that can take it.
@@ -241,13 +170,13 @@ impl<'a> Making<'a> {
         let (module, program) = (self.module, self.program);
         let id = FuncId(u32::try_from(n).unwrap_or(u32::MAX));
         let form = self.plan.forms[n];
-        if form != Form::WHOLE {
+        if form.has_control() {
             // A forward declaration gets the parameter as its definition does.
             let parameter = format!(
                 ".param .align {CONTROL_ALIGN} .b8 {}[{CONTROL_BYTES}]",
                 self.names.control
             );
-            carry::add_parameters(module, syntax, &parameter, &mut edits);
+            carry::add_first_parameter(module, syntax, &parameter, &mut edits);
         }
         let carried = self.plan.carried.of(id);
         carry::add_formals(module, syntax, carried, &self.names.prefix, &mut edits);
@@ -274,19 +203,26 @@ fn kernels(
     plan: &Plan,
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
-) -> Vec<KernelForm> {
+) -> Vec<Kernel> {
     (0_u32..)
         .zip(&program.functions)
         .filter(|(_, f)| f.is_entry && f.is_defined)
         .map(|(n, f)| {
             let form = plan.forms[n as usize];
             let chosen = choose(FuncId(n));
-            let reason = verdicts.refusal(FuncId(n), chosen).cloned();
-            let mut made = kernel_form(f, form, reason, options);
-            if form.shape == Shape::Worker && verdicts.warp_rows[n as usize] {
-                made.block_rule = BlockRule::WarpRows;
-            }
-            made
+            let refusal = verdicts.refusal(FuncId(n), chosen).cloned();
+            let refusal = refusal.map(|refusal| FormRefusal {
+                form: chosen,
+                refusal,
+            });
+            let block_rule = match form.shape {
+                Shape::Worker if verdicts.warp_rows[n as usize] => BlockRule::WarpRows,
+                _ => BlockRule::Any,
+            };
+            let mut kernel = described(f, (form, block_rule), refusal, options);
+            let stamps = options.stamps && stamp::takes(program, form);
+            kernel.entries.iter_mut().for_each(|e| e.stamps = stamps);
+            kernel
         })
         .collect()
 }
@@ -335,6 +271,12 @@ impl Plan {
 /// Runs the passes over one function. The loop comes last, because it is known then which axes the others ask for.
 fn edit(frame: &mut Frame<'_>, verdicts: &FormVerdicts, plan: &Plan, options: &Options) {
     let facts = &verdicts.facts[frame.id.0 as usize];
+    if let Role::Kernel(form) = frame.role
+        && options.stamps
+        && stamp::takes(frame.program, form)
+    {
+        stamp::edit(frame);
+    }
     if frame.is_fenced() {
         fence::prepare(frame, &verdicts.module_facts);
     }
@@ -351,34 +293,30 @@ fn edit(frame: &mut Frame<'_>, verdicts: &FormVerdicts, plan: &Plan, options: &O
     }
 }
 
-fn kernel_form(
+/// Describes a kernel with one entry, and why it did not take the form that was asked for.
+fn described(
     function: &Function,
-    form: Form,
-    reason: Option<Refusal>,
+    (form, block_rule): (Form, BlockRule),
+    refusal: Option<FormRefusal>,
     options: &Options,
-) -> KernelForm {
-    let control_offset = (form != Form::WHOLE).then(|| param_offset(function));
-    let is_worker = form.shape == Shape::Worker;
-    KernelForm {
+) -> Kernel {
+    let mut kernel = Kernel::new(function);
+    kernel.is_gang = refusal
+        .as_ref()
+        .is_some_and(|refused| refused.refusal.reason.is_wait_for_blocks());
+    kernel.refusals.extend(refusal);
+    kernel.entries.push(Entry {
         name: function.name.clone(),
-        form,
-        reason,
-        control_offset,
-        params_bytes: control_offset.map_or(function.params_bytes, |at| at + CONTROL_BYTES),
-        extra_shared_bytes: if is_worker { EXTRA_SHARED_BYTES } else { 0 },
-        grid: match form.shape {
-            Shape::Whole => LaunchGrid::Original,
-            Shape::Slice => LaunchGrid::SubBox,
-            Shape::Worker => LaunchGrid::Workers,
-        },
-        block_rule: BlockRule::Any,
+        shape: form.shape,
         fence: form.fenced.then_some(options.fence.mode),
-        chunk: if is_worker {
-            worker::chunk(function)
-        } else {
-            1
+        block_rule,
+        stamps: false,
+        chunk: match form.shape {
+            Shape::Worker => worker::chunk(function),
+            Shape::Whole | Shape::Slice => 1,
         },
-    }
+    });
+    kernel
 }
 
 /// Returns the offset behind `.version`, `.target` and `.address_size`, which stand first.

@@ -8,7 +8,7 @@
 //! A shape has a file, the fence a folder; each has a function `judge`, which gives the reason against it, and a
 //! function `edit`, which puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`]
 //! about one function, [`carry`] for values that a callee needs, [`waits`] and [`convergence`] for what threads wait
-//! for.
+//! for. One more pass is there for what it tells and changes no launch: [`stamp`].
 //!
 //! All text is added on the line it belongs to, so that line numbers stay those of the original.
 
@@ -23,26 +23,28 @@ mod make;
 mod names;
 mod reason;
 mod slice;
+mod stamp;
 mod value;
 mod waits;
 mod worker;
 
 pub use judge::FormVerdicts;
-pub use make::{BlockRule, KernelForm, LaunchGrid, Rewritten, rewrite, rewrite_with};
+pub use make::{Rewritten, rewrite, rewrite_with};
 pub use reason::{Reason, Refusal};
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// How a launch covers the grid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// How launches cover the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Shape {
     /// As the original does, in one launch.
     Whole,
-    /// In launches of sub-boxes.
+    /// In launches of sub-boxes, whose offsets the control block gives.
     Slice,
-    /// By workers, blocks that take the numbers of one block after another.
+    /// By workers along x, blocks that take the numbers of one block of the grid after another until none is left.
     Worker,
 }
 
@@ -94,6 +96,12 @@ impl Form {
         }
     }
 
+    /// Returns whether a kernel in this form has the control block as its first parameter.
+    #[must_use]
+    pub fn has_control(self) -> bool {
+        self != Self::WHOLE
+    }
+
     /// Returns the name that the command line takes and prints.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -117,6 +125,13 @@ impl fmt::Display for Form {
 impl Serialize for Form {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Form {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(D::Error::custom)
     }
 }
 
@@ -148,6 +163,8 @@ impl FromStr for Form {
 pub struct Options {
     /// How addresses are confined.
     pub fence: fence::FenceOptions,
+    /// Whether blocks write stamps where the control block of their launch asks for them.
+    pub stamps: bool,
 }
 
 /// Returns every module of the golden files that can be rewritten.

@@ -1,6 +1,9 @@
 //! Why a kernel cannot take a form.
 
-/// A typed reason; its text says what the kernel does that the form cannot carry.
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A typed reason; its text says what the kernel does that the form cannot carry. It is serialised as its text, and
+/// comes back [`Reason::InWords`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each text says what it is")]
 pub enum Reason {
@@ -71,14 +74,53 @@ pub enum Reason {
         "its parameters take {bytes} bytes, so the 64-byte control block would exceed the limit of {limit}"
     )]
     ParametersFull { bytes: u32, limit: u32 },
+    /// Compilers give it no bytes among the parameters, so that no launch could pass it beside others.
+    #[error(
+        "its parameter `{0}` is of the opaque type `.{1}`, which a rewritten kernel cannot be passed: pass a bindless \
+         texture or surface object"
+    )]
+    OpaqueParameter(String, &'static str),
+    #[error(
+        "its parameter `{name}` is aligned to {align} bytes; {most} is the most with the 64-byte control block in \
+         front",
+        most = crate::control::MAX_PARAM_ALIGN
+    )]
+    ParameterAlign { name: String, align: u32 },
     #[error(
         "its address is taken in the module, so it may be launched from the device without a control block"
     )]
     AddressTaken,
+    /// What another process says.
+    #[error("{0}")]
+    InWords(String),
+}
+
+impl Reason {
+    /// Returns whether it says that blocks may wait for blocks that come later: none of them ends before all have
+    /// started.
+    #[must_use]
+    pub fn is_wait_for_blocks(&self) -> bool {
+        matches!(
+            self,
+            Self::GridSync(_) | Self::BlockWait(_) | Self::LoopsTooDeep
+        )
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::InWords)
+    }
 }
 
 /// A reason and the line it is on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("line {line}: {reason}")]
 pub struct Refusal {
     /// What stands against the form.

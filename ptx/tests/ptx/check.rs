@@ -1,6 +1,9 @@
 //! The report on a module, as the JSON that scripts read.
 
+use gridmux_ptx::Module;
 use gridmux_ptx::check::check_file;
+use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::kernel::Entry;
 use serde_json::{Value, json};
 
 fn report(text: &str) -> Value {
@@ -202,4 +205,23 @@ fn aliases_keep_their_functions_as_they_are() {
         );
         assert_eq!(said(2), None, "{form}");
     }
+}
+
+/// Stamps do not count against the room that forms have, and stay within twice as much.
+#[test]
+fn very_many_tiny_kernels_are_stamped() {
+    let line = |n: usize| format!(".entry k{n} () {{ ret; }} // {:110}\n", "");
+    let kernels: String = (0..2500).map(line).collect();
+    let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{kernels}");
+    let source_bytes = text.len();
+    let module = Module::parse(text).expect("it parses");
+    let program = module.decode().expect("it decodes");
+    let options = Options {
+        stamps: true,
+        ..Options::default()
+    };
+    let made = rewrite(&module, &program, &options, |_| Form::SLICE);
+    assert!(made.bytes.len() <= 17 * source_bytes + (2 << 20));
+    let stamped = |entry: &Entry| entry.stamps && entry.form() == Form::SLICE;
+    assert!(made.kernels.iter().all(|k| k.entries.iter().all(stamped)));
 }

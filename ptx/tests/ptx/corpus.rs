@@ -6,7 +6,7 @@
 use crate::assemble::{self, Assembler};
 use gridmux_ptx::Module;
 use gridmux_ptx::check::{KernelReport, check};
-use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::forms::{Form, FormVerdicts, Options, Reason, rewrite};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -164,7 +164,7 @@ fn rewritten(sample: &Sample, form: Form) -> Option<Vec<u8>> {
     let done = rewrite(&module, &program, &Options::default(), |_| form);
     done.kernels
         .iter()
-        .any(|k| k.form == form)
+        .any(|k| k.has(form))
         .then_some(done.bytes)
 }
 
@@ -224,4 +224,40 @@ fn rewritten_samples_assemble() {
     }
     println!("{assembled} files assembled");
     report(&wrong, "rewritten files do not assemble");
+}
+
+/// Each loop of the corpus that polls is for the block itself, for earlier ones, or a lock; what waits for the grid
+/// calls its barrier, which has a refusal of its own.
+#[test]
+fn no_kernel_of_the_corpus_is_refused_for_a_wait() {
+    let mut samples = samples();
+    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/ptx");
+    add(&workloads, true, &mut samples);
+    let (mut kernels, mut refused, mut wrong) = (0, 0, Vec::new());
+    for sample in samples {
+        let module = Module::parse(sample.bytes).expect("the corpus parses");
+        let program = module.decode().expect("the corpus decodes");
+        let verdicts = FormVerdicts::new(&module, &program);
+        for function in program.functions.iter().filter(|f| f.is_entry) {
+            let Some((id, _)) = program.kernel(&function.name) else {
+                continue;
+            };
+            kernels += 1;
+            let Some(refusal) = verdicts.refusal(id, Form::SLICE) else {
+                continue;
+            };
+            refused += 1;
+            if let Reason::BlockWait(_) | Reason::SystemWait(_) | Reason::LoopsTooDeep =
+                refusal.reason
+            {
+                wrong.push(format!("{}: {}: {refusal}", sample.name, function.name));
+            }
+        }
+    }
+    println!(
+        "{kernels} kernels, {refused} are not cut, {} of them for a wait",
+        wrong.len()
+    );
+    report(&wrong, "kernels are refused for a wait");
+    assert!(kernels > 400, "{kernels} kernels");
 }

@@ -6,6 +6,7 @@
 
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::kernel::Entry;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -63,23 +64,37 @@ fn rewritten_into(form: Form) {
         let rewritten = rewrite(&module, &program, &Options::default(), |_| form);
         let mut out = String::new();
         for k in &rewritten.kernels {
-            let verdict = match (&k.reason, k.control_offset) {
-                (Some(refusal), _) => refusal.to_string(),
-                (None, at) => format!("control at {}", at.map_or(-1, i64::from)),
+            let entry = &k.entries[0];
+            let verdict = match k.refusal(form) {
+                Some(refusal) => refusal.to_string(),
+                None => format!(
+                    "{} bytes of parameters",
+                    k.params_bytes + entry.control_bytes()
+                ),
             };
-            let _ = writeln!(out, "{}: {}, {verdict}", k.name, k.form);
+            let _ = writeln!(out, "{}: {}, {verdict}", k.name, entry.form());
         }
         let text = String::from_utf8(rewritten.bytes).expect("golden files are text");
-        // What was rewritten must itself be a module, with the parameter where the report says.
+        // What was rewritten must itself be a module, with the control block in front of its own parameters.
         let again = Module::parse(text.clone()).unwrap_or_else(|e| panic!("{e}"));
         let decoded = again.decode().unwrap_or_else(|e| panic!("{e}"));
         for k in &rewritten.kernels {
-            let (_, kernel) = decoded.kernel(&k.name).expect("names stay");
-            assert_eq!(kernel.params_bytes, k.params_bytes);
-            if let Some(at) = k.control_offset {
-                let last = kernel.params.last().expect("the control block was added");
-                assert_eq!((last.offset, last.size_bytes, last.align), (at, 64, 8));
-            }
+            let (entry, (_, original)) =
+                (&k.entries[0], program.kernel(&k.name).expect("it is there"));
+            let (_, kernel) = decoded.kernel(&entry.name).expect("names stay");
+            assert_eq!(k.check(entry, kernel), Ok(()), "{}", k.name);
+            assert_eq!(
+                k.check(&Entry::whole(&k.name), original),
+                Ok(()),
+                "{}",
+                k.name
+            );
+            let places: Vec<_> = kernel
+                .params
+                .iter()
+                .map(|p| (p.offset, p.size_bytes))
+                .collect();
+            assert_eq!(k.layout(entry).collect::<Vec<_>>(), places, "{}", k.name);
         }
         out + &text
     });

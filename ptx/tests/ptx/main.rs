@@ -21,3 +21,4 @@ mod link;
 mod oracle;
 mod registers;
 mod round_trip;
+mod waits;

@@ -74,7 +74,8 @@ const NOTES: &[Note] = &[
         metrics: &["throughput"],
         why: "The event executor knows one coupling for all kernels, so that beside each other they are as fast in sum \
               as one after another, but for partial waves; the paper's gain from kernels that need different units, \
-              and from the dynamic scheduling of its work groups (1.07 alone), is not in it.",
+              and from the dynamic scheduling of its work groups (1.07 alone), is not in it. So this says nothing of \
+              the policy's throughput: the SM model, where kernels complement each other, has not run these sets.",
     },
     Note {
         rows: &["accelos"],

@@ -44,6 +44,7 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         report.tables.push(alone::table(&kernels, &world)?);
         let runs = Runs::of(context, &world)?;
         let mut tables = tables::all(&runs);
+        tables.push(tables::zero_sampling(context, &world)?);
         tables.push(order::on_event(&runs));
         tables.push(tables::derived(&runs));
         tables.push(text::counts(&runs));

@@ -95,7 +95,13 @@ impl Runs {
             "ERCBench pairs",
             &parts,
             |(contender, percent)| format!("{} at {percent} %, {worlds}", contender.key()),
-            |(contender, percent)| pairs(world, contender, *percent),
+            |(contender, percent)| {
+                pairs(world, contender, |first| match *percent {
+                    0 if AT_ONCE.contains(&contender.name.as_str()) => 0,
+                    0 => STAGGER,
+                    _ => world.runtimes[first].0 * percent / 100,
+                })
+            },
         )?;
         let named = parts
             .into_iter()
@@ -126,22 +132,38 @@ impl Runs {
     }
 }
 
+/// Returns the geometric means of STP, ANTT and `StrictF` under `srtf-zero`, whose second kernel comes so many cycles
+/// later, for each of these numbers.
+pub(super) fn zero_sampling(
+    context: &Context,
+    world: &World,
+    cycles: &[u64],
+) -> Result<Vec<[f64; 3]>> {
+    let zero = Contender::named("srtf-zero");
+    let worlds = world.key();
+    let runs = context.parts(
+        "ERCBench pairs without sampling",
+        cycles,
+        |later| format!("{later} cycles, {worlds}"),
+        |later| pairs(world, &zero, |_| *later),
+    )?;
+    let means = |pairs: &Vec<Pair>| {
+        [Pair::stp, Pair::antt, Pair::fairness].map(|metric| mean(pairs, metric))
+    };
+    Ok(runs.iter().map(means).collect())
+}
+
 /// Returns the geometric mean of a metric over pairs.
 pub(super) fn mean(pairs: &[Pair], metric: Metric) -> f64 {
     geometric_mean(&pairs.iter().map(metric).collect::<Vec<f64>>())
 }
 
-/// Runs all ordered pairs.
-fn pairs(world: &World, contender: &Contender, percent: u64) -> Result<Vec<Pair>> {
+/// Runs all ordered pairs; `later` says by how many cycles the second kernel comes after each first one.
+fn pairs(world: &World, contender: &Contender, later: impl Fn(usize) -> u64) -> Result<Vec<Pair>> {
     let mut pairs = Vec::new();
     for first in 0..world.kernels.len() {
         for second in (0..world.kernels.len()).filter(|second| *second != first) {
-            let later = match percent {
-                0 if AT_ONCE.contains(&contender.name.as_str()) => 0,
-                0 => STAGGER,
-                _ => world.runtimes[first].0 * percent / 100,
-            };
-            let launches = [(first, Cycles(0)), (second, Cycles(later))];
+            let launches = [(first, Cycles(0)), (second, Cycles(later(first)))];
             let shares = Arc::new(AtomicBool::new(false));
             let spy = Arc::clone(&shares);
             let went = world.run(contender, &launches, |policy| {

@@ -7,7 +7,8 @@ use gridmux_hw_model::{Gpu, GpuConfig};
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::FuncId;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
-use gridmux_ptx::forms::{Form, FormVerdicts, KernelForm, Options, rewrite, rewrite_with};
+use gridmux_ptx::forms::{Form, FormVerdicts, Options, rewrite, rewrite_with};
+use gridmux_ptx::kernel::{Entry, Kernel};
 use gridmux_workloads::{Arg, Case, Prng, Role};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,6 +52,7 @@ impl Setting {
                 mode: self.mode,
                 zero_shared: self.zero_shared,
             },
+            stamps: true,
         }
     }
 }
@@ -213,8 +215,7 @@ impl Judge {
             let options = setting.options();
             rewrite_with(&parsed, &program, &judged, &options, |_: FuncId| form)
         };
-        let kernel =
-            |kernels: Vec<KernelForm>| kernels.into_iter().find(|k| k.name == subject.entry);
+        let kernel = |kernels: Vec<Kernel>| kernels.into_iter().find(|k| k.name == subject.entry);
         let mut reference: Option<Image> = None;
         let mut by_case = None;
         let mut verdicts = Vec::new();
@@ -223,11 +224,14 @@ impl Judge {
             let Some(made) = kernel(rewritten.kernels) else {
                 return Err(failure(Some(form), "the kernel is gone".to_owned(), None));
             };
-            if let Some(refusal) = made.reason {
-                verdicts.push((form, Verdict::Refused(refusal.reason.to_string())));
-                continue;
-            }
-            if !made.block_rule.allows(subject.grid, subject.block) {
+            let entry = match made.into_entry() {
+                Ok(entry) => entry,
+                Err(refusal) => {
+                    verdicts.push((form, Verdict::Refused(refusal.reason.to_string())));
+                    continue;
+                }
+            };
+            if !entry.block_rule.allows(subject.grid, subject.block) {
                 verdicts.push((
                     form,
                     Verdict::Refused("its blocks break the form's rule".to_owned()),
@@ -235,7 +239,7 @@ impl Judge {
                 continue;
             }
             let mut dice = Prng::new(seed ^ 0x6472_6976_6500 ^ (form.name().len() as u64) << 48);
-            let run = (subject, setting, &rewritten.bytes[..], &made);
+            let run = (subject, setting, &rewritten.bytes[..], &entry);
             let image = self.run(run, &mut dice, reference.is_none());
             let outcome = image.and_then(|image| match &reference {
                 None => {
@@ -281,17 +285,21 @@ impl Judge {
         let module = Module::parse(subject.ptx).ok()?;
         let program = module.decode().ok()?;
         let setting = Setting::new(seed);
-        let made = |form| rewrite(&module, &program, &setting.options(), |_| form);
-        let kernel =
-            |kernels: Vec<KernelForm>| kernels.into_iter().find(|k| k.name == subject.entry);
+        let options = Options {
+            // Memory shows nothing of those.
+            stamps: false,
+            ..setting.options()
+        };
+        let made = |form| rewrite(&module, &program, &options, |_| form);
+        let kernel = |kernels: Vec<Kernel>| kernels.into_iter().find(|k| k.name == subject.entry);
         let rewritten = made(form);
-        let form = kernel(rewritten.kernels).filter(|k| k.reason.is_none())?;
+        let entry = kernel(rewritten.kernels)?.into_entry().ok()?;
         let text = change(&rewritten.bytes)?;
-        let whole = kernel(made(Form::WHOLE).kernels)?;
+        let whole = Entry::whole(subject.entry);
         let mut dice = Prng::new(seed);
         let original = (subject, setting, subject.ptx.as_bytes(), &whole);
         let reference = self.run(original, &mut dice, true).ok()?;
-        let image = self.run((subject, setting, &text, &form), &mut dice, false);
+        let image = self.run((subject, setting, &text, &entry), &mut dice, false);
         let outcome = image.and_then(|image| differs(&reference, &image));
         if outcome.is_err() {
             *self = Self::new();
@@ -301,25 +309,25 @@ impl Judge {
 
     fn run(
         &mut self,
-        (subject, setting, text, form): (&Subject<'_>, Setting, &[u8], &KernelForm),
+        (subject, setting, text, entry): (&Subject<'_>, Setting, &[u8], &Entry),
         dice: &mut Prng,
         is_reference: bool,
     ) -> Result<Image, String> {
         let mut stage = Stage::new(&mut self.gpu, subject, text, setting.limit_bytes)?;
         if is_reference {
-            whole(&mut stage, form, false)?;
+            whole(&mut stage, entry, false)?;
         } else {
-            drive(&mut stage, subject, form, dice)?;
+            drive(&mut stage, subject, entry, dice)?;
         }
         stage.finish()
     }
 
     fn run_timed(
         &mut self,
-        (subject, setting, text, form): (&Subject<'_>, Setting, &[u8], &KernelForm),
+        (subject, setting, text, entry): (&Subject<'_>, Setting, &[u8], &Entry),
     ) -> Result<Image, String> {
         let mut stage = Stage::new(&mut self.gpu, subject, text, setting.limit_bytes)?;
-        whole(&mut stage, form, true)?;
+        whole(&mut stage, entry, true)?;
         stage.finish()
     }
 }

@@ -9,7 +9,7 @@ use crate::formed::Formed;
 use gridmux_hw_model::{Gpu, Kernel, LoadedModule, Partition, Run, RunSetup};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
-use gridmux_ptx::forms::KernelForm;
+use gridmux_ptx::kernel::Entry;
 use gridmux_workloads::Arg;
 use std::sync::Arc;
 
@@ -89,22 +89,23 @@ impl<'a, 's> Stage<'a, 's> {
         })
     }
 
-    /// Returns the subject's kernel in the form that its text was given, with timing or without.
-    pub(super) fn formed(&self, form: &KernelForm, timed: bool) -> Formed {
+    /// Returns the subject's kernel by an entry of its text, with timing or without.
+    pub(super) fn formed(&self, entry: &Entry, timed: bool) -> Formed {
         let own_bytes = self.subject.dynamic_shared_bytes;
         let setup = RunSetup {
             kernel: self.kernel.clone(),
             domain: self.partition.domain,
             block: self.subject.block,
-            dynamic_shared_bytes: own_bytes.saturating_add(form.extra_shared_bytes),
+            dynamic_shared_bytes: own_bytes.saturating_add(entry.extra_shared_bytes()),
             budget: Some(Cycles(LONGEST_LAUNCH_CYCLES)),
         };
         Formed {
-            form: form.clone(),
+            entry: entry.clone(),
             run: Run::new(setup, timed),
             partition: self.partition,
             grid: self.subject.grid,
             params: self.params.clone(),
+            stamps: None,
         }
     }
 

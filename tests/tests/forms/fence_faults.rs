@@ -8,7 +8,8 @@ use gridmux_launch::{Action, Answer, Launcher, Limits, Pace, RecordedFault, step
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::fence::FaultKind;
-use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
+use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::kernel::Entry;
 use gridmux_tests::formed::{Formed, progress};
 
 /// Streaming multiprocessors, few so that most blocks are still to run when one faults.
@@ -59,10 +60,10 @@ impl Mode {
         }
     }
 
-    fn changed(self, form: KernelForm) -> KernelForm {
+    fn changed(self, entry: Entry) -> Entry {
         match self {
-            Mode::Slices { .. } => form,
-            Mode::Workers { chunk, .. } => KernelForm { chunk, ..form },
+            Mode::Slices { .. } => entry,
+            Mode::Workers { chunk, .. } => Entry { chunk, ..entry },
         }
     }
 }
@@ -80,8 +81,9 @@ impl Tenant {
         let module = Module::parse(TEXT).expect("it parses");
         let program = module.decode().expect("it decodes");
         let made = rewrite(&module, &program, &Options::default(), |_| mode.form());
-        let form = mode.changed(made.kernels[0].clone());
-        assert_eq!((form.form, &form.reason), (mode.form(), &None));
+        let entry = made.kernels[0].clone().into_entry();
+        let entry = mode.changed(entry.expect("it takes the form"));
+        assert_eq!(entry.form(), mode.form());
         let module = Module::parse(made.bytes.clone()).expect("it parses");
         let program = module.decode().expect("it decodes");
         let loaded = gpu.load_in(own, &program, &made.bytes).expect("it loads");
@@ -91,15 +93,16 @@ impl Tenant {
             kernel: loaded.kernel("k").expect("it is called k"),
             domain: own.domain,
             block: [64, 1, 1],
-            dynamic_shared_bytes: form.extra_shared_bytes,
+            dynamic_shared_bytes: entry.extra_shared_bytes(),
             budget: None,
         };
         let formed = Formed {
-            form,
+            entry,
             run: Run::new(setup, true).with_names(u64::from(bad) << 32, (queue, 8)),
             partition: own,
             grid: [BLOCKS, 1, 1],
             params: [&out.to_le_bytes()[..], &bad.to_le_bytes()].concat(),
+            stamps: None,
         };
         let launcher = formed.launcher(mode.limits()).expect("the fence takes it");
         Self {

@@ -39,15 +39,19 @@ fn an_endless_kernel_ends_at_its_budget_while_others_work() {
     let module = gpu.module(MODULE.as_bytes()).expect("two of three can run");
     let stream = gpu.stream().expect("a stream");
     let kernel = module.kernel("endless").expect("it is there");
-    let launch = stream.launch(&kernel, 4, 64, 0, &Args::new());
-    match launch.and_then(|event| event.wait()) {
-        Err(ClientError::Failed {
-            status, message, ..
-        }) => {
-            assert_eq!(status, CompletionStatus::Budget);
-            assert!(message.contains("kernel_budget_cpu_seconds"), "{message}");
+    for (blocks, was_cut) in [(1, false), (1 << 16, true)] {
+        let launch = stream.launch(&kernel, blocks, 64, 0, &Args::new());
+        match launch.and_then(|event| event.wait()) {
+            Err(ClientError::Failed {
+                status, message, ..
+            }) => {
+                assert_eq!(status, CompletionStatus::Budget);
+                assert!(message.contains("kernel_budget_cpu_seconds"), "{message}");
+                let hints = message.contains("it ran in pieces: if its blocks wait");
+                assert_eq!(hints, was_cut, "{message}");
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
     }
     Bench::set_up(&gpu, "vecadd", Size::Tiny, 1)
         .and_then(|bench| bench.run(&gpu))

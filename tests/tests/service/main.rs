@@ -16,6 +16,7 @@ mod faults;
 mod functional;
 mod functional_device;
 mod gpu_check;
+mod gpu_check_service;
 mod linking;
 mod live;
 mod offenders;

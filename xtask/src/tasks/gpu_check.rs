@@ -1,4 +1,5 @@
-//! `cargo xtask gpu-check`: builds the program that asks a GPU everything that gridmux assumes of one, and runs it.
+//! `cargo xtask gpu-check`: builds the program that asks a GPU everything that gridmux assumes of one, and runs it;
+//! with `--service`, also gridmux's service and its driver library, which it then measures through clients.
 //!
 //! Rules: what is built runs on any Linux with NVIDIA's driver and glibc of [`NEWEST_GLIBC`] or newer; a build that
 //! needs a newer one than that is an error. Cubins are of the texts that a run over our own library loads.
@@ -14,12 +15,22 @@ use std::process::Command;
 /// The newest version of glibc that the program may need: that of Debian 12.
 const NEWEST_GLIBC: (u32, u32) = (2, 36);
 
+/// The folder beside the programs from which `gridmux` takes the libraries of [`CARRIED`] first.
+const LIBRARIES: &str = "lib";
+/// Shared libraries that `gridmux` needs and that a machine without a compiler may lack.
+const CARRIED: [&str; 2] = ["libelf.so.1", "libz.so.1"];
+
 /// Asks a GPU everything that gridmux assumes of one: builds `gridmux-gpu-check` and runs it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Build the program, print its path, and do not run it
+    /// Build the program, print its path, and do not run it; with --service, print a folder that holds all that is
+    /// needed, for a GPU's machine, where this runs: FOLDER/gridmux-gpu-check service --device cuda:0 --out FILE
     #[arg(long)]
     build: bool,
+    /// Run gridmux's service on the device, the SM model unless --device behind `--` names another, and measure it
+    /// through programs that know nothing of it: what mediation costs, latencies, shares, mixes under three policies
+    #[arg(long, conflicts_with_all = ["cubins", "import"])]
+    service: bool,
     /// Build the program and, for this architecture, as sm_90, a folder of cubins of the modules that a quick run
     /// loads; print both paths, and do not run it. On the GPU's machine the program takes them with --cubins FOLDER
     #[arg(long, value_name = "ARCH", conflicts_with_all = ["build", "import", "arguments"])]
@@ -42,6 +53,15 @@ pub fn run(args: &Args) -> Result<()> {
     process::aloud(repo::cargo("build").args(["--release", "--package", "gridmux-gpu-check"]))?;
     let program = repo::target().join("release/gridmux-gpu-check");
     check_glibc(&program)?;
+    if args.service {
+        let folder = gather(&program)?;
+        if args.build {
+            println!("{}", folder.display());
+            return Ok(());
+        }
+        let mut command = Command::new(folder.join("gridmux-gpu-check"));
+        return run_program(command.arg("service").args(&args.arguments));
+    }
     if args.build {
         println!("{}", program.display());
         return Ok(());
@@ -55,14 +75,67 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(file) = &args.import {
         command.arg("--to-toml").arg(file);
     }
-    let status = command
-        .args(&args.arguments)
-        .status()
-        .with_context(|| format!("cannot run `{}`", process::shown(&command)))?;
+    run_program(command.args(&args.arguments))
+}
+
+/// Runs the program to its end.
+fn run_program(command: &mut Command) -> Result<()> {
+    let what = process::shown(command);
+    let status = command.status();
+    let status = status.with_context(|| format!("cannot run `{what}`"))?;
     match status.success() {
         true => Ok(()),
         false => bail!("{status}; its lines above say what failed"),
     }
+}
+
+/// Builds the service and its driver library, and puts them into a folder with the program and what they need of this
+/// system; returns the folder. Whoever may use the GPU must be able to enter it, because the device host runs as
+/// another user than root.
+fn gather(program: &Path) -> Result<PathBuf> {
+    // The variable is the program's, which its loader replaces by the folder that the program lies in.
+    let search = format!("link-arg=-Wl,-rpath,$ORIGIN/{LIBRARIES}");
+    let service = ["--release", "--package", "gridmux", "--bin", "gridmux"];
+    process::aloud(
+        repo::cargo("rustc")
+            .args(service)
+            .args(["--", "-C", &search]),
+    )?;
+    process::aloud(repo::cargo("build").args(["--release", "--package", "gridmux-cuda"]))?;
+    let built = repo::target().join("release");
+    let folder = repo::target().join("gpu-check/service");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(folder.join(LIBRARIES))?;
+    let gridmux = built.join("gridmux");
+    let mut files = vec![
+        (program.to_owned(), folder.join("gridmux-gpu-check")),
+        (gridmux.clone(), folder.join("gridmux")),
+        (built.join("libcuda.so"), folder.join("libcuda.so")),
+    ];
+    let needed = process::output(Command::new("ldd").arg(&gridmux))?;
+    for library in CARRIED {
+        if let Some(path) = place_of(&needed, library) {
+            files.push((path.into(), folder.join(LIBRARIES).join(library)));
+        }
+    }
+    for (from, to) in files {
+        check_glibc(&from)?;
+        fs::copy(&from, &to).with_context(|| format!("copying {}", from.display()))?;
+        // Four fifths of their size, and nobody looks at them on a GPU's machine.
+        process::output(Command::new("strip").arg("--strip-debug").arg(&to))?;
+    }
+    Ok(folder)
+}
+
+/// Returns where ldd has found a library, if it is needed.
+fn place_of<'a>(needed: &'a str, library: &str) -> Option<&'a str> {
+    let mut lines = needed.lines().map(str::split_whitespace);
+    lines.find_map(|mut words| {
+        let is_it = words.next() == Some(library) && words.next() == Some("=>");
+        is_it.then(|| words.next()).flatten()
+    })
 }
 
 /// Assembles every module that a quick run of the program loads; returns the folder of the cubins.
@@ -148,7 +221,7 @@ fn newest_glibc(symbols: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::newest_glibc;
+    use super::{newest_glibc, place_of};
 
     #[test]
     fn versions_are_compared_as_numbers() {
@@ -156,5 +229,12 @@ mod tests {
             "DF *UND* (GLIBC_2.2.5) read\nDF *UND* (GLIBC_2.34) open\nDO *UND* (GLIBC_2.9) x\n";
         assert_eq!(newest_glibc(symbols), Some((2, 34)));
         assert_eq!(newest_glibc("no symbols\n"), None);
+    }
+
+    #[test]
+    fn a_library_is_where_ldd_has_found_it() {
+        let needed = "\tlinux-vdso.so.1 (0x7f)\n\tlibelf.so.1 => /lib/libelf.so.1 (0x7e)\n\tlibc.so.6 => not found\n";
+        assert_eq!(place_of(needed, "libelf.so.1"), Some("/lib/libelf.so.1"));
+        assert_eq!(place_of(needed, "libz.so.1"), None);
     }
 }

@@ -41,9 +41,9 @@ pub(crate) struct Latency {
 /// A kind of latency.
 const NOTES: &str = "\
 Launch latency is from a launch's submission to the start of its first block, completion latency to the end of its \
-last block, both on the device's clock, which is virtual on a modelled device. Where eBPF measures there are also, on \
-the wall clock, `submit to hand-over`, until the device was given the first part of the launch, and `submit to \
-completion written`, until the client could see its end: what the service itself costs.
+last block, both on the device's clock, which is virtual on a modelled device. Where eBPF measures there is also, on \
+the wall clock, `submit to hand-over`, until the device was given the first part of the launch: what the service \
+itself costs.
 
 Preemption latency (--preemption) is from the moment at which a launch went to the device above blocks of other \
 tenants to its first block there, on the device's clock, measured by the mediator.";
@@ -98,9 +98,7 @@ impl Latency {
             text.push('\n');
         }
         text.push_str(&match self.preemption {
-            true => {
-                "Preemption latencies, measured by the mediator since the service started".into()
-            }
+            true => "Preemption latencies, measured by the mediator".into(),
             false => reading.banner(),
         });
         text.push('\n');

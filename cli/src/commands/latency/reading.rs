@@ -289,7 +289,6 @@ impl Row {
             RowKind::Launch(Kind::SubmitToStart) => "launch latency (submit to start)",
             RowKind::Launch(Kind::SubmitToComplete) => "completion latency (submit to complete)",
             RowKind::Launch(Kind::WallSubmitToStart) => "submit to hand-over",
-            RowKind::Launch(Kind::WallSubmitToComplete) => "submit to completion written",
             RowKind::Preemption(_) => "preemption latency (decision to first block)",
         }
     }

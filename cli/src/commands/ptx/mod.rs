@@ -13,8 +13,9 @@ use break_lines::broken;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, Resources, check};
-use gridmux_ptx::forms::{Form, KernelForm, Options, rewrite};
-use gridmux_ptx::{Module, ParseError};
+use gridmux_ptx::forms::{Form, Options, rewrite};
+use gridmux_ptx::kernel::FormRefusal;
+use gridmux_ptx::{Kernel, Module, ParseError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -283,7 +284,7 @@ impl Rewrite {
         let options = Options::default();
         let rewritten = rewrite(&module, &program, &options, |_| self.form);
         for kernel in &rewritten.kernels {
-            if let Some(refusal) = &kernel.reason {
+            for FormRefusal { refusal, .. } in &kernel.refusals {
                 let file = self.file.display();
                 note(&format!(
                     "warning: {file}: kernel {} stays whole: {refusal}",
@@ -302,16 +303,17 @@ impl Rewrite {
     }
 }
 
-fn described(kernel: KernelForm) -> RewrittenKernel {
+fn described(kernel: Kernel) -> RewrittenKernel {
+    let refused = kernel.refusals.first();
+    let refusal = refused.map(|refused| &refused.refusal);
+    let entries = kernel.entries.iter();
     RewrittenKernel {
-        // A rewrite keeps the names of kernels.
-        entries: BTreeMap::from([(kernel.form, kernel.name.clone())]),
+        entries: entries
+            .map(|entry| (entry.form(), entry.name.clone()))
+            .collect(),
+        reason: refusal.map(|refusal| refusal.reason.to_string()),
+        line: refusal.map(|refusal| refusal.line),
         name: kernel.name,
-        reason: kernel
-            .reason
-            .as_ref()
-            .map(|refusal| refusal.reason.to_string()),
-        line: kernel.reason.as_ref().map(|refusal| refusal.line),
     }
 }
 

@@ -24,7 +24,8 @@ use gridmux_hw_model::{Gpu, GpuConfig, RunSetup};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
-use gridmux_ptx::forms::{Form, KernelForm, Options, Shape, rewrite};
+use gridmux_ptx::forms::{Form, Options, Shape, rewrite};
+use gridmux_ptx::kernel::{self, Entry};
 use std::path::{Path, PathBuf};
 
 /// Runs a kernel.
@@ -324,17 +325,17 @@ impl Kernel {
             BUDGET
         };
         // A kernel that no form was made for is launched whole.
-        let made = made.unwrap_or_else(|| KernelForm::original(name, kernel.params_bytes));
+        let entry = made.unwrap_or_else(|| Entry::whole(name));
         Ok(FormedKernel {
-            params: lay_out(&kernel, values, made.control_offset)?,
+            params: lay_out(&kernel, values, entry.form())?,
             setup: RunSetup {
                 kernel,
                 domain: room.partition.domain,
                 block: self.block,
-                dynamic_shared_bytes: self.shared.saturating_add(made.extra_shared_bytes),
+                dynamic_shared_bytes: self.shared.saturating_add(entry.extra_shared_bytes()),
                 budget: Some(Cycles(self.budget.unwrap_or(budget))),
             },
-            form: made,
+            entry,
             partition: room.partition,
             grid: self.grid,
         })
@@ -345,30 +346,30 @@ impl Kernel {
         &self,
         (room, form): (Room, Form),
         (text, name): (&PtxFile, &str),
-    ) -> Result<(PtxFile, Option<KernelForm>), Failure> {
+    ) -> Result<(PtxFile, Option<Entry>), Failure> {
         let options = Options {
             fence: FenceOptions {
                 mode: FenceMode::for_reservation(room.partition.bytes),
                 ..FenceOptions::default()
             },
+            ..Options::default()
         };
         let rewritten = rewrite(&text.module, &text.program, &options, |_| form);
         let mut kernels = rewritten.kernels.into_iter();
         let made = kernels.find(|kernel| kernel.name == name);
-        if let Some(made) = &made {
-            self.check_form(made, form)?;
-        }
+        let made = made.map(|made| self.check_form(made, form)).transpose()?;
         let module = Module::parse(rewritten.bytes).map_err(|error| at(&self.file, &error))?;
         Ok((PtxFile::of(&self.file, module)?, made))
     }
 
-    fn check_form(&self, made: &KernelForm, asked: Form) -> Result<(), Failure> {
+    /// Returns the kernel's entry, where it took the form and its launch keeps the form's rules.
+    fn check_form(&self, made: kernel::Kernel, asked: Form) -> Result<Entry, Failure> {
         let name = names::shown(&made.name);
-        if let Some(refusal) = &made.reason {
+        let entry = made.into_entry().map_err(|refusal| {
             let message = format!("kernel {name} cannot take the form {asked}: {refusal}");
-            return Err(Failure::new(message).hint("run it with --form whole"));
-        }
-        if !made.block_rule.allows(self.grid, self.block) {
+            Failure::new(message).hint("run it with --form whole")
+        })?;
+        if !entry.block_rule.allows(self.grid, self.block) {
             let message = format!(
                 "kernel {name} takes the form {asked} only with blocks whose width is a multiple of 32"
             );
@@ -378,6 +379,6 @@ impl Kernel {
             };
             return Err(Failure::new(message).hint(format!("run it with --form {slice}")));
         }
-        Ok(())
+        Ok(entry)
     }
 }

@@ -9,7 +9,8 @@ use gridmux_hw_model::drive::{Happened, Run, RunSetup};
 use gridmux_hw_model::{Counters, DriveError, FaultKind, Gpu, Partition};
 use gridmux_launch::{Device, Launcher, Limits, Pace, Piece, Progress, Reservation};
 use gridmux_ptx::control::COUNTERS_BYTES;
-use gridmux_ptx::forms::{Form, KernelForm, Shape};
+use gridmux_ptx::forms::{Form, Shape};
+use gridmux_ptx::kernel::Entry;
 use nix::time::{ClockId, clock_gettime};
 use std::io::Write as _;
 
@@ -21,13 +22,13 @@ const WAVES: u32 = 2;
 pub(super) struct FormedKernel {
     /// The kernel of the rewritten module, with the shared memory of the form's own.
     pub(super) setup: RunSetup,
-    /// Its form, as the rewrite reported it.
-    pub(super) form: KernelForm,
+    /// Its entry in the rewritten module.
+    pub(super) entry: Entry,
     /// Partition of the kernel's memory. Of a form without a fence only the domain is used.
     pub(super) partition: Partition,
     /// Blocks of the original grid.
     pub(super) grid: [u32; 3],
-    /// Parameters of the original; the control block is appended to them.
+    /// Parameters of the original; the control block comes before them.
     pub(super) params: Vec<u8>,
 }
 
@@ -73,11 +74,11 @@ pub(super) fn run(gpu: &mut Gpu, kernel: &FormedKernel, way: Way) -> Result<Outc
         base: kernel.partition.base,
         mask: kernel.partition.mask(),
     };
-    let launcher = Launcher::new(&kernel.form, kernel.grid, limits, Some(reservation));
+    let launcher = Launcher::new(&kernel.entry, kernel.grid, limits, Some(reservation));
     let mut launcher = launcher.map_err(|error| {
         let other = Form {
             shape: Shape::Slice,
-            ..kernel.form.form
+            ..kernel.entry.form()
         };
         Failure::new(error.to_string()).hint(format!("run it with --form {other}"))
     })?;
@@ -120,11 +121,12 @@ impl Device for OnModel<'_> {
     }
 
     fn launch(&mut self, piece: &Piece) -> Result<(), DriveError> {
-        let mut params = self.kernel.params.clone();
-        if let Some(offset) = self.kernel.form.control_offset {
-            piece.control.append_to(&mut params, offset);
-        }
-        let submitted = self.run.submit(self.gpu, piece.number, piece.grid, &params);
+        let own = &self.kernel.params;
+        let params = match self.kernel.entry.form().has_control() {
+            true => &piece.control.before(own),
+            false => own,
+        };
+        let submitted = self.run.submit(self.gpu, piece.number, piece.grid, params);
         show_printed(self.gpu);
         submitted
     }

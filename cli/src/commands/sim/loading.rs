@@ -11,6 +11,8 @@ use gridmux_hw_model::{
     Description, Fault, FaultKind, Gpu, GpuConfig, Kernel, MemoryError, Partition,
 };
 use gridmux_mix::recording::check_blocks;
+use gridmux_ptx::control::CONTROL_BYTES;
+use gridmux_ptx::forms::Form;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -331,17 +333,13 @@ pub(super) fn fetch(gpu: &Gpu, partition: Partition, result: &Wanted) -> Result<
     Ok(files::write(&result.file, &contents)?)
 }
 
-/// Returns the parameter block of the original, without the control block behind it.
-pub(super) fn lay_out(
-    kernel: &Kernel,
-    values: &[Vec<u8>],
-    control_offset: Option<u32>,
-) -> Result<Vec<u8>, Failure> {
-    let own: Vec<_> = kernel
-        .params
-        .iter()
-        .filter(|param| Some(param.offset) != control_offset)
-        .collect();
+/// Returns the parameter block of the original, without the control block in front of it.
+pub(super) fn lay_out(kernel: &Kernel, values: &[Vec<u8>], form: Form) -> Result<Vec<u8>, Failure> {
+    let (skipped, before) = match form.has_control() {
+        true => (1, CONTROL_BYTES),
+        false => (0, 0),
+    };
+    let own = &kernel.params[skipped..];
     if own.len() != values.len() {
         let takes: Vec<String> = own
             .iter()
@@ -358,7 +356,7 @@ pub(super) fn lay_out(
             takes.join(", ")
         )));
     }
-    let mut block = vec![0; control_offset.unwrap_or(kernel.params_bytes) as usize];
+    let mut block = vec![0; (kernel.params_bytes - before) as usize];
     for (param, value) in own.iter().zip(values) {
         if param.bytes as usize != value.len() {
             return Err(Failure::new(format!(
@@ -369,7 +367,7 @@ pub(super) fn lay_out(
                 value.len()
             )));
         }
-        block[param.offset as usize..][..value.len()].copy_from_slice(value);
+        block[(param.offset - before) as usize..][..value.len()].copy_from_slice(value);
     }
     Ok(block)
 }

@@ -78,10 +78,9 @@ impl CudaControl {
     }
 
     /// Returns what a launch must know of a kernel; its number comes later.
-    fn limits(&self, facts: &FunctionFacts, params_bytes: u32) -> KernelLimits {
+    fn limits(&self, facts: &FunctionFacts) -> KernelLimits {
         KernelLimits {
             id: DeviceKernelId(u32::MAX),
-            params_bytes,
             static_shared_bytes: facts.static_shared_bytes,
             registers_per_thread: facts.registers,
             max_threads_per_block: facts.max_threads.min(self.facts.max_threads_per_block),
@@ -96,8 +95,8 @@ impl CudaControl {
     ) -> Result<Vec<(FunctionFacts, KernelLimits)>, DeviceError> {
         let most_shared = self.facts.max_shared_bytes_per_block;
         let find = |kernel: &crate::device::CompiledKernel| {
-            let facts = module.function(&kernel.name, most_shared)?;
-            let limits = self.limits(&facts, kernel.params_bytes);
+            let facts = module.function(kernel, most_shared)?;
+            let limits = self.limits(&facts);
             Ok((facts, limits))
         };
         compiled.kernels.iter().map(find).collect()

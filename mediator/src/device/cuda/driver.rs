@@ -38,11 +38,15 @@ pub(super) fn wrapped<T>(
     })
 }
 
+/// The driver's call that puts an event into a stream.
+pub(super) const EVENT_RECORD: &str = "cuEventRecord";
+
 impl CudaError {
-    /// Returns whether only this call was refused and the context goes on.
+    /// Returns whether only this call was refused and the context goes on. Without its event nobody can tell when an
+    /// operation ends, so that a refused event counts as a loss.
     pub(super) fn is_refusal(self) -> bool {
         use CUresult as R;
-        matches!(
+        let is_refused = matches!(
             self.code,
             R::CUDA_ERROR_INVALID_VALUE
                 | R::CUDA_ERROR_OUT_OF_MEMORY
@@ -52,7 +56,8 @@ impl CudaError {
                 | R::CUDA_ERROR_INVALID_CLUSTER_SIZE
                 | R::CUDA_ERROR_NOT_SUPPORTED
                 | R::CUDA_ERROR_NOT_PERMITTED
-        )
+        );
+        is_refused && self.call != EVENT_RECORD
     }
 
     /// Returns what a tenant is told of an operation that ended so.
@@ -174,7 +179,7 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
-    use super::{CUresult, CompletionStatus, CudaError, start, sys};
+    use super::{CUresult, CompletionStatus, CudaError, EVENT_RECORD, start, sys};
     use crate::device::DeviceError;
 
     fn error(code: CUresult) -> CudaError {
@@ -195,6 +200,11 @@ mod tests {
         let refused = error(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         assert!(refused.is_refusal());
         assert_eq!(refused.status(), CompletionStatus::BadShape);
+        let unmarked = CudaError {
+            call: EVENT_RECORD,
+            ..error(CUresult::CUDA_ERROR_NOT_SUPPORTED)
+        };
+        assert!(!unmarked.is_refusal());
         for (code, status) in [
             (
                 CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,

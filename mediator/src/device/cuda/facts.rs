@@ -1,7 +1,7 @@
 //! The attributes of a GPU, read from the driver.
 
 use super::driver::{attribute, wrapped};
-use crate::device::{AllocationUnits, DeviceError, DeviceFacts, HardwareFacts};
+use crate::device::{AllocationUnits, DeviceError, DeviceFacts, HardwareFacts, Residency};
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as A};
 use gridmux_policy::shape::DeviceShape;
@@ -29,6 +29,7 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
         name,
         is_model: false,
         timing: None,
+        residency: Residency::Stamped,
         sms: u16::try_from(ask(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)).unwrap_or(u16::MAX),
         clock_khz: ask(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).max(1),
         memory_bytes: (free as u64).saturating_sub(RESERVED_BYTES),
@@ -42,6 +43,7 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
             registers: ask(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
             shared_bytes: ask(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
             submission_ns: 0,
+            dram_bytes_per_kcycle: 0,
         },
         hardware: hardware(device, units),
     };

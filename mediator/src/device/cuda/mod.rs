@@ -1,13 +1,13 @@
 //! An NVIDIA GPU as a device, through its driver.
 //!
-//! Commands become work in CUDA streams, one stream per lane, between two events that tell when it started and ended.
-//! There is no thread: the dispatcher submits, and asks the events at each poll. The clock is the host's, and the GPU's
-//! event times are mapped onto it ([`clock`]).
+//! Commands become work in CUDA streams, and an event behind each tells that it has ended ([`flights`]). There is no
+//! thread: the dispatcher submits, and asks the events at each poll. The clock is the host's.
 //!
 //! What a GPU cannot do: kill a kernel ([`Command::Kill`] is ignored; it ends by itself), hold its clock
-//! ([`Command::PassTime`] is ignored), or tell where its blocks are. What it must not be asked while it runs: anything
-//! that makes it wait. So memory is cut from a partition per tenant ([`partition`], [`allocator`]),
-//! modules are loaded eagerly, and what tenants give up is freed in quiet moments ([`state`]).
+//! ([`Command::PassTime`] is ignored), or tell of itself where its blocks are: kernels that can be cut stamp some of
+//! their blocks ([`stamps`]), and of the others residence is estimated. What it must not be asked while it runs:
+//! anything that makes it wait. So memory is cut from a partition per tenant ([`partition`], [`allocator`]), modules
+//! are loaded eagerly, and what tenants give up is freed in quiet moments ([`state`]).
 //!
 //! Rules: the dispatcher's end takes no lock and allocates nothing while nothing fails; it finds kernels, buffers and
 //! allocations in tables that the control thread publishes ([`tables`]). Every address and buffer range of a copy is
@@ -15,8 +15,8 @@
 //! poisons the context ends the process ([`lost`]).
 
 mod allocator;
+mod arguments;
 mod buffer;
-mod clock;
 mod control;
 mod driver;
 mod facts;
@@ -26,12 +26,13 @@ mod lost;
 mod module;
 mod partition;
 mod queues;
+mod stamps;
 mod state;
 mod tables;
 
 use super::{
     Busy, Command, CopyCommand, Device, DeviceControl, DeviceCopyCommand, DeviceError,
-    DeviceReport, Direction, LaunchCommand, MemsetCommand,
+    DeviceReport, Direction, LaunchCommand, MOST_DEPTH, MemsetCommand,
 };
 use crate::waker::Waker;
 use control::CudaControl;
@@ -39,6 +40,7 @@ use driver::Context;
 use faults::Faults;
 use flights::{Blocks, Flights, Work};
 use gridmux_channel::ring::CompletionStatus;
+use gridmux_launch::Sampling;
 use gridmux_policy::shape::{DeviceShape, Room};
 use gridmux_policy::units::Nanos;
 use gridmux_sync::publish::Reader;
@@ -141,6 +143,10 @@ impl CudaDevice {
             let text = "the kernel's module was unloaded before the launch started".to_owned();
             return flights.refuse(launch.tag, CompletionStatus::BadKernel, text);
         };
+        if !arguments::fit(params, &kernel.places) {
+            let text = "the launch's parameters are not those of its kernel".to_owned();
+            return flights.refuse(launch.tag, CompletionStatus::Internal, text);
+        }
         let work = Work::Launch {
             function: kernel.function,
             grid: launch.grid,
@@ -148,6 +154,11 @@ impl CudaDevice {
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             level: launch.level,
             params,
+            places: &kernel.places,
+            stamps: kernel
+                .stamps
+                .then(|| Sampling::of(launch.grid, stamps::RECORDS))
+                .flatten(),
         };
         let blocks = Some(blocks_of(launch, kernel, shape));
         let keep = Keep {
@@ -219,8 +230,8 @@ impl Device for CudaDevice {
             Command::Memset(memset) => memset.tag,
             Command::Kill(_) | Command::PassTime { .. } | Command::Pause => return Ok(()),
         };
-        // One operation per lane, as the dispatcher keeps it; a second would find the lane's events in use.
-        if self.flights.is_taken(tag.lane) {
+        // As the dispatcher keeps it; one more would find the events of another one's slot in use.
+        if !self.flights.has_room(tag.lane) {
             return Err(Busy);
         }
         match command {
@@ -251,6 +262,10 @@ impl Device for CudaDevice {
 
     fn poll_every(&self) -> Duration {
         POLL_EVERY
+    }
+
+    fn lane_depth(&self) -> usize {
+        MOST_DEPTH
     }
 
     fn levels(&self) -> u8 {

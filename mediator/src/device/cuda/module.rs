@@ -4,9 +4,10 @@
 //! for nothing; dynamic shared memory is allowed up to the device's maximum at once, because changing it at a launch
 //! would be a call more on the hot path.
 
+use super::arguments::{Place, Places, places};
 use super::driver::{CudaError, check};
 use super::tables::Function;
-use crate::device::{DeviceError, KernelAttributes, LoadedGlobal};
+use crate::device::{CompiledKernel, DeviceError, KernelAttributes, LoadedGlobal};
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult,
 };
@@ -36,6 +37,10 @@ pub(super) struct FunctionFacts {
     pub(super) max_threads: u32,
     /// Attributes that its tenant may know besides.
     pub(super) attributes: KernelAttributes,
+    /// Where its parameters stand in a launch's.
+    pub(super) places: Places,
+    /// Why it cannot be launched, if so.
+    pub(super) unusable: Option<String>,
 }
 
 impl Module {
@@ -82,9 +87,11 @@ impl Module {
     /// The driver's, as when the module has no such kernel.
     pub(super) fn function(
         &self,
-        name: &str,
+        kernel: &CompiledKernel,
         most_shared_bytes: u32,
     ) -> Result<FunctionFacts, DeviceError> {
+        let entry = kernel.entry();
+        let name = &*entry.name;
         let missing =
             |error: &dyn std::fmt::Display| DeviceError::Load(format!("kernel {name}: {error}"));
         let name_z = CString::new(name).map_err(|error| missing(&error))?;
@@ -103,6 +110,12 @@ impl Module {
             sys::cuFuncSetAttribute(function, which, value)
         });
         set.map_err(|error| missing(&error))?;
+        let places = places(&kernel.kernel, entry);
+        let mismatch = check_sizes(function, &places).map_err(|error| missing(&error))?;
+        let opaque = kernel.kernel.params.iter().any(|param| param.opaque);
+        let opaque = opaque.then(|| {
+            "a parameter is of an opaque type, as `.texref`, which no launch can pass".to_owned()
+        });
         Ok(FunctionFacts {
             function: Function(function),
             registers: ask(A::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
@@ -114,6 +127,8 @@ impl Module {
                 max_dynamic_shared_bytes: dynamic,
                 ptx_version: ask(A::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
             },
+            places,
+            unusable: opaque.or(mismatch),
         })
     }
 
@@ -154,6 +169,36 @@ impl Module {
     pub(super) fn none() -> Self {
         Self(ptr::null_mut())
     }
+}
+
+/// Returns how the sizes of a kernel's parameters differ between the driver and its text, if they do: the driver would
+/// read past the bytes of a launch. Drivers before CUDA 12.4 do not say.
+fn check_sizes(function: CUfunction, places: &[Place]) -> Result<Option<String>, CudaError> {
+    // SAFETY: the symbol is only looked for.
+    let known = unsafe { sys::culib().get::<*const c_void>(b"cuFuncGetParamInfo\0") };
+    if known.is_err() {
+        return Ok(None);
+    }
+    // The one behind the last is none.
+    let due = places.iter().map(|place| Some(place.bytes as usize));
+    for (index, due) in due.chain([None]).enumerate() {
+        let (mut offset, mut bytes) = (0, 0);
+        // SAFETY: the caller found `function` in a loaded module; both results live through the call.
+        let got =
+            unsafe { sys::cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut bytes) };
+        let has = match got {
+            CUresult::CUDA_ERROR_INVALID_VALUE => None,
+            code => check("cuFuncGetParamInfo", code).map(|()| Some(bytes))?,
+        };
+        if has != due {
+            let size = |size: Option<usize>| size.map_or("none".to_owned(), |n| n.to_string());
+            let (has, due) = (size(has), size(due));
+            let text =
+                format!("parameter {index} has {has} bytes for the driver and {due} by its text");
+            return Ok(Some(text));
+        }
+    }
+    Ok(None)
 }
 
 fn attribute(function: CUfunction, which: CUfunction_attribute) -> Result<u32, CudaError> {

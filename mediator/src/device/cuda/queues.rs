@@ -1,19 +1,22 @@
-//! The lanes as CUDA streams, one for each level, and a start and an end event for each lane, all made when the device
-//! is opened.
+//! The lanes as CUDA streams, one for each level, and a start and an end event for each of their slots, all made when
+//! the device is opened.
 //!
 //! A stream's priority is given when it is made (CUDA driver API, cuStreamCreateWithPriority), so that a lane has one
-//! for each level that the device distinguishes; it holds one operation at a time, in the stream of its level.
+//! for each level that the device distinguishes; what it holds at a time is all in the stream of its level. Events say
+//! only whether they have happened: those that keep times cost several times as much.
 //!
 //! Rules: nothing here blocks: work is enqueued and events are asked, never waited for. Only the dispatcher's thread
 //! calls in here after the device was opened; the context becomes current there at the first call.
 
-use super::clock::{Anchor, milliseconds};
-use super::driver::{Context, CudaError, check, wrapped};
-use super::flights::{Queues, Work};
-use crate::device::{LANES, LaneId, Level, MOST_LEVELS};
+use super::arguments::Arguments;
+use super::driver::{Context, CudaError, EVENT_RECORD, check, wrapped};
+use super::flights::{LaneSlot, Queues, Work};
+use super::stamps::StampMemory;
+use crate::device::{LANES, Level, MOST_DEPTH, MOST_LEVELS};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags};
 use gridmux_channel::ring::Width;
+use gridmux_launch::{StampRecord, Stamps};
 use gridmux_policy::units::Nanos;
 use std::ffi::c_void;
 use std::ptr;
@@ -24,8 +27,9 @@ use std::time::Instant;
 struct StreamLane {
     /// By level; what the device does not distinguish repeats the highest.
     streams: [CUstream; MOST_LEVELS],
-    start: CUevent,
-    end: CUevent,
+    /// By slot.
+    starts: [CUevent; MOST_DEPTH],
+    ends: [CUevent; MOST_DEPTH],
 }
 
 /// All lanes and the clock.
@@ -35,16 +39,13 @@ pub(super) struct StreamQueues {
     opened: Instant,
     lanes: [StreamLane; LANES],
     levels: u8,
-    anchor: Anchor,
-    anchor_event: CUevent,
-    /// The next anchor's event; free to be recorded while `asked` is `None`.
-    next_event: CUevent,
-    /// When the next anchor was recorded, while its end has not been seen.
-    asked: Option<Nanos>,
+    arguments: Arguments,
+    stamps: StampMemory,
 }
 
 // SAFETY: streams and events may be used on any thread whose context is current (CUDA driver API, "Stream Management",
-// "Event Management"); `bind` makes it so.
+// "Event Management"); `bind` makes it so. The pointers of `arguments` are written anew before each use.
+// Those of `stamps` are to memory that lives as long as the process, and of which only atomics are made.
 unsafe impl Send for StreamQueues {}
 
 /// Returns a stream of a priority that waits for no other.
@@ -71,12 +72,20 @@ fn priorities() -> Result<Vec<i32>, CudaError> {
 fn make_event() -> Result<CUevent, CudaError> {
     wrapped(
         "cuEventCreate",
-        result::event::create(CUevent_flags::CU_EVENT_DEFAULT),
+        result::event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING),
     )
 }
 
+fn make_events() -> Result<[CUevent; MOST_DEPTH], CudaError> {
+    let mut events = [ptr::null_mut(); MOST_DEPTH];
+    for event in &mut events {
+        *event = make_event()?;
+    }
+    Ok(events)
+}
+
 impl StreamQueues {
-    /// Makes the streams and events, and the first anchor.
+    /// Makes the streams and events.
     ///
     /// # Errors
     /// The driver's.
@@ -90,31 +99,22 @@ impl StreamQueues {
             }
             made.push(StreamLane {
                 streams,
-                start: make_event()?,
-                end: make_event()?,
+                starts: make_events()?,
+                ends: make_events()?,
             });
         }
         let Ok(lanes) = <[StreamLane; LANES]>::try_from(made) else {
             unreachable!("as many were made as the array has");
         };
-        let mut queues = Self {
+        Ok(Self {
             context,
             is_bound: false,
             opened,
             lanes,
             levels: u8::try_from(priorities.len()).unwrap_or(1).max(1),
-            anchor: Anchor { at: Nanos(0) },
-            anchor_event: make_event()?,
-            next_event: make_event()?,
-            asked: None,
-        };
-        queues.record(queues.anchor_event, queues.lanes[0].streams[0])?;
-        // SAFETY: the event was made above. This is the only wait, before there is a tenant.
-        wrapped("cuEventSynchronize", unsafe {
-            result::event::synchronize(queues.anchor_event)
-        })?;
-        queues.anchor.at = queues.now();
-        Ok(queues)
+            arguments: Arguments::new(),
+            stamps: StampMemory::new()?,
+        })
     }
 
     /// Returns how many levels the device distinguishes.
@@ -133,7 +133,7 @@ impl StreamQueues {
 
     fn record(&self, event: CUevent, stream: CUstream) -> Result<(), CudaError> {
         // SAFETY: both were made in `new` and live as long as the process.
-        wrapped("cuEventRecord", unsafe {
+        wrapped(EVENT_RECORD, unsafe {
             result::event::record(event, stream)
         })
     }
@@ -147,27 +147,7 @@ impl StreamQueues {
         }
     }
 
-    fn elapsed_ms(&self, from: CUevent, to: CUevent) -> Result<f32, CudaError> {
-        // SAFETY: both events were made in `new`, with timing, and both have happened, as every caller has asked.
-        wrapped("cuEventElapsedTime", unsafe {
-            result::event::elapsed(from, to)
-        })
-    }
-
-    /// Takes the next anchor over once it has happened.
-    fn renew_anchor(&mut self) -> Result<(), CudaError> {
-        if let Some(asked) = self.asked
-            && self.has_happened(self.next_event)?
-        {
-            let elapsed = self.elapsed_ms(self.anchor_event, self.next_event)?;
-            self.anchor = self.anchor.next(elapsed, asked, self.now());
-            std::mem::swap(&mut self.anchor_event, &mut self.next_event);
-            self.asked = None;
-        }
-        Ok(())
-    }
-
-    fn put(&self, stream: CUstream, work: &Work<'_>) -> Result<(), CudaError> {
+    fn put(&mut self, at: LaneSlot, stream: CUstream, work: &Work<'_>) -> Result<(), CudaError> {
         match *work {
             Work::Launch {
                 function,
@@ -175,20 +155,26 @@ impl StreamQueues {
                 block,
                 dynamic_shared_bytes,
                 params,
+                places,
+                stamps,
                 ..
             } => {
-                let mut size = params.len();
-                // CUDA driver API, cuLaunchKernel: pairs of a name and a value, then END.
-                let mut extra = [
-                    named(sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT),
-                    params.as_ptr().cast_mut().cast::<c_void>(),
-                    named(sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT),
-                    (&raw mut size).cast::<c_void>(),
-                    named(sys::CU_LAUNCH_PARAM_END_AS_INT),
-                ];
-                // SAFETY: the function's module is loaded, because the flight that is about to begin holds it; the
-                // driver copies the parameters before it returns.
-                check("cuLaunchKernel", unsafe {
+                let call = "cuLaunchKernel";
+                let stamps = stamps.map(|sampling| {
+                    let records = self.stamps.of(at).iter();
+                    let count = sampling.records() as usize;
+                    records.take(count).for_each(StampRecord::clear);
+                    let address = self.stamps.address(at);
+                    Stamps { address, sampling }
+                });
+                let Some(arguments) = self.arguments.of(params, places, stamps) else {
+                    let code = CUresult::CUDA_ERROR_INVALID_VALUE;
+                    return Err(CudaError { call, code });
+                };
+                // SAFETY: the function's module is loaded, because the flight that is about to begin holds it. There is
+                // a pointer for each parameter that its text declares, to bytes of the declared size, which is also the
+                // driver's, as was checked when the module was loaded; the driver copies them before it returns.
+                check(call, unsafe {
                     sys::cuLaunchKernel(
                         function.0,
                         grid[0],
@@ -199,8 +185,8 @@ impl StreamQueues {
                         block[2],
                         dynamic_shared_bytes,
                         stream,
+                        arguments.as_mut_ptr(),
                         ptr::null_mut(),
-                        extra.as_mut_ptr(),
                     )
                 })
             }
@@ -247,27 +233,20 @@ impl Queues for StreamQueues {
         Nanos(u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    fn enqueue(&mut self, lane: LaneId, work: &Work<'_>) -> Result<(), CudaError> {
+    fn enqueue(&mut self, at: LaneSlot, level: Level, work: &Work<'_>) -> Result<(), CudaError> {
         self.bind()?;
-        let StreamLane {
-            streams,
-            start,
-            end,
-        } = self.lanes[usize::from(lane.0)];
-        let level = match work {
-            Work::Launch { level, .. } => *level,
-            _ => Level::LOWEST,
-        };
-        let stream = streams[usize::from(level.0).min(MOST_LEVELS - 1)];
-        if self.asked.is_none() {
-            let now = self.now();
-            if self.anchor.is_old(now) {
-                // The lane is empty, so the anchor happens at once.
-                self.record(self.next_event, stream)?;
-                self.asked = Some(now);
+        let lane = self.lanes[usize::from(at.lane.0)];
+        let stream = lane.streams[usize::from(level.0).min(MOST_LEVELS - 1)];
+        let stamps = matches!(
+            work,
+            Work::Launch {
+                stamps: Some(_),
+                ..
             }
+        );
+        if !stamps {
+            self.record(lane.starts[usize::from(at.slot)], stream)?;
         }
-        self.record(start, stream)?;
         let is_empty = matches!(
             work,
             Work::ToDevice { bytes: 0, .. }
@@ -276,29 +255,21 @@ impl Queues for StreamQueues {
                 | Work::Fill { bytes: 0, .. }
         );
         if !is_empty {
-            self.put(stream, work)?;
+            self.put(at, stream, work)?;
         }
-        self.record(end, stream)
+        self.record(lane.ends[usize::from(at.slot)], stream)
     }
 
-    fn started_at(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError> {
-        self.bind()?;
-        let start = self.lanes[usize::from(lane.0)].start;
-        if !self.has_happened(start)? {
-            return Ok(None);
-        }
-        self.renew_anchor()?;
-        let elapsed = self.elapsed_ms(self.anchor_event, start)?;
-        Ok(Some(self.anchor.time(elapsed, self.now())))
+    fn has_started(&mut self, at: LaneSlot) -> Result<bool, CudaError> {
+        self.has_happened(self.lanes[usize::from(at.lane.0)].starts[usize::from(at.slot)])
     }
 
-    fn took(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError> {
-        let StreamLane { start, end, .. } = self.lanes[usize::from(lane.0)];
-        if !self.has_happened(end)? {
-            return Ok(None);
-        }
-        self.elapsed_ms(start, end)
-            .map(|elapsed| Some(milliseconds(elapsed)))
+    fn has_ended(&mut self, at: LaneSlot) -> Result<bool, CudaError> {
+        self.has_happened(self.lanes[usize::from(at.lane.0)].ends[usize::from(at.slot)])
+    }
+
+    fn stamps(&self, at: LaneSlot) -> &[StampRecord] {
+        self.stamps.of(at)
     }
 }
 
@@ -333,11 +304,6 @@ fn fill(
             ),
         }
     }
-}
-
-/// Returns a name in an `extra` list, which goes in place of a pointer.
-fn named(name: u32) -> *mut c_void {
-    ptr::without_provenance_mut(name as usize)
 }
 
 fn size(bytes: u64) -> usize {

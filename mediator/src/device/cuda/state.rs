@@ -286,17 +286,18 @@ impl State {
             limits.id = DeviceKernelId(self.next_kernel);
             // There is room for all of them, as was found above.
             self.next_kernel += 1;
-            let name = compiled.name.clone();
             kernels.push(LoadedKernel {
-                name,
+                compiled: compiled.clone(),
                 limits,
                 attributes: facts.attributes,
-                unusable: None,
+                unusable: facts.unusable,
             });
             let entry = KernelEntry {
                 domain,
                 function: facts.function,
                 limits,
+                places: facts.places,
+                stamps: compiled.entry().stamps,
                 module: Arc::clone(&module),
             };
             entries.push((limits.id.0, entry));

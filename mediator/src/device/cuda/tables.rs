@@ -9,6 +9,7 @@
 //! dispatcher's drop).
 
 use super::allocator::Range;
+use super::arguments::Places;
 use super::buffer::HostBuffer;
 use super::module::Module;
 use crate::device::{DomainId, KernelLimits};
@@ -35,6 +36,10 @@ pub(super) struct KernelEntry {
     pub(super) function: Function,
     /// Limits that a launch must keep.
     pub(super) limits: KernelLimits,
+    /// Where its parameters stand in a launch's.
+    pub(super) places: Places,
+    /// Its blocks write stamps.
+    pub(super) stamps: bool,
     /// Keeps it loaded.
     pub(super) module: Arc<Module>,
 }

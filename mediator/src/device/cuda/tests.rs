@@ -3,6 +3,7 @@
 use super::module::Module;
 use super::tables::{Function, KernelEntry, Tables};
 use super::{OpenCuda, blocks_of, find_copy, find_device_copy, open};
+use crate::compiler::{admit, hash_of, translate};
 use crate::device::cuda::allocator::Range;
 use crate::device::cuda::buffer::HostBuffer;
 use crate::device::{
@@ -13,6 +14,7 @@ use crate::device::{
 use crate::waker::Waker;
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
 use gridmux_channel::ring::{CompletionStatus, Width};
+use gridmux_launch::Control;
 use gridmux_policy::shape::DeviceShape;
 use std::os::fd::AsFd;
 use std::ptr;
@@ -23,7 +25,6 @@ const H200: DeviceShape = DeviceShape::h200(132);
 fn limits() -> KernelLimits {
     KernelLimits {
         id: DeviceKernelId(0),
-        params_bytes: 8,
         static_shared_bytes: 0,
         registers_per_thread: 32,
         max_threads_per_block: 1024,
@@ -80,6 +81,8 @@ fn no_more_blocks_count_as_resident_than_the_sms_hold() {
         domain: DomainId(0),
         function: Function(ptr::null_mut()),
         limits: limits(),
+        places: Arc::new([]),
+        stamps: false,
         module: Arc::new(Module::none()),
     };
     let small = blocks_of(&launch([10, 2, 1], [256, 1, 1]), &entry, &H200);
@@ -268,10 +271,9 @@ impl Gpu {
         assert!(is_done(&run(&mut self.device, &Command::Memset(fill))));
         let mut launch = launch([7, 1, 1], [128, 1, 1]);
         (launch.tag, launch.domain, launch.kernel) = (tag(2), self.domain, kernels[0].limits.id);
-        let mut bytes = [0; 12];
-        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
-        bytes[8..].copy_from_slice(&1000_u32.to_le_bytes());
-        launch.params_bytes = 12;
+        let own = [&self.address.to_le_bytes()[..], &1000_u32.to_le_bytes()].concat();
+        let bytes = Control::slice([0; 3], launch.grid).before(&own);
+        launch.params_bytes = 76;
         let reports = run_with(&mut self.device, &Command::Launch(launch), &bytes);
         assert!(is_done(&reports), "{reports:?}");
         assert!(
@@ -376,15 +378,23 @@ impl Gpu {
     }
 }
 
+/// Returns the module with blocks that stamp when they run.
+fn stamped() -> CompiledModule {
+    let texts = vec![PTX.into()];
+    let hash = hash_of(&texts);
+    let module = admit(translate(texts, true).unwrap(), hash).unwrap();
+    assert!(module.kernels.iter().all(|kernel| kernel.entry().stamps));
+    module
+}
+
 #[test]
 fn a_real_gpu_loads_launches_and_copies() {
     let Some(mut gpu) = Gpu::open() else {
         return;
     };
-    // The slice form appends its control struct; the kernel is launched as it was written.
-    let mut module = crate::compiler::compile(PTX.into()).unwrap();
-    module.ptx = PTX.into();
+    let module = crate::compiler::compile(PTX.into()).unwrap();
     gpu.kernels_compute(&module);
+    gpu.kernels_compute(&stamped());
     gpu.variables_are_copied_while_their_module_is_loaded(&module);
     gpu.memory_is_checked();
     gpu.next_tenant_finds_zeroes();

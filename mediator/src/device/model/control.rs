@@ -82,7 +82,7 @@ fn judged(
         Some(_) => None,
         None => {
             let reason = refused.map(ToString::to_string);
-            let reason = compiled.malformed.clone().or(reason);
+            let reason = compiled.kernel.malformed.clone().or(reason);
             Some(reason.unwrap_or_else(|| "it was not loaded".into()))
         }
     };
@@ -90,10 +90,9 @@ fn judged(
     let static_shared_bytes = own.map_or(0, |kernel| kernel.static_shared_bytes);
     let limit = sm.max_threads_per_block;
     LoadedKernel {
-        name: compiled.name.clone(),
+        compiled: compiled.clone(),
         limits: KernelLimits {
             id,
-            params_bytes: compiled.params_bytes,
             static_shared_bytes,
             registers_per_thread: own.map_or(0, |kernel| kernel.registers_per_thread),
             max_threads_per_block: own
@@ -151,8 +150,9 @@ impl State {
         let (next_kernel, next_module) =
             next_kernel.zip(id.checked_add(1)).ok_or_else(exhausted)?;
         let judge = |(number, compiled): (u32, &CompiledKernel)| {
-            let kernel = usable.get(&*compiled.name).copied();
-            let why = refused.get(&*compiled.name).copied();
+            let name = &*compiled.entry().name;
+            let kernel = usable.get(name).copied();
+            let why = refused.get(name).copied();
             let id = DeviceKernelId(number);
             judged(
                 self,
@@ -175,7 +175,7 @@ impl State {
         (self.next_kernel, self.next_module) = (next_kernel, next_module);
         let ids: Vec<DeviceKernelId> = kernels.iter().map(|kernel| kernel.limits.id).collect();
         for (id, compiled) in ids.iter().zip(&module.kernels) {
-            if let Some(kernel) = usable.get(&*compiled.name) {
+            if let Some(kernel) = usable.get(&*compiled.entry().name) {
                 self.kernels.insert(id.0, (domain, Arc::clone(kernel)));
             }
         }

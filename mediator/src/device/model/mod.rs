@@ -24,7 +24,7 @@ mod wires;
 
 use super::{
     Busy, Command, Device, DeviceError, DeviceFacts, DeviceKernelId, DeviceReport, DomainId,
-    HardwareFacts, Submission, Timing,
+    HardwareFacts, MOST_DEPTH, Submission, Timing,
 };
 use clock::SharedClock;
 use control::ModelControl;
@@ -54,8 +54,6 @@ use gridmux_channel::memory::TenantBuffer;
 
 /// Commands that may wait: what the lanes hold, kills of it, permit and pause.
 const COMMANDS: usize = 256;
-/// Operations in a lane: the one that runs and those that follow it without the latency of a launch.
-const LANE_DEPTH: usize = 4;
 /// A piece of a launch's parameters.
 type Chunk = [u64; 8];
 const CHUNK_BYTES: usize = size_of::<Chunk>();
@@ -265,6 +263,7 @@ fn facts_of(
         name,
         is_model: true,
         timing: Some(timing),
+        residency: super::Residency::Exact,
         sms,
         clock_khz: config.clock.core_mhz * 1000,
         memory_bytes,
@@ -313,7 +312,7 @@ impl Device for ModelDevice {
     }
 
     fn lane_depth(&self) -> usize {
-        LANE_DEPTH
+        MOST_DEPTH
     }
 
     fn levels(&self) -> u8 {

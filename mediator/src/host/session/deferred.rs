@@ -5,6 +5,8 @@
 //! fence, however much it gives back.
 
 use crate::device::{BufferId, DeviceModuleId};
+use gridmux_ptx::Kernel;
+use std::sync::Arc;
 
 /// One thing to be released.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(super) enum Release {
         id: DeviceModuleId,
         /// Bytes of the host's memory that it takes.
         host_bytes: u64,
+        /// Its kernels, kept so long that the dispatcher's handles are never the last ones.
+        kernels: Vec<Arc<Kernel>>,
     },
     /// A buffer of the client's own memory.
     Buffer(BufferId),

@@ -10,7 +10,7 @@ mod handler;
 mod modules;
 
 use modules::ClientModule;
-pub(super) use modules::{LoadFailure, LoadedModuleKernel, ModuleForSession};
+pub(super) use modules::{LoadFailure, ModuleForSession};
 
 use super::accounts::TenantAccount;
 use super::facts::facts_for_tenant;
@@ -275,7 +275,7 @@ impl Session {
                         tracing::error!(%error, "freeing what a client gave back");
                     }
                 }
-                Release::Module { id, host_bytes } => {
+                Release::Module { id, host_bytes, .. } => {
                     self.parts.device.unload(domain, id);
                     if let Some(member) = &self.member {
                         member.account.give_modules_back(host_bytes);

@@ -7,16 +7,18 @@
 use super::deferred::Release;
 use super::{MODULES, Session, device_error};
 use crate::compiler::{AnswerError, JobError, part_name};
-use crate::device::{DeviceError, DeviceModuleId, LoadedGlobal, LoadedKernel};
+use crate::device::{CompiledKernel, DeviceError, DeviceModuleId, LoadedKernel, LoadedModule};
 use crate::dispatch::client::{ClientKernel, KERNELS_PER_CLIENT};
 use crate::dispatch::message::Message;
 use crate::host::compile::{CompileJob, TextSource};
 use crate::host::facts::globals_for_tenant;
+use crate::page::{KernelFacts, uncut};
 use gridmux_channel::control::{
     ControlCode, ControlError, ControlReply, KernelInfo, MAX_MODULE_PARTS, Module, ModulePart,
     ParamInfo,
 };
-use gridmux_policy::ids::KernelKey;
+use gridmux_ptx::Kernel;
+use gridmux_ptx::kernel::KernelParam;
 use std::sync::Arc;
 
 /// A module that a client has loaded.
@@ -24,8 +26,8 @@ pub(super) struct ClientModule {
     id: DeviceModuleId,
     /// Bytes of the host's memory that it takes.
     host_bytes: u64,
-    /// The handle of each kernel.
-    kernels: Vec<u32>,
+    /// Its kernels by their handles.
+    kernels: Vec<(u32, Arc<Kernel>)>,
 }
 
 /// Bytes of this process's memory that a kernel takes beside the device's: its entries in tables, its names.
@@ -33,24 +35,9 @@ const KERNEL_HOST_BYTES: u64 = 1024;
 
 /// A module that was compiled and loaded for a client.
 pub(in crate::host) struct ModuleForSession {
-    pub(in crate::host) id: DeviceModuleId,
-    /// Bytes of the host's memory that it takes, as the device says.
-    pub(in crate::host) host_bytes: u64,
-    pub(in crate::host) kernels: Vec<LoadedModuleKernel>,
-    pub(in crate::host) globals: Vec<LoadedGlobal>,
+    pub(in crate::host) loaded: LoadedModule,
     /// A function of it calls `vprintf`.
     pub(in crate::host) prints: bool,
-}
-
-/// A kernel that was compiled and loaded for a tenant.
-pub(in crate::host) struct LoadedModuleKernel {
-    pub(in crate::host) loaded: LoadedKernel,
-    /// Offset, size and alignment of each of the tenant's own parameters.
-    pub(in crate::host) params: Vec<(u32, u32, u32)>,
-    /// Offset of the control struct by which its grid is cut; else why it cannot be cut.
-    pub(in crate::host) control: Result<u32, String>,
-    /// Names the kernel by its text.
-    pub(in crate::host) key: KernelKey,
 }
 
 /// Why a module was not loaded.
@@ -191,8 +178,11 @@ impl Session {
     fn check_loaded(&self, module: &ModuleForSession) -> Result<u64, ControlError> {
         let member = self.member()?;
         let device = &*self.parts.device;
-        let count = module.kernels.len();
-        let host_bytes = module.host_bytes + KERNEL_HOST_BYTES * count as u64;
+        let loaded = &module.loaded;
+        let count = loaded.kernels.len();
+        let descriptions = loaded.kernels.iter().map(|own| &own.compiled.kernel);
+        let heap_bytes: usize = descriptions.map(|kernel| kernel.heap_bytes()).sum();
+        let host_bytes = loaded.host_bytes + KERNEL_HOST_BYTES * count as u64 + heap_bytes as u64;
         let checked = if count + self.kernels_in_use() > KERNELS_PER_CLIENT {
             let text = format!("more than {KERNELS_PER_CLIENT} kernels at once; unload modules");
             Err(ControlError::new(ControlCode::Limit, text))
@@ -209,7 +199,7 @@ impl Session {
             })
         };
         if checked.is_err() {
-            device.unload(member.domain, module.id);
+            device.unload(member.domain, loaded.id);
         }
         checked.map(|()| host_bytes)
     }
@@ -219,13 +209,17 @@ impl Session {
     }
 
     fn adopt(&mut self, loaded: ModuleForSession, host_bytes: u64) -> ControlReply {
-        let ModuleForSession {
+        let ModuleForSession { loaded, prints } = loaded;
+        let LoadedModule {
             id,
             host_bytes: _,
             kernels,
             globals,
-            prints,
         } = loaded;
+        let described = kernels.iter();
+        let described: Vec<_> = described
+            .map(|own| Arc::clone(&own.compiled.kernel))
+            .collect();
         let module = self.next_module;
         self.next_module += 1;
         let infos: Vec<_> = kernels
@@ -235,7 +229,11 @@ impl Session {
         let own = ClientModule {
             id,
             host_bytes,
-            kernels: infos.iter().map(|info| info.handle).collect(),
+            kernels: infos
+                .iter()
+                .map(|info| info.handle)
+                .zip(described)
+                .collect(),
         };
         self.modules.insert(module, own);
         ControlReply::Loaded(Module {
@@ -247,21 +245,15 @@ impl Session {
     }
 
     /// Gives a kernel a handle, tells the dispatcher of it, and returns what the client is told.
-    fn adopt_kernel(&mut self, kernel: LoadedModuleKernel) -> KernelInfo {
-        let LoadedModuleKernel {
-            loaded:
-                LoadedKernel {
-                    name,
-                    limits,
-                    attributes,
-                    unusable,
-                },
-            params,
-            control,
-            key,
-        } = kernel;
-        let control_offset = control.as_ref().ok().copied();
-        let undivided = control.err().filter(|_| unusable.is_none());
+    fn adopt_kernel(&mut self, loaded: LoadedKernel) -> KernelInfo {
+        let LoadedKernel {
+            compiled: CompiledKernel { key, kernel },
+            limits,
+            attributes,
+            unusable,
+        } = loaded;
+        let name = kernel.name.clone();
+        let undivided = uncut(&kernel).filter(|_| unusable.is_none());
         if let Some(reason) = &undivided {
             let identity = &self.parts.identity;
             if self.parts.outbound.lines.may_say(identity.credentials.uid) {
@@ -274,11 +266,16 @@ impl Session {
             self.next_kernel - 1
         });
         // What is learnt of a kernel is its tenant's own: another may run the same text with other arguments.
-        let tenant = self.member.as_ref().map(|member| &*member.account.name);
+        let account = self.member.as_ref().map(|member| &member.account);
+        let key = key.of_tenant(account.map_or("", |account| &account.name));
+        if let Some(account) = account {
+            let kernels = &self.parts.outbound.kernels;
+            kernels.put(account.number, key, KernelFacts::of(&kernel));
+        }
         let known = ClientKernel {
+            kernel: Arc::clone(&kernel),
             limits,
-            control_offset,
-            key: key.of_tenant(tenant.unwrap_or_default()),
+            key,
             unusable: unusable.is_some(),
         };
         if let Some(reason) = &unusable {
@@ -287,16 +284,16 @@ impl Session {
         self.parts
             .outbound
             .tell(Message::AddKernel(self.parts.slot, handle, known));
-        let param = |(offset, size, align)| ParamInfo {
-            offset,
-            size,
-            align,
+        let param = |param: &KernelParam| ParamInfo {
+            offset: param.offset,
+            size: param.size_bytes,
+            align: param.align,
         };
         KernelInfo {
             name,
             handle,
-            params_bytes: limits.params_bytes,
-            params: params.into_iter().map(param).collect(),
+            params_bytes: kernel.params_bytes,
+            params: kernel.params.iter().map(param).collect(),
             max_threads: limits.max_threads_per_block,
             static_shared_bytes: limits.static_shared_bytes,
             registers: limits.registers_per_thread,
@@ -321,14 +318,19 @@ impl Session {
             host_bytes,
             kernels,
         } = self.modules.remove(&module).ok_or_else(unknown)?;
-        for handle in kernels {
+        for (handle, _) in &kernels {
+            let handle = *handle;
             self.parts
                 .outbound
                 .tell(Message::RemoveKernel(self.parts.slot, handle));
             self.unusable.remove(&handle);
             self.free_kernels.push(handle);
         }
-        self.defer(Release::Module { id, host_bytes });
+        self.defer(Release::Module {
+            id,
+            host_bytes,
+            kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(),
+        });
         Ok(ControlReply::Done)
     }
 

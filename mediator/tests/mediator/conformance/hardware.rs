@@ -2,8 +2,8 @@
 //!
 //! A launch's first block starts `LAUNCH_NS` after it was handed to an empty lane, and at once when the operation
 //! before it in its lane has ended. Launches that may start are placed by level and then strictly in that order: one
-//! that does not fit holds up those behind it, of lower levels too. Blocks stay for as long as the first eight bytes of
-//! their launch's parameters say.
+//! that does not fit holds up those behind it, of lower levels too. Blocks stay for as long as the first eight bytes
+//! behind their launch's control block say.
 
 use super::rig::Machine;
 use gridmux_mediator::device::{
@@ -14,14 +14,15 @@ use gridmux_mediator::dispatch::client::ClientKernel;
 use gridmux_policy::ids::KernelKey;
 use gridmux_policy::shape::{BlockShape, DeviceShape, Held, SmUnits};
 use gridmux_policy::units::Nanos;
+use gridmux_ptx::control::CONTROL_BYTES;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// From handing a launch to an empty lane to its first block.
 pub(crate) const LAUNCH_NS: u64 = 4_000;
 
-/// Levels of its lanes.
-const LEVELS: u8 = 6;
+/// Levels of its lanes, unless a test says otherwise.
+pub(crate) const LEVELS: u8 = 6;
 
 /// A device of 4 SMs.
 pub(crate) const SHAPE: DeviceShape = DeviceShape::h200(4);
@@ -30,7 +31,6 @@ pub(crate) const SHAPE: DeviceShape = DeviceShape::h200(4);
 pub(crate) fn limits(id: u32) -> KernelLimits {
     KernelLimits {
         id: DeviceKernelId(id),
-        params_bytes: 8,
         static_shared_bytes: 0,
         registers_per_thread: 16,
         max_threads_per_block: 1024,
@@ -58,6 +58,7 @@ struct Work {
 
 /// The device.
 pub(crate) struct Hardware {
+    levels: u8,
     now: u64,
     launches: usize,
     /// By lane, in order, with the time from which the first may start.
@@ -72,8 +73,9 @@ pub(crate) struct Hardware {
 }
 
 impl Hardware {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(levels: u8) -> Self {
         Self {
+            levels,
             now: 0,
             launches: 0,
             lanes: vec![(0, VecDeque::new()); LANES],
@@ -86,7 +88,11 @@ impl Hardware {
     }
 
     fn launch(&mut self, launch: &LaunchCommand, params: &[u8]) {
-        let block_ns = u64::from_le_bytes(params[..8].try_into().expect("eight bytes"));
+        let block_ns = u64::from_le_bytes(
+            params[CONTROL_BYTES as usize..][..8]
+                .try_into()
+                .expect("eight bytes"),
+        );
         let limits = limits(launch.kernel.0);
         let bits = launch.tag.to_bits();
         let work = Work {
@@ -253,7 +259,7 @@ impl Device for Hardware {
     }
 
     fn levels(&self) -> u8 {
-        LEVELS
+        self.levels
     }
 
     fn now(&self) -> Nanos {
@@ -262,11 +268,14 @@ impl Device for Hardware {
 }
 
 /// The device for one run.
-pub(crate) struct Scripted;
+pub(crate) struct Scripted {
+    /// Levels of its lanes.
+    pub(crate) levels: u8,
+}
 
 impl Machine for Scripted {
     fn device(&mut self) -> Box<dyn Device> {
-        Box::new(Hardware::new())
+        Box::new(Hardware::new(self.levels))
     }
 
     fn shape(&self) -> DeviceShape {
@@ -285,7 +294,7 @@ impl Machine for Scripted {
         ClientKernel {
             unusable: false,
             limits: limits(load),
-            control_offset: Some(8),
+            kernel: crate::scripted::sliced(8),
             key: KernelKey(load.into()),
         }
     }

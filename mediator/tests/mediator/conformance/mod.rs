@@ -3,8 +3,8 @@
 //! Rules: what happened to blocks is taken from the device's reports, and which plans were in force from the policy
 //! that the suite hands in. Where the suite is to fail, a rule is broken between the two.
 
-mod ahead;
 mod hardware;
+mod levels;
 mod model;
 mod policies;
 mod rig;
@@ -14,12 +14,19 @@ mod workloads;
 
 use gridmux_policy::conformance::{Breach, Verdict, cases, check};
 use gridmux_policy::units::Nanos;
-use hardware::{LAUNCH_NS, Scripted};
+use hardware::{LAUNCH_NS, LEVELS, Scripted};
 use model::Model;
-use rig::Dispatched;
+use rig::{Dispatched, Machine};
 
 fn scripted() -> Dispatched {
-    Dispatched::new(|| Box::new(Scripted), Nanos(LAUNCH_NS), Nanos(0))
+    let open = || Box::new(Scripted { levels: LEVELS }) as Box<dyn Machine>;
+    Dispatched::new(open, Nanos(LAUNCH_NS), Nanos(0))
+}
+
+/// The fewest levels at which room can be lent.
+fn scripted_with_two_levels() -> Dispatched {
+    let open = || Box::new(Scripted { levels: 2 }) as Box<dyn Machine>;
+    Dispatched::new(open, Nanos(LAUNCH_NS), Nanos(0))
 }
 
 /// From handing a launch over to its first block on four SMs of a V100: 5,000 cycles at 1.38 GHz.

@@ -17,7 +17,7 @@ use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
 use gridmux_mediator::dispatch::policy_link::{PolicyRunner, link_with_room};
 use gridmux_mediator::dispatch::rows::{ROWS_PER_TENANT, RowTable};
 use gridmux_mediator::dispatch::samples::SampleSink;
-use gridmux_mediator::dispatch::window::{WINDOW_NS, most_ahead};
+use gridmux_mediator::dispatch::window::WINDOW_NS;
 use gridmux_mediator::dispatch::{
     ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Slot, Turn, enforces,
 };
@@ -104,14 +104,11 @@ impl Subject for Dispatched {
     /// lasts a grain, or as long as the shortest block. Where blocks stay unequally long, what was handed over may have
     /// to wait until a slice ahead of it in its lane and the blocks in its way have ended.
     fn slack(&self, element: Element) -> Slack {
-        let [shortest, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
-        let ahead = most_ahead(Some(self.launch.0), shortest.0);
-        let ahead = f64::from(u32::try_from(ahead).expect("a percentage"));
+        let [_, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
         let exact = Slack::exact(self.launch + self.observation);
         match element {
             Element::Cap | Element::DeviceLimit | Element::GroupLimit => Slack {
                 time: exact.time + longest * 2,
-                factor: 1.0 + ahead / 100.0,
                 ..exact
             },
             // The hardware runs what it was given in order of arrival, and rows are given their caps: a block an SM

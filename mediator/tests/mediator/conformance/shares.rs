@@ -4,6 +4,7 @@
 //! meter told the policy, from a tenth of the time on.
 
 use super::hardware::SHAPE;
+use super::rig::Dispatched;
 use super::scripted;
 use gridmux_policy::conformance::{Load, LoadLaunch, Subject, Tapped};
 use gridmux_policy::shape::BlockShape;
@@ -11,15 +12,15 @@ use gridmux_policy::units::Nanos;
 use gridmux_policy::{DeviceId, Event, Profiles, TenantId, by_name};
 
 /// A kernel: threads and KiB of shared memory of a block, blocks of a launch, and how long a block stays.
-type Kernel = (u32, u32, u32, u64);
+pub(super) type Kernel = (u32, u32, u32, u64);
 
 /// A tenant: its weight, and for each of its streams the kernels that it launches in turn.
-type Tenant = (u32, Vec<Vec<Kernel>>);
+pub(super) type Tenant = (u32, Vec<Vec<Kernel>>);
 
 /// What a tenant may hold at most beyond what it is entitled to while others want the room, as a part of it.
-const EXCESS: f64 = 0.05;
+pub(super) const EXCESS: f64 = 0.05;
 
-const MIXED: [Kernel; 8] = [
+pub(super) const MIXED: [Kernel; 8] = [
     (256, 0, 1000, 8_000),
     (128, 48, 1000, 60_000),
     (512, 8, 1000, 30_000),
@@ -31,7 +32,7 @@ const MIXED: [Kernel; 8] = [
 ];
 
 /// Returns a tenant that launches one kernel in two streams.
-fn two_streams(weight: u32, kernel: Kernel) -> Tenant {
+pub(super) fn two_streams(weight: u32, kernel: Kernel) -> Tenant {
     (weight, vec![vec![kernel]; 2])
 }
 
@@ -89,6 +90,16 @@ fn loads(number: u32, (weight, streams): &Tenant, until: u64) -> Vec<Load> {
 
 /// Runs tenants for some milliseconds; returns what each held over what it was entitled to, `None` for an idle one.
 fn ratios(tenants: &[Tenant], ms: u64, loses_events: bool) -> Vec<Option<f64>> {
+    ratios_on(scripted(), tenants, ms, loses_events)
+}
+
+/// Does as [`ratios`], on a device.
+pub(super) fn ratios_on(
+    mut subject: Dispatched,
+    tenants: &[Tenant],
+    ms: u64,
+    loses_events: bool,
+) -> Vec<Option<f64>> {
     let until = ms * 1_000_000;
     let numbered = || (0..).zip(tenants);
     let loads: Vec<Load> = numbered()
@@ -96,7 +107,6 @@ fn ratios(tenants: &[Tenant], ms: u64, loses_events: bool) -> Vec<Option<f64>> {
         .collect();
     let policy = by_name("smk-p", DeviceId(0), &SHAPE, &Profiles::default());
     let (policy, log) = Tapped::new(policy.expect("listed"));
-    let mut subject = scripted();
     if loses_events {
         subject.lose_events(0, 0);
     }

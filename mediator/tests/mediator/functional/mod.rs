@@ -236,7 +236,10 @@ fn a_kernel_that_cannot_run_leaves_the_others_of_its_module_usable_on_both() {
         let (module, kernels) = rig
             .load_module(domain, MIXED)
             .expect("two of three can run");
-        let names: Vec<_> = kernels.iter().map(|k| k.loaded.name.as_str()).collect();
+        let names: Vec<_> = kernels
+            .iter()
+            .map(|k| k.loaded.compiled.kernel.name.as_str())
+            .collect();
         assert_eq!(names, ["writes", "clusters", "prints"]);
         let verdicts: Vec<_> = kernels.iter().map(|k| k.loaded.unusable.clone()).collect();
         assert_eq!((&verdicts[0], &verdicts[2]), (&None, &None));

@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) use crate::modelled::SPIN;
 
-/// A loaded kernel and where its control struct goes.
+/// A loaded kernel, and whether it takes the control block.
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub(crate) loaded: LoadedKernel,
-    control: Option<u32>,
+    is_sliced: bool,
 }
 
 /// Progress of an operation so far.
@@ -107,12 +107,11 @@ impl Rig {
         let module = compile(ptx.as_bytes().to_vec()).map_err(|error| error.to_string())?;
         let loaded = self.control.load(domain, &module);
         let loaded = loaded.map_err(|error| error.to_string())?;
-        let with_control = loaded.kernels.into_iter().map(|loaded| {
-            let compiled = module.kernels.iter().find(|k| k.name == loaded.name);
-            let control = compiled.and_then(|k| k.control.as_ref().ok().copied());
-            Kernel { loaded, control }
+        let kernels = loaded.kernels.into_iter().map(|loaded| {
+            let is_sliced = loaded.compiled.entry().form().has_control();
+            Kernel { loaded, is_sliced }
         });
-        Ok((loaded.id, with_control.collect()))
+        Ok((loaded.id, kernels.collect()))
     }
 
     pub(crate) fn kernel(&self, domain: DomainId, ptx: &str) -> Kernel {
@@ -144,10 +143,11 @@ impl Rig {
         shape: Shape,
         params: &[u8],
     ) -> Tag {
-        let mut params = params.to_vec();
-        if let Some(offset) = kernel.control {
-            Control::slice([0; 3], shape.grid).append_to(&mut params, offset);
-        }
+        let control = Control::slice([0; 3], shape.grid);
+        let params = match kernel.is_sliced {
+            true => control.before(params),
+            false => params.to_vec(),
+        };
         let tag = self.tag(lane);
         self.launches += 1;
         let command = Command::Launch(LaunchCommand {

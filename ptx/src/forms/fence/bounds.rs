@@ -8,6 +8,7 @@ use super::access::Access;
 use super::module_facts::{Choice, ModuleFacts};
 use super::register_facts::{Object, RegisterFacts};
 use super::scope::Scope;
+use crate::control::FIXED_PARAM_ALIGN;
 use crate::decode::{
     AddressBase, Function, Instruction, Operand, Program, RegId, StateSpace, Symbol, VarId,
 };
@@ -99,12 +100,21 @@ impl Bounding<'_, '_> {
                 self.variable(i, access, base, object)
             }
             StateSpace::Param if access.rows.is_none() => match object {
-                Object::Param if self.function.is_entry => Bound::Param(base),
+                Object::Param if self.function.is_entry => self.parameter(i, base),
                 _ => self.unknown(i, "parameter"),
             },
             StateSpace::Generic => self.generic(i, access, base, object),
             _ => self.unbounded(i),
         }
+    }
+
+    /// Returns the bound of an access to a kernel's parameters at a computed address.
+    fn parameter(&self, i: &Instruction, base: Base) -> Bound {
+        let mut aligns = self.function.params.iter().map(|param| param.align);
+        if aligns.any(|align| align > FIXED_PARAM_ALIGN) {
+            return Bound::Refused(FenceReason::ParameterPlaces(i.mnemonic.to_string()));
+        }
+        Bound::Param(base)
     }
 
     fn unbounded(&self, i: &Instruction) -> Bound {

@@ -51,12 +51,14 @@ pub(super) use edit::{edit, prepare};
 pub(super) use judge::{forbids_size, forbids_worker, judge, needs};
 pub(super) use module_facts::ModuleFacts;
 
+use serde::{Deserialize, Serialize};
+
 /// No allocation of a reservation lies within this many bytes of either end, and as many bytes beyond either end
 /// map a sink; a fenced base may have an immediate offset of less than this added.
 pub const GUARD_BYTES: u64 = 16 << 20;
 
 /// How the upper bits of an address are replaced. All of them take the same control block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum FenceMode {
     /// The reservation is 4 GiB: the upper half of an address is the base's, and nothing of it is computed. The
     /// cheapest by far.
@@ -169,6 +171,12 @@ pub enum FenceReason {
     GenericConstant(String),
     #[error("the fence cannot tell which {space} variable `{what}` reaches")]
     UnknownVariable { space: &'static str, what: String },
+    /// Parameters at a computed address, where a compiler places them by the target.
+    #[error(
+        "`{0}` computes the address of a parameter, and one is aligned to more than 16 bytes: how far parameters are \
+         apart depends on the target then"
+    )]
+    ParameterPlaces(String),
     #[error("`{what}` reaches outside of `{name}`")]
     OutsideVariable { what: String, name: String },
     #[error("`{0}` may reach local variables of a function further up the stack")]

@@ -147,16 +147,18 @@ impl Scene {
                 mode,
                 zero_shared: self.zero_shared,
             },
+            ..Options::default()
         };
         let rewritten = rewrite(&module, &program, &options, |_| form);
         let k = rewritten
             .kernels
-            .iter()
+            .into_iter()
             .find(|k| k.name == "k")
             .expect("it is called k");
-        if let Some(reason) = &k.reason {
-            return Outcome::Refused(reason.to_string());
-        }
+        let entry = match k.into_entry() {
+            Ok(entry) => entry,
+            Err(refusal) => return Outcome::Refused(refusal.to_string()),
+        };
         let text = String::from_utf8(rewritten.bytes.clone()).expect("text");
         let again = Module::parse(text.clone()).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let decoded = again.decode().unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -173,15 +175,16 @@ impl Scene {
             kernel,
             domain: self.domain,
             block: [block, 1, 1],
-            dynamic_shared_bytes: shared + k.extra_shared_bytes,
+            dynamic_shared_bytes: shared + entry.extra_shared_bytes(),
             budget: Some(Cycles(20_000_000)),
         };
         let mut formed = Formed {
-            form: k.clone(),
+            entry,
             run: Run::new(setup, false),
             partition: self.own,
             grid,
             params: params.iter().flat_map(|p| p.to_le_bytes()).collect(),
+            stamps: None,
         };
         let limits = Limits {
             slice_blocks: u32::MAX,

@@ -35,6 +35,8 @@ enum Paper {
     Srtf,
     /// Sharing an accelerator as an operating system would.
     Accelos,
+    /// Sharing every SM, and its issue slots.
+    Smk,
     /// No paper: the combined policy beside the papers', term by term.
     Gridmux,
     /// No paper: mixes of recorded CUDA programs under every policy.

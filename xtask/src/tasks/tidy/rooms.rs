@@ -46,6 +46,7 @@ const ROOMS: [(&str, &str, MayKnow); 18] = [
             "gridmux-sync",
             "gridmux-policy",
             "gridmux-hw-model",
+            "gridmux-mix",
             "gridmux-channel",
             "gridmux-bpf",
         ]),

@@ -11,6 +11,7 @@ use gridmux_mix::model::ModelSubmission;
 use gridmux_mix::{self as mix, Member};
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::units::Cycles;
+use gridmux_ptx::forms::Form;
 use std::cell::RefCell;
 use std::error::Error;
 use std::rc::Rc;
@@ -113,7 +114,7 @@ impl FromFile {
         *self.loaded.borrow_mut() = Some((room.partition, wanted));
         Ok(ModelSubmission {
             queue,
-            params: lay_out(&found, &values, None)?,
+            params: lay_out(&found, &values, Form::WHOLE)?,
             kernel: found,
             grid: kernel.grid,
             block: kernel.block,

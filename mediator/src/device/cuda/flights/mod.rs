@@ -1,23 +1,32 @@
 //! The operations in flight in each lane, and the reports that are made of them.
 //!
-//! The dispatcher puts one operation at a time into a lane. Here it is handed to the lane's queue, watched (has it
-//! started, has it ended), and told back as [`DeviceReport`]s. Nothing here calls the driver: the queues stand behind
-//! [`Queues`], so that the bookkeeping is tested without a GPU.
+//! The dispatcher puts up to [`MOST_DEPTH`] operations into a lane, which run one after another. Here they are handed
+//! to the lane's queue, the first of each lane is watched (has it started, has it ended), and told back as
+//! [`DeviceReport`]s. Nothing here calls the driver: the queues stand behind [`Queues`], so that the bookkeeping is
+//! tested without a GPU.
 //!
-//! What stock hardware tells is coarse: all blocks of a launch count as placed when its first could
-//! start, and as retired when the last ended. Blocks beyond what the SMs can hold at once are reported as placed and
-//! retired at the end, so that a launch never seems to hold more than the whole device.
+//! Times are those at which the host saw something: to have the device note them costs more of the host's time than
+//! the launch does (`hw-model/validation/documents/README.md`). Launches of kernels that stamp their blocks tell more
+//! ([`residence`]). Of others it is only seen that the first block could start, and that the last one has ended; blocks
+//! beyond what the SMs can hold at once are reported as placed and retired at the end, so that a launch never seems to
+//! hold more than the whole device.
 //!
 //! Rules: no call allocates or blocks unless something failed. A lane's operation holds what it uses (its module, its
 //! host buffer) until its end was seen; the control thread always holds another handle, so that nothing is ever freed
 //! here. Once the context is lost every operation ends as failed, at once and for good.
 
+mod residence;
+
+use super::arguments::Place;
 use super::driver::CudaError;
 use super::faults::Faults;
 use super::tables::{Function, Keep};
-use crate::device::{DeviceReport, DomainId, LANES, LaneId, Level, Outcome, Tag};
+use crate::device::{DeviceReport, DomainId, LANES, LaneId, Level, MOST_DEPTH, Outcome, Tag};
 use gridmux_channel::ring::{CompletionStatus, Width};
+use gridmux_launch::{Sampling, StampRecord};
 use gridmux_policy::units::Nanos;
+pub(super) use residence::Blocks;
+use residence::Residence;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -31,6 +40,10 @@ pub(super) enum Work<'a> {
         dynamic_shared_bytes: u32,
         level: Level,
         params: &'a [u8],
+        /// Where each parameter stands among the bytes.
+        places: &'a [Place],
+        /// Which of its blocks write stamps into the lane's records, where the kernel is one that can.
+        stamps: Option<Sampling>,
     },
     /// Host memory to device memory.
     ToDevice {
@@ -55,50 +68,88 @@ pub(super) enum Work<'a> {
     },
 }
 
+/// Least time between two questions about the end mark of a launch that its stamps say is running.
+const ASK_AFTER: Nanos = Nanos(50_000);
+/// [`MOST_DEPTH`] as slots are counted.
+#[allow(clippy::cast_possible_truncation, reason = "it is 4")]
+const SLOTS: u8 = MOST_DEPTH as u8;
+
+/// What an operation has to itself while it is in a lane: its marks and the records of its stamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LaneSlot {
+    pub(super) lane: LaneId,
+    /// Below [`MOST_DEPTH`].
+    pub(super) slot: u8,
+}
+
 /// The lanes' hardware queues. No call blocks.
 pub(super) trait Queues {
     /// Returns the device time now.
     fn now(&self) -> Nanos;
-    /// Puts an operation into an empty lane, between a start and an end mark.
-    fn enqueue(&mut self, lane: LaneId, work: &Work<'_>) -> Result<(), CudaError>;
-    /// Returns when the lane's start mark was reached, once it was.
-    fn started_at(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError>;
-    /// Returns the time between the lane's marks, once the end mark was reached.
-    fn took(&mut self, lane: LaneId) -> Result<Option<Nanos>, CudaError>;
-}
-
-/// Blocks of a launch.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Blocks {
-    /// All of them.
-    pub(super) all: u32,
-    /// Those that the SMs can hold at once.
-    pub(super) resident: u32,
+    /// Puts an operation behind what its lane holds, which is all of one level, and an end mark behind it; in front of
+    /// it a start mark, unless it stamps its blocks.
+    fn enqueue(&mut self, at: LaneSlot, level: Level, work: &Work<'_>) -> Result<(), CudaError>;
+    /// Returns whether the start mark was reached.
+    fn has_started(&mut self, at: LaneSlot) -> Result<bool, CudaError>;
+    /// Returns whether the end mark was reached.
+    fn has_ended(&mut self, at: LaneSlot) -> Result<bool, CudaError>;
+    /// Returns the records of the launch's stamps, which were empty when it was enqueued.
+    fn stamps(&self, at: LaneSlot) -> &[StampRecord];
 }
 
 /// An operation in a lane.
 struct CudaFlight {
     tag: Tag,
+    at: LaneSlot,
     domain: DomainId,
-    /// `None`: not a launch.
-    blocks: Option<Blocks>,
-    started: Option<Nanos>,
+    residence: Residence,
+    enqueued: Nanos,
+    /// When it could begin, once that was seen; of a launch that stamps its blocks, once it is the first of its lane.
+    began: Option<Nanos>,
+    /// When its end mark was asked last.
+    asked: Nanos,
     _keep: Keep,
+}
+
+impl CudaFlight {
+    fn is_launch(&self) -> bool {
+        !matches!(self.residence, Residence::None)
+    }
+}
+
+/// What a lane holds.
+struct Lane {
+    /// In the order of their ends; at most [`MOST_DEPTH`].
+    flights: VecDeque<CudaFlight>,
+    /// The slot of the next one.
+    slot: u8,
+    level: Level,
+    /// When the last one that ended was seen to.
+    free_since: Nanos,
+}
+
+impl Lane {
+    fn new() -> Self {
+        Self {
+            flights: VecDeque::with_capacity(MOST_DEPTH),
+            slot: 0,
+            level: Level::LOWEST,
+            free_since: Nanos(0),
+        }
+    }
 }
 
 /// All lanes.
 pub(super) struct Flights<Q> {
     queues: Q,
-    flights: [Option<CudaFlight>; LANES],
+    lanes: [Lane; LANES],
     /// Lanes that the device works on.
     flying: u32,
-    /// Lanes whose operation ends as failed at the next poll, and with what.
-    failed: u32,
-    verdicts: [CompletionStatus; LANES],
-    tags: [Tag; LANES],
+    /// Operations that end as failed at the next poll, and with what.
+    failed: VecDeque<(Tag, CompletionStatus)>,
     /// The lane that is looked at first: lanes take turns.
     cursor: u32,
-    /// Reports of one operation that ended.
+    /// Reports of one operation that are to be told.
     ready: VecDeque<DeviceReport>,
     faults: Arc<Faults>,
     lost: Option<CudaError>,
@@ -107,15 +158,13 @@ pub(super) struct Flights<Q> {
 }
 
 impl<Q: Queues> Flights<Q> {
-    /// Empty lanes; `bury` ends the process after a loss.
+    /// Makes empty lanes; `bury` ends the process after a loss.
     pub(super) fn new(queues: Q, faults: Arc<Faults>, bury: fn()) -> Self {
         Self {
             queues,
-            flights: [const { None }; LANES],
+            lanes: std::array::from_fn(|_| Lane::new()),
             flying: 0,
-            failed: 0,
-            verdicts: [CompletionStatus::Ok; LANES],
-            tags: [Tag::from_bits(0); LANES],
+            failed: VecDeque::with_capacity(LANES * MOST_DEPTH),
             cursor: 0,
             ready: VecDeque::with_capacity(4),
             faults,
@@ -134,17 +183,17 @@ impl<Q: Queues> Flights<Q> {
         self.lost.is_some()
     }
 
-    /// Lanes that the device works on, as bits.
+    /// Returns the lanes that the device works on, as bits.
     pub(super) fn flying(&self) -> u32 {
         self.flying
     }
 
-    /// Returns whether a lane still has an operation whose end was not taken.
-    pub(super) fn is_taken(&self, lane: LaneId) -> bool {
-        (self.flying | self.failed) & bit(lane) != 0
+    /// Returns whether a lane takes another operation.
+    pub(super) fn has_room(&self, lane: LaneId) -> bool {
+        self.lanes[usize::from(lane.0)].flights.len() < MOST_DEPTH
     }
 
-    /// Starts an operation; a failure is reported as its end.
+    /// Hands an operation over; a failure is reported as its end.
     pub(super) fn begin(
         &mut self,
         tag: Tag,
@@ -157,20 +206,32 @@ impl<Q: Queues> Flights<Q> {
             self.refuse(tag, CompletionStatus::DeviceLost, lost_text(error));
             return;
         }
-        match self.queues.enqueue(tag.lane, work) {
+        let lane = &mut self.lanes[usize::from(tag.lane.0)];
+        if lane.flights.is_empty() {
+            lane.level = level_of(work);
+        }
+        let at = LaneSlot {
+            lane: tag.lane,
+            slot: lane.slot,
+        };
+        let enqueued = self.queues.now();
+        match self.queues.enqueue(at, lane.level, work) {
             Err(error) if error.is_refusal() => {
                 let text = format!("the CUDA driver refused the operation: {error}");
                 self.refuse(tag, error.status(), text);
             }
             begun => {
-                let flight = CudaFlight {
+                lane.slot = (lane.slot + 1) % SLOTS;
+                lane.flights.push_back(CudaFlight {
                     tag,
+                    at,
                     domain,
-                    blocks,
-                    started: None,
+                    residence: Residence::new(blocks, sampling_of(work)),
+                    enqueued,
+                    began: None,
+                    asked: enqueued,
                     _keep: keep,
-                };
-                self.flights[usize::from(tag.lane.0)] = Some(flight);
+                });
                 self.flying |= bit(tag.lane);
                 // A sticky error may be this very operation's, so it is among those that failed.
                 if let Err(error) = begun {
@@ -183,25 +244,29 @@ impl<Q: Queues> Flights<Q> {
     /// Ends an operation that was not started.
     pub(super) fn refuse(&mut self, tag: Tag, status: CompletionStatus, text: String) {
         self.faults.keep(tag, text);
-        self.verdicts[usize::from(tag.lane.0)] = status;
-        self.tags[usize::from(tag.lane.0)] = tag;
-        self.failed |= bit(tag.lane);
+        self.failed.push_back((tag, status));
     }
 
-    /// Returns the next report. Costs at most one question to the driver per lane in flight.
+    /// Returns the next report. Costs at most two questions to the driver per lane in flight.
     pub(super) fn poll(&mut self) -> Option<DeviceReport> {
         if let Some(report) = self.ready.pop_front() {
             return Some(report);
         }
-        if self.failed == 0 && self.flying != 0 {
+        if self.failed.is_empty() && self.flying != 0 {
             match self.look_at_all() {
                 Ok(report @ Some(_)) => return report,
                 Ok(None) => {}
                 Err(error) => self.lose(error),
             }
         }
-        if self.failed != 0 {
-            return Some(self.take_failed());
+        if let Some((tag, status)) = self.failed.pop_front() {
+            let now = self.queues.now();
+            return Some(DeviceReport::Ended {
+                tag,
+                start: now,
+                end: now,
+                outcome: Outcome::Failed(status),
+            });
         }
         if self.lost.is_some()
             && let Some(bury) = self.bury.take()
@@ -227,38 +292,61 @@ impl<Q: Queues> Flights<Q> {
         Ok(None)
     }
 
-    fn look_at(&mut self, lane: LaneId) -> Result<Option<DeviceReport>, CudaError> {
-        let index = usize::from(lane.0);
-        let Some(flight) = &mut self.flights[index] else {
-            self.flying &= !bit(lane);
+    fn look_at(&mut self, id: LaneId) -> Result<Option<DeviceReport>, CudaError> {
+        let lane = &mut self.lanes[usize::from(id.0)];
+        let Some(flight) = lane.flights.front_mut() else {
+            self.flying &= !bit(id);
             return Ok(None);
         };
-        let start = match flight.started {
-            Some(start) => start,
-            None => {
-                let Some(start) = self.queues.started_at(lane)? else {
-                    return Ok(None);
-                };
-                flight.started = Some(start);
-                if let Some(blocks) = flight.blocks {
-                    return Ok(Some(DeviceReport::Placed {
-                        tag: flight.tag,
-                        blocks: blocks.resident,
-                        at: start,
-                    }));
-                }
-                start
+        let (tag, at) = (flight.tag, flight.at);
+        // Asked for before the end is, so that what is reported now lies before it.
+        let now = self.queues.now();
+        let began = match (flight.began, &flight.residence) {
+            (Some(began), _) => began,
+            (None, Residence::Stamped(_)) => flight.enqueued.max(lane.free_since),
+            _ if !self.queues.has_started(at)? => return Ok(None),
+            (None, Residence::Estimated(blocks)) => {
+                flight.began = Some(now);
+                return Ok(Some(DeviceReport::Placed {
+                    tag,
+                    blocks: blocks.resident,
+                    at: now,
+                }));
+            }
+            (None, Residence::None) => now,
+        };
+        flight.began = Some(began);
+        if let Residence::Stamped(stamped) = &mut flight.residence {
+            let records = self.queues.stamps(at);
+            stamped.read(records, now - began);
+            if !stamped.is_over() && now - flight.asked < ASK_AFTER {
+                stamped.tell_of_now((tag, now), &mut self.ready);
+                return Ok(self.ready.pop_front());
+            }
+        }
+        flight.asked = now;
+        if !self.queues.has_ended(at)? {
+            if let Residence::Stamped(stamped) = &mut flight.residence {
+                stamped.tell_of_now((tag, now), &mut self.ready);
+            }
+            return Ok(self.ready.pop_front());
+        }
+        let end = self.queues.now();
+        let (start, end) = match &mut flight.residence {
+            Residence::None => (began, end),
+            Residence::Estimated(blocks) => {
+                estimate_end((tag, *blocks), (end - began, end), &mut self.ready);
+                (began, end)
+            }
+            Residence::Stamped(stamped) => {
+                let records = self.queues.stamps(at);
+                stamped.finish(records, (tag, began, end), &mut self.ready)
             }
         };
-        let Some(took) = self.queues.took(lane)? else {
-            return Ok(None);
-        };
-        let end = start + took;
-        let (tag, blocks) = (flight.tag, flight.blocks);
-        self.flights[index] = None;
-        self.flying &= !bit(lane);
-        if let Some(blocks) = blocks {
-            self.end_launch(tag, blocks, took, end);
+        lane.free_since = end;
+        lane.flights.pop_front();
+        if lane.flights.is_empty() {
+            self.flying &= !bit(id);
         }
         self.ready.push_back(DeviceReport::Ended {
             tag,
@@ -269,38 +357,7 @@ impl<Q: Queues> Flights<Q> {
         Ok(self.ready.pop_front())
     }
 
-    fn end_launch(&mut self, tag: Tag, blocks: Blocks, took: Nanos, end: Nanos) {
-        let later = blocks.all - blocks.resident;
-        if later > 0 {
-            self.ready.push_back(DeviceReport::Placed {
-                tag,
-                blocks: later,
-                at: end,
-            });
-        }
-        // As many as fit were resident at any moment; in the last wave fewer, which nobody can see from outside.
-        let ran = Nanos(took.0.saturating_mul(u64::from(blocks.resident)));
-        self.ready.push_back(DeviceReport::Retired {
-            tag,
-            blocks: blocks.all,
-            ran,
-            at: end,
-        });
-    }
-
-    fn take_failed(&mut self) -> DeviceReport {
-        let index = self.failed.trailing_zeros() as usize;
-        self.failed &= self.failed - 1;
-        let now = self.queues.now();
-        DeviceReport::Ended {
-            tag: self.tags[index],
-            start: now,
-            end: now,
-            outcome: Outcome::Failed(self.verdicts[index]),
-        }
-    }
-
-    /// The context is lost: everything in flight has failed.
+    /// Fails everything in flight, because the context is lost.
     ///
     /// CUDA does not say which kernel was at fault. When all launches in flight are one tenant's, it is that tenant's,
     /// and each of them ends with the fault's own status; otherwise blaming one would be a guess, and all end as
@@ -310,23 +367,63 @@ impl<Q: Queues> Flights<Q> {
             return;
         }
         tracing::error!(%error, "the CUDA context failed");
-        let mut launches = self.flights.iter().flatten().filter(|f| f.blocks.is_some());
+        let flights = self.lanes.iter().flat_map(|lane| &lane.flights);
+        let mut launches = flights.filter(|flight| flight.is_launch());
         let suspect = launches.next().map(|f| f.domain);
         let culprit = suspect.filter(|domain| launches.all(|f| f.domain == *domain));
         for index in 0..LANES {
-            let Some(flight) = self.flights[index].take() else {
-                continue;
-            };
-            let is_culprit = flight.blocks.is_some() && culprit == Some(flight.domain);
-            if is_culprit {
-                let text = format!("a kernel of yours failed on the GPU: {error}");
-                self.refuse(flight.tag, error.status(), text);
-            } else {
-                self.refuse(flight.tag, CompletionStatus::DeviceLost, lost_text(error));
+            while let Some(flight) = self.lanes[index].flights.pop_front() {
+                let is_culprit = flight.is_launch() && culprit == Some(flight.domain);
+                if is_culprit {
+                    let text = format!("a kernel of yours failed on the GPU: {error}");
+                    self.refuse(flight.tag, error.status(), text);
+                } else {
+                    self.refuse(flight.tag, CompletionStatus::DeviceLost, lost_text(error));
+                }
             }
         }
         self.flying = 0;
     }
+}
+
+/// Returns the level that an operation asks for.
+fn level_of(work: &Work<'_>) -> Level {
+    match work {
+        Work::Launch { level, .. } => *level,
+        _ => Level::LOWEST,
+    }
+}
+
+/// Returns which blocks of a launch write stamps, if any do.
+fn sampling_of(work: &Work<'_>) -> Option<Sampling> {
+    match work {
+        Work::Launch { stamps, .. } => *stamps,
+        _ => None,
+    }
+}
+
+/// Reports what is left of a launch that writes no stamps.
+fn estimate_end(
+    (tag, blocks): (Tag, Blocks),
+    (took, end): (Nanos, Nanos),
+    ready: &mut VecDeque<DeviceReport>,
+) {
+    let later = blocks.all - blocks.resident;
+    if later > 0 {
+        ready.push_back(DeviceReport::Placed {
+            tag,
+            blocks: later,
+            at: end,
+        });
+    }
+    // As many as fit were resident at any moment; in the last wave fewer, which nobody can see from outside.
+    let ran = Nanos(took.0.saturating_mul(u64::from(blocks.resident)));
+    ready.push_back(DeviceReport::Retired {
+        tag,
+        blocks: blocks.all,
+        ran,
+        at: end,
+    });
 }
 
 fn bit(lane: LaneId) -> u32 {

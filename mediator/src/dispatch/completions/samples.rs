@@ -1,0 +1,138 @@
+//! Launch and completion latency: every completed launch leaves one sample, for eBPF where it is loaded and for the
+//! dispatcher's own histograms always.
+//!
+//! Latencies are device time. *Launch latency* is from submission, which is the launch's admission, to the first
+//! block's start; *completion latency* is from submission to the last block's end. The service's own latency, from the
+//! tenant's stamp to the hand-over to the device, is wall time and is kept apart.
+//!
+//! Rules: recording takes no lock, makes no system call and allocates nothing; a full eBPF ring loses the sample for
+//! eBPF only, and counts it.
+
+use crate::dispatch::feed::accounting::{TenantCounters, add};
+use gridmux_bpf::histogram::{Histogram, bucket_of};
+use gridmux_bpf::layout::BUCKETS;
+#[cfg(not(loom))]
+use gridmux_bpf::{Recorder, Sample};
+use gridmux_policy::ids::{DeviceId, TenantId};
+use gridmux_policy::units::Nanos;
+use serde::{Deserialize, Serialize};
+// Not the shim's: counts that order nothing, so that the loom test need not see them.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One completed launch.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchSample {
+    /// The tenant that launched it.
+    pub tenant: TenantId,
+    /// The device that ran it.
+    pub device: DeviceId,
+    /// Launch latency: admission to the first block's start, device time.
+    pub submit_to_start: Nanos,
+    /// Completion latency: admission to the last block's end, device time.
+    pub submit_to_complete: Nanos,
+    /// The tenant's stamp to the hand-over to the device, wall time.
+    pub wall_submit_to_issue_ns: u64,
+}
+
+/// Where samples go.
+#[derive(Default)]
+pub struct SampleSink {
+    #[cfg(not(loom))]
+    recorder: Option<Recorder>,
+}
+
+impl SampleSink {
+    /// Makes a sink that also writes each sample to an eBPF ring, where there is one.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub fn with_recorder(recorder: Option<Recorder>) -> Self {
+        Self { recorder }
+    }
+
+    /// Records one sample.
+    pub fn record(&mut self, counters: &TenantCounters, sample: &LaunchSample) {
+        counters.start_latency().add(sample.submit_to_start.0);
+        counters.complete_latency().add(sample.submit_to_complete.0);
+        #[cfg(not(loom))]
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(&Sample {
+                tenant: sample.tenant.0,
+                device: sample.device.0,
+                submit_to_start_ns: Some(sample.submit_to_start.0),
+                submit_to_complete_ns: Some(sample.submit_to_complete.0),
+                wall_submit_to_start_ns: Some(sample.wall_submit_to_issue_ns),
+            });
+        }
+    }
+}
+
+/// A histogram of nanoseconds in atomics, with the buckets that eBPF uses.
+#[derive(Debug)]
+pub struct LatencyHistogram {
+    buckets: Box<[AtomicU64]>,
+}
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        Self {
+            buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl LatencyHistogram {
+    /// Makes one with these counts, one per bucket in order.
+    #[must_use]
+    pub fn of(counts: &[u64]) -> Self {
+        let counts = counts.iter().copied().chain(std::iter::repeat(0));
+        Self {
+            buckets: counts.take(BUCKETS).map(AtomicU64::new).collect(),
+        }
+    }
+
+    /// Returns the count of every bucket, in order.
+    pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        // relaxed: a bucket publishes nothing but itself.
+        let read = |bucket: &AtomicU64| bucket.load(Ordering::Relaxed);
+        self.buckets.iter().map(read)
+    }
+
+    /// Adds one value; only the dispatcher does so. Relaxed: a bucket publishes nothing but itself.
+    pub fn add(&self, ns: u64) {
+        add(&self.buckets[bucket_of(ns)], 1);
+    }
+
+    /// Reads every bucket: its greatest value and its count.
+    pub fn read(&self) -> Histogram {
+        Histogram::from_counts(self.counts())
+    }
+}
+
+/// Percentiles of launch latency and completion latency.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyView {
+    /// Launches.
+    pub count: u64,
+    /// Median launch latency, device nanoseconds.
+    pub start_p50_ns: Option<u64>,
+    /// 99th percentile of the same.
+    pub start_p99_ns: Option<u64>,
+    /// Median completion latency, device nanoseconds.
+    pub complete_p50_ns: Option<u64>,
+    /// 99th percentile of the same.
+    pub complete_p99_ns: Option<u64>,
+}
+
+impl LatencyView {
+    /// Takes the percentiles of launch latencies and of completion latencies.
+    #[must_use]
+    pub fn of(start: &Histogram, complete: &Histogram) -> Self {
+        Self {
+            count: start.count(),
+            start_p50_ns: start.percentile(0.5),
+            start_p99_ns: start.percentile(0.99),
+            complete_p50_ns: complete.percentile(0.5),
+            complete_p99_ns: complete.percentile(0.99),
+        }
+    }
+}

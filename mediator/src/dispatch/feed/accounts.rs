@@ -1,0 +1,245 @@
+//! The tenants' accounts: weight, class, what their blocks hold, and how their launches behave.
+//!
+//! An account is made when the control thread names its tenant, survives the tenant's clients, and goes when the
+//! control thread says that the tenant is gone.
+//!
+//! Rule: a tenant whose launches keep ending at their budget goes behind the others ([`Account::is_behind`]): its
+//! launches are handed to the device only while no other tenant has one open, until one of them ends in time.
+
+use super::accounting::TenantCounters;
+use super::rows::TENANTS;
+use super::tenant_set::TenantSet;
+use crate::dispatch::issuer::queue::Active;
+use gridmux_policy::Class;
+use gridmux_policy::ids::{RowId, TenantId};
+use gridmux_policy::shape::Held;
+use std::sync::Arc;
+
+/// Launches in a row that end at their budget before their tenant goes behind the others.
+pub const BUDGET_ENDS: u32 = 2;
+
+/// One tenant's account.
+#[derive(Debug)]
+pub struct Account {
+    /// The tenant.
+    pub id: TenantId,
+    /// Its weight, at least 1.
+    pub weight: u32,
+    /// Its class.
+    pub class: Class,
+    /// Counters that others may read.
+    pub counters: Arc<TenantCounters>,
+    /// Resources that its blocks on the device take at most, which its limit binds.
+    pub charged: Held,
+    /// Launches that the policy knows of and that have not ended.
+    pub open: u32,
+    /// Those of them whose rows are unproven ([`Row::is_unproven`](super::rows::Row::is_unproven)).
+    pub unproven: u32,
+    /// Operations in the issue queue or parked here.
+    pub queued: u32,
+    /// Lanes that it holds.
+    pub lanes: u32,
+    /// Operations that wait until something of this tenant ends, a round ends or a plan comes.
+    pub parked: Vec<Active>,
+    /// Launches in a row that ended at their budget.
+    pub budget_ends: u32,
+    /// Pieces that it may submit as of [`Account::turns_of`].
+    pub turns: u64,
+    /// The round in which it submitted last.
+    pub turns_of: u64,
+    /// The row of the piece that it submitted last.
+    pub submitted_row: Option<RowId>,
+    /// The first round since then in which a launch of another row of its found no turn left.
+    pub passed_over: Option<u64>,
+}
+
+/// Every account, by tenant.
+#[derive(Debug)]
+pub struct Accounts {
+    accounts: Box<[Option<Box<Account>>]>,
+    /// Tenants with a launch open.
+    pub busy: TenantSet,
+    /// Tenants with operations parked.
+    pub parked: TenantSet,
+    /// Number of the round of submissions (`issuer/submission.rs`).
+    pub round: u64,
+    /// The weight that is worth one turn in a round.
+    pub least_weight: u32,
+    /// Tenants that have no turn left in this round.
+    pub submitted: TenantSet,
+    /// Tenants of which one row lets the others go first in this round.
+    pub yielding: TenantSet,
+    /// Tenants that wait for the others.
+    pub behind: TenantSet,
+    /// Tenants of which a gang waits until all blocks of another one have started.
+    pub gangs: TenantSet,
+    /// How many tenants have something queued or on the device.
+    pub wanting: u32,
+}
+
+impl Account {
+    /// Makes the account of a tenant that has done nothing yet.
+    #[must_use]
+    pub fn new(id: TenantId, weight: u32, class: Class, counters: Arc<TenantCounters>) -> Self {
+        Self {
+            id,
+            weight: weight.max(1),
+            class,
+            counters,
+            charged: Held::default(),
+            open: 0,
+            unproven: 0,
+            queued: 0,
+            lanes: 0,
+            parked: Vec::with_capacity(64),
+            budget_ends: 0,
+            turns: 0,
+            turns_of: 0,
+            submitted_row: None,
+            passed_over: None,
+        }
+    }
+
+    /// Returns whether its launches keep ending at their budget.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.budget_ends >= BUDGET_ENDS
+    }
+
+    /// Returns whether its shares are measured: it has a launch open whose demand is known.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.open > self.unproven
+    }
+
+    fn wants(&self) -> bool {
+        self.queued > 0 || self.lanes > 0
+    }
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        let mut accounts = Vec::with_capacity(TENANTS);
+        accounts.resize_with(TENANTS, || None);
+        Self {
+            accounts: accounts.into_boxed_slice(),
+            busy: TenantSet::default(),
+            parked: TenantSet::default(),
+            round: 0,
+            least_weight: u32::MAX,
+            submitted: TenantSet::default(),
+            yielding: TenantSet::default(),
+            behind: TenantSet::default(),
+            gangs: TenantSet::default(),
+            wanting: 0,
+        }
+    }
+}
+
+impl Accounts {
+    /// Adds an account, or changes weight and class of the one that is there and hands the new one back to be freed.
+    pub fn set(&mut self, account: Box<Account>) -> Option<Box<Account>> {
+        let Some(slot) = self.accounts.get_mut(account.id.index()) else {
+            return Some(account);
+        };
+        match slot {
+            Some(known) => {
+                known.weight = account.weight;
+                known.class = account.class;
+                Some(account)
+            }
+            None => {
+                *slot = Some(account);
+                None
+            }
+        }
+    }
+
+    /// Takes out the account of a tenant that has nothing under way.
+    pub fn remove(&mut self, tenant: TenantId) -> Option<Box<Account>> {
+        let account = self.accounts.get_mut(tenant.index())?.take()?;
+        self.busy.remove(tenant);
+        self.parked.remove(tenant);
+        self.submitted.remove(tenant);
+        self.yielding.remove(tenant);
+        self.behind.remove(tenant);
+        self.gangs.remove(tenant);
+        self.wanting -= u32::from(account.wants());
+        Some(account)
+    }
+
+    /// Returns an account.
+    #[must_use]
+    pub fn get(&self, tenant: TenantId) -> Option<&Account> {
+        self.accounts.get(tenant.index())?.as_deref()
+    }
+
+    /// Returns an account, to be changed.
+    pub fn get_mut(&mut self, tenant: TenantId) -> Option<&mut Account> {
+        self.accounts.get_mut(tenant.index())?.as_deref_mut()
+    }
+
+    /// Returns every account.
+    pub fn iter(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.iter().flatten().map(|account| &**account)
+    }
+
+    /// Counts a launch that the policy was told of; returns whether the tenant had none open before.
+    pub fn open(&mut self, tenant: TenantId) -> bool {
+        let Some(account) = self.get_mut(tenant) else {
+            return false;
+        };
+        account.open += 1;
+        let began = account.open == 1;
+        if began {
+            self.busy.insert(tenant);
+        }
+        began
+    }
+
+    /// Counts a launch that ended; returns whether the tenant has none open now.
+    pub fn close(&mut self, tenant: TenantId) -> bool {
+        let Some(account) = self.get_mut(tenant) else {
+            return false;
+        };
+        if account.open == 0 {
+            return false;
+        }
+        account.open -= 1;
+        let over = account.open == 0;
+        if over {
+            self.busy.remove(tenant);
+        }
+        over
+    }
+
+    /// Keeps an operation until something of its tenant ends, a round ends or a plan comes.
+    pub fn park(&mut self, active: Active) {
+        if let Some(account) = self.get_mut(active.tenant) {
+            account.parked.push(active);
+            self.parked.insert(active.tenant);
+        }
+    }
+
+    /// Takes back one of the operations that are parked at a tenant's account.
+    pub fn unpark(&mut self, tenant: TenantId) -> Option<Active> {
+        let account = self.get_mut(tenant)?;
+        let active = account.parked.pop();
+        if account.parked.is_empty() {
+            self.parked.remove(tenant);
+        }
+        active
+    }
+
+    /// Changes what a tenant has queued and how many lanes it holds, and counts the tenants that want lanes.
+    pub fn change(&mut self, tenant: TenantId, queued: i32, lanes: i32) {
+        let Some(account) = self.get_mut(tenant) else {
+            return;
+        };
+        let before = account.wants();
+        account.queued = account.queued.saturating_add_signed(queued);
+        account.lanes = account.lanes.saturating_add_signed(lanes);
+        let after = account.wants();
+        self.wanting = self.wanting + u32::from(after) - u32::from(before);
+    }
+}

@@ -1,0 +1,348 @@
+//! The next piece of an operation: whether it may go now, how it is cut ([`super::window`]), and how it is handed over.
+//!
+//! Rules: no tenant takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose
+//! launches keep ending at their budget waits until no other has one open. Several launches of a stream may be on the
+//! device at once, in one lane, which keeps their order.
+
+use super::Issuer;
+use super::lanes::Flight;
+use super::levels::Grade;
+use super::queue::Active;
+use super::submission::had_its_turn;
+use super::window::{Behind, Piece, Situation, WINDOW_NS, two_slices_percent};
+use crate::device::{Command, Device, LaneId, LaunchCommand, Level, Tag};
+use crate::dispatch::admission::client::ClientSlot;
+use crate::dispatch::admission::clients::ClientTable;
+use crate::dispatch::admission::operation::{LaunchWork, Operation, Work};
+use crate::dispatch::feed::PolicyFeed;
+use crate::dispatch::feed::accounts::Accounts;
+use crate::dispatch::feed::rows::{LastPiece, Row};
+use gridmux_bpf::probes;
+use gridmux_launch::Control;
+use gridmux_launch::boxes::{Grid, SubBox, next_box};
+use gridmux_policy::ids::RowId;
+use gridmux_policy::plan::Stop;
+use gridmux_policy::units::Nanos;
+use gridmux_ptx::forms::Shape;
+
+/// Result of one attempt to issue an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::dispatch) enum Attempt {
+    /// Something was issued.
+    Issued,
+    /// Cap, limit, budget or stream order hold it up: under a strict head of line nothing overtakes it.
+    Blocked,
+    /// Its tenant holds its part of the lanes, has no turn left in this round, or has to wait for others; these may go
+    /// on.
+    NotItsTurn,
+    /// The device takes nothing more at present.
+    DeviceFull,
+}
+
+/// The next piece of a launch, as [`Issuer::cut`] finds it.
+struct Cut {
+    row: RowId,
+    /// Level of a piece that goes to an empty lane.
+    level: Level,
+    /// None where nothing can go now.
+    piece: Option<Piece>,
+    /// It has begun, and that is because the plan has it give room up or wait for some.
+    is_preempted: bool,
+}
+
+impl<D: Device> Issuer<D> {
+    /// Hands the next piece of an operation over, if it may go now.
+    pub(in crate::dispatch) fn try_issue<P>(
+        &mut self,
+        clients: &mut ClientTable<P>,
+        feed: &mut PolicyFeed,
+        active: Active,
+        now: Nanos,
+    ) -> Attempt {
+        let operation = clients.operation(active.op());
+        let Some((account, operation)) = feed.accounts.get(active.tenant).zip(operation) else {
+            return Attempt::NotItsTurn;
+        };
+        let no_lane = self.lanes.free() == 0;
+        let over_quota = account.lanes >= self.lanes_each(&feed.accounts);
+        let Work::Launch(launch) = &operation.work else {
+            return match (no_lane, over_quota) {
+                (true, _) => Attempt::DeviceFull,
+                (_, true) => Attempt::NotItsTurn,
+                _ => self.issue_transfer(clients, feed, active, now),
+            };
+        };
+        let (row, is_gang) = (launch.row, launch.is_gang);
+        if self.is_submitting(now) {
+            return Attempt::DeviceFull;
+        }
+        let others = feed.accounts.busy.len() - usize::from(account.open > 0);
+        let is_behind = account.is_behind() && others > 0;
+        if had_its_turn(feed, active.tenant, row) || is_behind {
+            return Attempt::NotItsTurn;
+        }
+        feed.announce(clients, active.op(), now);
+        if let Some(kept_back) = self.gang.keeps_back(is_gang, now) {
+            if is_gang {
+                feed.accounts.gangs.insert(active.tenant);
+            }
+            return kept_back;
+        }
+        let grades = self.grades(feed, (row, active.tenant), now);
+        if self.has_enough_ahead(feed, grades.0.level) {
+            return Attempt::DeviceFull;
+        }
+        let Some(cut) = self.cut(clients, feed, active, grades) else {
+            return Attempt::Blocked;
+        };
+        let Some(piece) = cut.piece else {
+            feed.note_cap_reached(cut.row, now);
+            if cut.is_preempted {
+                self.note_preempted(clients, active.op(), Nanos::ZERO, now);
+            }
+            return Attempt::Blocked;
+        };
+        match piece.behind {
+            None if no_lane => Attempt::DeviceFull,
+            None if over_quota => Attempt::NotItsTurn,
+            Some(lane) if !self.lanes.has_room(lane) => Attempt::Blocked,
+            _ => self.issue_piece(clients, feed, active, (piece, cut.level, now)),
+        }
+    }
+
+    /// Returns the lanes that each tenant may hold: equal parts, with one for a tenant that may yet come, which would
+    /// otherwise wait for what never ends.
+    fn lanes_each(&self, accounts: &Accounts) -> u32 {
+        (self.lanes.count() / (accounts.wanting + 1)).max(1)
+    }
+
+    /// Cuts the next piece of a launch.
+    fn cut<P>(
+        &self,
+        clients: &ClientTable<P>,
+        feed: &PolicyFeed,
+        active: Active,
+        (grade, beyond): (Grade, Option<Grade>),
+    ) -> Option<Cut> {
+        let client = clients.get(active.slot)?;
+        let operation = client.operations.get(active.id)?;
+        let Work::Launch(launch) = &operation.work else {
+            return None;
+        };
+        let row = feed.rows.get(launch.row)?;
+        let account = feed.accounts.get(active.tenant)?;
+        let view = feed.policy.row(launch.row, active.tenant);
+        let after = match before(client, launch) {
+            None => None,
+            // It is behind several lanes, or behind something that is no launch: it waits.
+            // A gang has its turn when its blocks can start.
+            Some(_) if launch.is_gang => return None,
+            Some(before) => Some(self.behind(one_lane(before)?, launch)),
+        };
+        // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
+        let lends = self.lends(feed);
+        let is_alone = feed.accounts.busy.len() < 2;
+        let stops = view.stop == Stop::Checked || view.binds(launch.wave);
+        let is_free = grade.is_lent || !stops;
+        let slice_ns = self.slice_ns();
+        let may_stretch = lends && !is_free && launch.covers == Shape::Slice;
+        let ahead = may_stretch.then(|| two_slices_percent(slice_ns, row));
+        let ahead = ahead.unwrap_or(0);
+        let is_asked = is_free || beyond.is_some() || row.is_unproven();
+        let backlog = is_asked.then(|| self.lanes.backlog(active.tenant));
+        let limit = view.limit.percent(100 + ahead);
+        let situation = Situation {
+            launch,
+            row,
+            view,
+            is_free,
+            limit_room: account
+                .charged
+                .room_within(&feed.shape, limit, &launch.shape),
+            over_limit: account.charged.dominant(&feed.shape) > limit,
+            ahead,
+            in_flight: operation.in_flight,
+            window_ns: match lends && !is_alone {
+                true => slice_ns.min(WINDOW_NS),
+                false => WINDOW_NS,
+            },
+            backlog: backlog.unwrap_or_default(),
+            device: &feed.shape,
+            after,
+        };
+        // A stream that is to go at another level goes there when its lane is empty.
+        let may_follow = |level: Level| {
+            after.is_none_or(|after| is_alone || self.lanes.level(after.lane) == level)
+        };
+        let within = may_follow(grade.level).then_some((grade.level, situation));
+        let beyond =
+            beyond.filter(|beyond| !self.is_enough(beyond.level) && may_follow(beyond.level));
+        let is_free = true;
+        let beyond = beyond.map(|beyond| {
+            (
+                beyond.level,
+                Situation {
+                    is_free,
+                    ..situation
+                },
+            )
+        });
+        let mut ways = within.into_iter().chain(beyond);
+        let found = ways.find_map(|(level, way)| Some((level, way.next_piece()?)));
+        let (level, piece) = found.unzip();
+        Some(Cut {
+            row: launch.row,
+            level: level.unwrap_or(grade.level),
+            piece,
+            is_preempted: piece.is_none() && situation.is_preempted(),
+        })
+    }
+
+    fn behind(&self, lane: LaneId, launch: &LaunchWork) -> Behind {
+        let last = self.lanes.last(lane);
+        let last = last.filter(|last| last.row == Some(launch.row));
+        Behind {
+            lane,
+            blocks: last.map_or(0, |last| last.blocks),
+        }
+    }
+
+    fn issue_piece<P>(
+        &mut self,
+        clients: &mut ClientTable<P>,
+        feed: &mut PolicyFeed,
+        active: Active,
+        (piece, level, now): (Piece, Level, Nanos),
+    ) -> Attempt {
+        let tenant = active.tenant;
+        let preempts = piece.behind.is_none() && self.preempts(level, tenant);
+        let Some(client) = clients.get_mut(active.slot) else {
+            return Attempt::NotItsTurn;
+        };
+        let Some(operation) = client.operations.get(active.id) else {
+            return Attempt::NotItsTurn;
+        };
+        let sequence = operation.sequence;
+        let Work::Launch(launch) = &operation.work else {
+            return Attempt::NotItsTurn;
+        };
+        let slice = box_of(launch, &piece);
+        // A box may hold fewer blocks than asked for.
+        let blocks = u32::try_from(slice.blocks()).unwrap_or(u32::MAX);
+        let block_ns = feed.rows.get(launch.row).map_or(0, Row::lasts_ns);
+        let flight = Flight {
+            row: Some(launch.row),
+            shape: launch.shape,
+            first_block: launch.issued,
+            blocks,
+            charge: piece.charge.min(blocks),
+            block_ns,
+            work_ns: block_ns.saturating_mul(blocks.into()) / u64::from(launch.wave.max(1)),
+            is_fresh: piece.behind.is_none(),
+            is_gang: launch.is_gang,
+            preempts,
+            ..Flight::new(active.op(), tenant, now)
+        };
+        let control = Control::slice(slice.offset, launch.grid).to_bytes();
+        let control = (launch.covers == Shape::Slice).then_some(&control);
+        let params = client.params.with_control(launch.params, control);
+        let tag = match piece.behind {
+            Some(lane) => self.lanes.append(lane, flight),
+            None => self.lanes.take(flight, level),
+        };
+        let Some(tag) = tag else {
+            return Attempt::DeviceFull;
+        };
+        let command = Command::Launch(LaunchCommand {
+            tag,
+            level: self.lanes.level(tag.lane),
+            launch: sequence,
+            is_last: launch.issued + u64::from(blocks) == launch.blocks,
+            domain: client.domain,
+            kernel: launch.kernel,
+            grid: slice.dims,
+            first_block: slice.offset,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            budget_cycles: self.budget_cycles,
+            params_bytes: u32::try_from(params.len()).unwrap_or(u32::MAX),
+        });
+        if self.device.submit(&command, params).is_err() {
+            self.lanes.release(tag);
+            return Attempt::DeviceFull;
+        }
+        if flight.is_gang {
+            self.gang.begin(tag, now);
+        }
+        self.count_issued(clients, feed, (tag, &flight), now);
+        Attempt::Issued
+    }
+
+    fn count_issued<P>(
+        &mut self,
+        clients: &mut ClientTable<P>,
+        feed: &mut PolicyFeed,
+        (tag, flight): (Tag, &Flight),
+        now: Nanos,
+    ) {
+        let wall_ns = self.issue_wall_ns();
+        let (tenant, blocks) = (flight.tenant, u64::from(flight.blocks));
+        self.take_turn(feed, tenant, flight.row);
+        if let Some(account) = feed.accounts.get_mut(tenant) {
+            account.counters.slice();
+            account.charged.add(&flight.shape, flight.charge);
+        }
+        feed.accounts.change(tenant, 0, flight.is_fresh.into());
+        if let Some(row) = flight.row.and_then(|row| feed.rows.get_mut(row)) {
+            row.charged += flight.charge;
+            row.slices += u32::from(flight.is_fresh);
+            row.starts += blocks;
+        }
+        let Some((_, operation)) = clients.operation_mut(flight.op) else {
+            return;
+        };
+        operation.note_piece(wall_ns);
+        let seq = operation.sequence;
+        if let Work::Launch(launch) = &mut operation.work {
+            launch.issued += blocks;
+            launch.lanes |= 1 << tag.lane.0;
+            if let Some(row) = feed.rows.get_mut(launch.row) {
+                row.last_piece = Some(LastPiece {
+                    blocks: flight.blocks,
+                    launch_blocks: launch.blocks,
+                    work_ns: flight.work_ns,
+                });
+            }
+            let args = launch.probe_args(tenant, self.device_id, seq, now);
+            probes::slice_start(args, flight.first_block, blocks);
+        }
+    }
+}
+
+/// Returns the operation before a launch in its stream, if it was on the device when the launch became active and still
+/// is.
+fn before<'a, P>(client: &'a ClientSlot<P>, launch: &LaunchWork) -> Option<&'a Operation> {
+    let (id, sequence) = launch.after?;
+    let before = client.operations.get(id)?;
+    (before.sequence == sequence && before.in_flight > 0).then_some(before)
+}
+
+/// Returns the blocks of a piece, as a box of the grid.
+fn box_of(launch: &LaunchWork, piece: &Piece) -> SubBox {
+    match u64::from(piece.blocks) == launch.blocks {
+        true => SubBox {
+            offset: [0; 3],
+            dims: launch.grid,
+        },
+        false => next_box(Grid(launch.grid), launch.issued, piece.blocks),
+    }
+}
+
+/// Returns the lane of a launch that is in one lane only.
+pub(super) fn one_lane(operation: &Operation) -> Option<LaneId> {
+    let Work::Launch(launch) = &operation.work else {
+        return None;
+    };
+    let lane = u8::try_from(launch.lanes.trailing_zeros()).ok()?;
+    (launch.lanes.count_ones() == 1).then_some(LaneId(lane))
+}

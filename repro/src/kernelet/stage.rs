@@ -1,0 +1,196 @@
+//! Kernels side by side on the SM model, each with a fixed number of blocks on every SM, and what they do in a window.
+//!
+//! Rules: each kernel is a tenant with one launch, which lasts beyond the window; the window begins when SMs are full
+//! and caches warm ([`WARM_UP`]); counts are differences over the window.
+
+use super::kernels::Kernel;
+use anyhow::{Result, ensure};
+use gridmux_hw_model::{Counters, Gpu, GpuConfig, QueueId};
+use gridmux_mix::model::{ModelDriver, OwnKernel};
+use gridmux_mix::{DriverOptions, Engine};
+use gridmux_policy::book::Book;
+use gridmux_policy::layout::{Layout, whole};
+use gridmux_policy::plan::{DispatchOrder, Plan, Preemption};
+use gridmux_policy::shape::BlockShape;
+use gridmux_policy::units::{Cycles, Nanos};
+use gridmux_policy::{Class, DeviceId, DeviceShape, Event, Policy, RowId, TenantId};
+use serde::{Deserialize, Serialize};
+
+/// Cycles before the window: launch costs, and the time until SMs are full and caches warm.
+const WARM_UP: u64 = 50_000;
+/// Cycles of the window.
+const WINDOW: u64 = 200_000;
+
+/// Kernels and the blocks of each on an SM.
+#[derive(Clone, Debug)]
+pub(super) struct Beside {
+    /// The GPU.
+    pub(super) gpu: GpuConfig,
+    /// Kernels with their blocks on each SM.
+    pub(super) kernels: Vec<(Kernel, u16)>,
+}
+
+/// What a kernel did in the window, on all SMs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Did {
+    /// What each block takes.
+    pub(super) block: BlockShape,
+    /// Warp instructions issued.
+    pub(super) issued: u64,
+    /// Of these, those that wait for global memory: loads and atomic operations.
+    pub(super) loads: u64,
+    /// Accesses to global memory, stores included.
+    pub(super) accesses: u64,
+    /// Lines that these touched.
+    pub(super) lines: u64,
+    /// Sectors that L1 and L2 had, and those that neither had.
+    pub(super) sectors: [u64; 3],
+    /// Accesses to shared memory.
+    pub(super) shared: u64,
+    /// Thread instructions, and of these those of special functions.
+    pub(super) threads: [u64; 2],
+    /// Bytes from and to DRAM.
+    pub(super) dram_bytes: u64,
+    /// Residence of blocks in cycles.
+    pub(super) block_cycles: u64,
+    /// Blocks that ended.
+    pub(super) blocks: u64,
+}
+
+impl Did {
+    /// Returns its instructions a cycle and SM.
+    pub(super) fn ipc(&self, sms: u16) -> f64 {
+        self.issued as f64 / WINDOW as f64 / f64::from(sms)
+    }
+
+    /// Returns its bytes from and to DRAM a cycle and SM.
+    pub(super) fn bytes_per_cycle(&self, sms: u16) -> f64 {
+        self.dram_bytes as f64 / WINDOW as f64 / f64::from(sms)
+    }
+}
+
+impl Beside {
+    /// Returns what determines the run, as text.
+    pub(super) fn key(&self) -> String {
+        format!(
+            "{:?} for {WINDOW} after {WARM_UP} on {:?}",
+            self.kernels, self.gpu
+        )
+    }
+
+    /// Runs the kernels and returns what each did.
+    pub(super) fn run(&self) -> Result<Vec<Did>> {
+        let mut gpu = Gpu::new(self.gpu.clone());
+        let shape = Engine::shape(&gpu);
+        let (mut blocks, mut launches) = (Vec::new(), Vec::new());
+        for (queue, (kernel, _)) in (0..).map(QueueId).zip(&self.kernels) {
+            let launch = OwnKernel::load(&mut gpu, kernel.case()?, queue)?.submission;
+            blocks.push(gpu.describe(&launch)?.block);
+            launches.push(launch);
+        }
+        let caps = self.kernels.iter().map(|(_, blocks)| *blocks).collect();
+        let policy = Box::new(Capped::new(&shape, caps));
+        let mut driver = ModelDriver::new(gpu, policy, DeviceId(0), DriverOptions::default());
+        let mut numbers = Vec::new();
+        for (tenant, launch) in (0..).map(TenantId).zip(launches) {
+            driver.tenant(tenant, 1, Class::Normal);
+            numbers.push(driver.submit(tenant, launch, Cycles(0))?);
+        }
+        driver.run_until(Cycles(WARM_UP));
+        let before = counts(&driver, &numbers);
+        driver.run_until(Cycles(WARM_UP + WINDOW));
+        let after = counts(&driver, &numbers);
+        let ended = |number: &u64| driver.outcome(*number).is_some_and(|of| of.end.is_some());
+        for ((kernel, _), number) in self.kernels.iter().zip(&numbers) {
+            ensure!(!ended(number), "{} ends within the window", kernel.name);
+        }
+        let did = blocks.iter().zip(before.iter().zip(&after));
+        Ok(did
+            .map(|(block, (before, after))| between(*block, before, after))
+            .collect())
+    }
+}
+
+/// Returns what the blocks of each launch have done so far.
+fn counts(driver: &ModelDriver, numbers: &[u64]) -> Vec<Counters> {
+    let samples = driver.engine().samples();
+    let of = |number: &u64| {
+        let row = driver.outcome(*number).and_then(|outcome| outcome.row);
+        let mut sum = Counters::default();
+        let own = samples.iter().filter(|sample| Some(sample.row) == row);
+        own.for_each(|sample| sum += sample.counters);
+        sum
+    };
+    numbers.iter().map(of).collect()
+}
+
+fn between(block: BlockShape, before: &Counters, after: &Counters) -> Did {
+    let grown = |count: fn(&Counters) -> u64| count(after) - count(before);
+    Did {
+        block,
+        issued: grown(|of| of.warp_instructions - of.folded_instructions),
+        loads: grown(|of| of.global_loads + of.global_atomics),
+        accesses: grown(|of| of.global_loads + of.global_stores + of.global_atomics),
+        lines: grown(|of| of.global_lines),
+        sectors: [
+            grown(|of| of.l1_hit_sectors),
+            grown(|of| of.l2_hit_sectors),
+            grown(|of| of.l2_miss_sectors),
+        ],
+        shared: grown(|of| of.shared_accesses),
+        threads: [
+            grown(|of| of.thread_instructions),
+            grown(|of| of.sfu_threads),
+        ],
+        dram_bytes: grown(|of| of.dram_read_bytes + of.dram_write_bytes),
+        block_cycles: grown(|of| of.block_cycles),
+        blocks: grown(|of| of.blocks),
+    }
+}
+
+/// Caps by tenant.
+#[derive(Debug)]
+struct Capped {
+    book: Book,
+    caps: Vec<u16>,
+    rows: Vec<RowId>,
+}
+
+impl Capped {
+    fn new(shape: &DeviceShape, caps: Vec<u16>) -> Self {
+        Self {
+            book: Book::new(shape),
+            caps,
+            rows: Vec::new(),
+        }
+    }
+}
+
+impl Policy for Capped {
+    fn observe(&mut self, event: &Event) {
+        self.book.observe(event);
+    }
+
+    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+        if !self.book.take_rows_changed() {
+            return false;
+        }
+        self.rows.clear();
+        self.rows.extend(self.book.rows().map(|(row, _)| row));
+        let all = whole(&self.book, DispatchOrder::Arrival, Preemption::None);
+        let cap = |_: usize, place: usize| {
+            let tenant = self
+                .book
+                .row(self.rows[place])
+                .map(|row| row.tenant.index());
+            let cap = tenant.and_then(|tenant| self.caps.get(tenant));
+            cap.copied().unwrap_or(0)
+        };
+        let layout = Layout {
+            default_cap: 0,
+            ..Layout::checked(DeviceId(0))
+        };
+        layout.fill(&self.book, (standing, next), &[all], &self.rows, cap);
+        true
+    }
+}
