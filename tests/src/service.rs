@@ -235,10 +235,24 @@ impl Service {
         self.speaker.pid()
     }
 
-    /// Returns what it has logged.
+    /// Returns what it has logged. Lines of the device host, which come through a pipe, may still be on their way:
+    /// [`Service::await_line`] waits for one.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder().join("log")).unwrap_or_default()
+    }
+
+    /// Waits for a line of its log that contains all parts, and returns it.
+    ///
+    /// # Panics
+    /// If none comes within the patience of [`until`].
+    pub fn await_line(&self, parts: &[&str]) -> String {
+        until(&format!("a line of the log with {parts:?}"), || {
+            let log = self.log();
+            let mut lines = log.lines();
+            let line = lines.find(|line| parts.iter().all(|part| line.contains(part)));
+            line.map(str::to_owned)
+        })
     }
 
     /// Returns a reading of its counters.

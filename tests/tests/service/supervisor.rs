@@ -402,14 +402,13 @@ fn no_process_without_rights_has_the_log_itself() {
         host.display()
     );
     assert_ne!(of(service.pid().as_raw().cast_unsigned()), host);
+    service.await_line(&["gridmux_mediator::host"]);
     let log = service.log();
-    let of_host = log
+    let mut of_host = log
         .lines()
         .filter(|line| line.contains("gridmux_mediator::host"));
-    let of_host: Vec<&str> = of_host.collect();
-    assert!(!of_host.is_empty(), "{log}");
     assert!(
-        of_host.iter().all(|line| line.starts_with("device host: ")),
+        of_host.all(|line| line.starts_with("device host: ")),
         "{log}"
     );
 }
