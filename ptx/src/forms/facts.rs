@@ -73,6 +73,8 @@ pub(crate) struct Facts {
     pub(crate) reads: Vec<Read>,
     /// First reason against every shape but `whole`.
     pub(crate) refusal: Option<Found>,
+    /// It uses cooperative groups' grid barrier.
+    pub(crate) syncs_grid: bool,
     pub(crate) size_reads: Vec<SizeRead>,
     /// First read of the size of dynamic shared memory that cannot be set right.
     pub(crate) unusual_size_read: Option<Found>,
@@ -148,6 +150,7 @@ fn names_special(operand: &Operand) -> bool {
 }
 
 fn refuse(facts: &mut Facts, reason: Reason, offset: u32) {
+    facts.syncs_grid |= matches!(reason, Reason::GridSync(_));
     facts.refusal.get_or_insert((reason, offset));
 }
 

@@ -36,6 +36,8 @@ pub struct FormVerdicts {
     pub(super) copies: bool,
     /// Functions whose `worker` form relies on warps that are rows.
     pub(super) warp_rows: Vec<bool>,
+    /// Functions in which blocks may wait for blocks that come later, whatever else stands against cutting them.
+    pub(super) gangs: Vec<bool>,
     /// Against the loop with the fence.
     fenced_worker: Vec<Option<Refusal>>,
     pub(super) module_facts: fence::ModuleFacts,
@@ -93,6 +95,9 @@ impl FormVerdicts {
         let aliased = aliased(program);
         let added = judge.refusals(aliased.clone(), true);
         let waits = waits::judge_all(program, &calls);
+        let gangs = facts.iter().zip(&waits);
+        let gangs = gangs.map(|(f, wait)| (f.syncs_grid || wait.is_some()).then_some(()));
+        let gangs = calls.spread(gangs.collect());
         let own = |n: usize, f: &Facts| {
             let found = slice::judge(f).or_else(|| waits[n].clone());
             found
@@ -129,6 +134,7 @@ impl FormVerdicts {
             fence,
             copies: copies(program),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
+            gangs: gangs.iter().map(Option::is_some).collect(),
             fenced_worker,
             module_facts,
             uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),

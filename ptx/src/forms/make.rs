@@ -93,7 +93,10 @@ fn without_room(made: Kernel, module: &Module, program: &Program) -> Kernel {
     let refusal = Refusal { reason, line };
     let refusal = Some(FormRefusal { form, refusal });
     let whole = (Form::WHOLE, BlockRule::Any);
-    described(function, whole, refusal, &Options::default())
+    Kernel {
+        is_gang: made.is_gang,
+        ..described(function, whole, refusal, &Options::default())
+    }
 }
 
 /// Returns the form that each function gets: the chosen one for a kernel that can take it.
@@ -220,6 +223,7 @@ fn kernels(
                 _ => BlockRule::Any,
             };
             let mut kernel = described(f, (form, block_rule), refusal, options);
+            kernel.is_gang = verdicts.gangs[n as usize];
             let stamps = options.stamps && stamp::takes(program, form);
             kernel.entries.iter_mut().for_each(|e| e.stamps = stamps);
             kernel
@@ -301,9 +305,6 @@ fn described(
     options: &Options,
 ) -> Kernel {
     let mut kernel = Kernel::new(function);
-    kernel.is_gang = refusal
-        .as_ref()
-        .is_some_and(|refused| refused.refusal.reason.is_wait_for_blocks());
     kernel.refusals.extend(refusal);
     kernel.entries.push(Entry {
         name: function.name.clone(),

@@ -95,18 +95,6 @@ pub enum Reason {
     InWords(String),
 }
 
-impl Reason {
-    /// Returns whether it says that blocks may wait for blocks that come later: none of them ends before all have
-    /// started.
-    #[must_use]
-    pub fn is_wait_for_blocks(&self) -> bool {
-        matches!(
-            self,
-            Self::GridSync(_) | Self::BlockWait(_) | Self::LoopsTooDeep
-        )
-    }
-}
-
 impl Serialize for Reason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -10,6 +10,7 @@ mod conform;
 mod corpus;
 mod decode;
 mod found;
+mod gangs;
 mod golden;
 mod hostile;
 mod link;
