@@ -302,6 +302,10 @@ pub trait Device {
     fn levels(&self) -> u8 {
         1
     }
+    /// Returns how it knows which blocks are resident.
+    fn residency(&self) -> Residency {
+        Residency::Exact
+    }
     /// Returns how launches come to it. Of a device that does not tell, launches are handed over without a pause.
     fn submission(&self) -> Submission {
         Submission::default()

@@ -9,7 +9,7 @@ use super::dispatcher::Dispatcher;
 use super::feed::PolicyFeed;
 use super::issuer::lanes::{Flight, Released};
 use super::issuer::window::WINDOW_NS;
-use crate::device::{Device, DeviceReport, Outcome, Tag};
+use crate::device::{Device, DeviceReport, Outcome, Residency, Tag};
 use gridmux_bpf::probes;
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
@@ -57,7 +57,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let flight = *held;
         let blocks = blocks.min(flight.blocks - flight.placed.min(flight.blocks));
         held.place(blocks, at);
-        let gang_has_started = held.is_gang && held.placed >= held.blocks;
+        // Where it is estimated which blocks have started, a gang's turn ends with the launch.
+        let is_exact = self.issuer.device.residency() == Residency::Exact;
+        let may_have_started = held.is_gang && is_exact;
+        let placed = held.placed;
         let Some(row) = flight.row else {
             return;
         };
@@ -71,8 +74,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         };
         let is_first = operation.begin(at);
         let launch = operation.sequence;
+        let mut gang_has_started = false;
         if let Work::Launch(launch) = &mut operation.work {
             launch.started += u64::from(blocks);
+            // Of more blocks than fit, the others start when some have ended.
+            gang_has_started = may_have_started && placed >= flight.blocks.min(launch.wave);
         }
         feed.count_as_ready(clients, flight.op, self.now);
         if gang_has_started {

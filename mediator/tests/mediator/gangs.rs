@@ -1,8 +1,13 @@
-//! Kernels whose blocks wait for each other, of several tenants, on the timed model: none is kept from its end by
-//! another one that holds the rest of the device.
+//! Kernels whose blocks wait for each other, of several tenants: none is kept from its end by another one that holds
+//! the rest of the device.
 
 use crate::modelled::{ModelRig, SMS, SPIN, Shape, StreamLoop};
+use crate::scripted::{Rig, launch, named, sliced, submit};
 use gridmux_channel::ring::CompletionStatus;
+use gridmux_mediator::device::Residency;
+use gridmux_ptx::Kernel;
+use gridmux_ptx::kernel::Entry;
+use std::sync::Arc;
 
 /// A kernel whose blocks wait until all of them have started.
 const GANG: &str = include_str!("gang.ptx");
@@ -49,5 +54,36 @@ fn gangs_of_several_tenants_go_one_after_another() {
             let ok = CompletionStatus::Ok as u32;
             assert!(ended(client).all(|status| status == ok), "{policy}");
         }
+    }
+}
+
+/// A device that sees every block tells when a gang has started; one that estimates it does not know before its end.
+#[test]
+fn a_gang_has_its_turn_until_it_is_known_to_have_started() {
+    for (residency, at_once) in [(Residency::Exact, 2), (Residency::Stamped, 1)] {
+        let mut rig = Rig::on_real_clock(named("fifo"), 8192);
+        rig.bench.borrow_mut().residency = residency;
+        let gang = Arc::new(Kernel {
+            is_gang: true,
+            entries: vec![Entry::whole("k")],
+            ..Kernel::clone(&sliced(16))
+        });
+        let wires = [0, 1].map(|slot| {
+            let wire = rig.join(slot, 1);
+            rig.add_kernel(slot, Arc::clone(&gang));
+            wire
+        });
+        for wire in &wires {
+            submit(wire, launch(1, [2, 1, 1], [32, 1, 1]));
+        }
+        rig.turns(20);
+        let on_device = |rig: &Rig| rig.bench.borrow().in_flight.len();
+        assert_eq!(on_device(&rig), at_once, "{residency}");
+        while on_device(&rig) > 0 {
+            rig.bench.borrow_mut().pass_time();
+            rig.turns(20);
+        }
+        let ended = wires.map(|wire| wire.borrow().cookies());
+        assert_eq!(ended, [[1], [1]], "{residency}");
     }
 }

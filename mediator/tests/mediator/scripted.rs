@@ -11,7 +11,7 @@ use gridmux_channel::ring::{
 };
 use gridmux_mediator::device::{
     AllocationUnits, Busy, Command, Device, DeviceKernelId, DeviceReport, DomainId, KernelLimits,
-    LaunchCommand, MemsetCommand, Outcome, Submission, Tag,
+    LaunchCommand, MemsetCommand, Outcome, Residency, Submission, Tag,
 };
 use gridmux_mediator::dispatch::accounting::TenantCounters;
 use gridmux_mediator::dispatch::accounts::Account;
@@ -164,6 +164,8 @@ pub(crate) struct Bench {
     pub(crate) placed: u32,
     /// Ends launches with this outcome instead of `Done`.
     pub(crate) outcome: Option<Outcome>,
+    /// How it knows which blocks are resident.
+    pub(crate) residency: Residency,
     /// How launches come to it.
     pub(crate) submission: Submission,
     /// Launches that it refuses for want of room, before it takes one.
@@ -257,6 +259,10 @@ impl Device for MockDevice {
             bench.placed += blocks;
         }
         report
+    }
+
+    fn residency(&self) -> Residency {
+        self.0.borrow().residency
     }
 
     fn has_virtual_clock(&self) -> bool {
@@ -412,6 +418,13 @@ impl Rig {
         let account = Account::new(tenant, weight, Class::Normal, counters);
         self.tell(Message::Tenant(Box::new(account)));
         let client = ClientSlot::new(tenant, DomainId(u32::from(slot)), Port(Rc::clone(&wire)));
+        self.tell(Message::Join(Slot(slot), Box::new(client)));
+        self.add_kernel(slot, sliced(16));
+        wire
+    }
+
+    /// Makes a kernel a client's kernel 0: 32 registers a thread.
+    pub(crate) fn add_kernel(&self, slot: u16, kernel: Arc<Kernel>) {
         let limits = KernelLimits {
             id: DeviceKernelId(u32::from(slot)),
             static_shared_bytes: 0,
@@ -426,12 +439,10 @@ impl Rig {
         let kernel = ClientKernel {
             unusable: false,
             limits,
-            kernel: sliced(16),
+            kernel,
             key: KernelKey(1),
         };
-        self.tell(Message::Join(Slot(slot), Box::new(client)));
         self.tell(Message::AddKernel(Slot(slot), 0, kernel));
-        wire
     }
 
     pub(crate) fn tell(&self, message: Message<Port>) {

@@ -32,7 +32,7 @@ mod tables;
 
 use super::{
     Busy, Command, CopyCommand, Device, DeviceControl, DeviceCopyCommand, DeviceError,
-    DeviceReport, Direction, LaunchCommand, MOST_DEPTH, MemsetCommand,
+    DeviceReport, Direction, LaunchCommand, MOST_DEPTH, MemsetCommand, Residency,
 };
 use crate::waker::Waker;
 use control::CudaControl;
@@ -254,6 +254,10 @@ impl Device for CudaDevice {
             self.publish_flying();
         }
         report
+    }
+
+    fn residency(&self) -> Residency {
+        Residency::Stamped
     }
 
     fn has_virtual_clock(&self) -> bool {

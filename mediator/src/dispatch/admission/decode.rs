@@ -141,8 +141,7 @@ impl<P: TenantPort> Admission<P> {
             issued: 0,
             shape,
             covers,
-            // Of more blocks than fit, some start when others have ended.
-            is_gang: is_gang && (2..=u64::from(wave)).contains(&blocks),
+            is_gang: is_gang && blocks > 1,
             params,
             told: Told::Nothing,
             preempted: None,

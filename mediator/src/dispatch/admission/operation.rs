@@ -38,8 +38,7 @@ pub struct LaunchWork {
     pub shape: BlockShape,
     /// What the grid of one piece holds.
     pub covers: Shape,
-    /// It is a gang ([`Kernel::is_gang`](gridmux_ptx::Kernel::is_gang)) of several blocks, which the device can hold at
-    /// once.
+    /// It is a gang ([`Kernel::is_gang`](gridmux_ptx::Kernel::is_gang)) of several blocks.
     pub is_gang: bool,
     /// The client's parameters, copied once.
     pub params: ParamSlot,

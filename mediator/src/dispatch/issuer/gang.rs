@@ -4,7 +4,9 @@
 //!
 //! Rules: there is one at a time, because two that hold a part of the device each would wait for each other for ever.
 //! While it is being placed no other launch goes to the device, so that it gets the room of what ends there; its tenant
-//! is charged for what it holds meanwhile, as for any block. All gangs together keep others back for at most
+//! is charged for what it holds meanwhile, as for any block. Where the device only estimates which blocks have started
+//! ([`Residency`](crate::device::Residency)), because a gang goes whole and writes no stamps, its turn ends with the
+//! launch. All gangs together keep others back for at most
 //! [`MOST_NS`] at once and for at most a tenth of the time in the long run; beyond that a gang waits for room beside
 //! them.
 
@@ -19,7 +21,7 @@ const PARTS: u64 = 10;
 
 /// The gang that is being placed, if there is one, and for how long others may be kept back.
 #[derive(Debug)]
-pub(super) struct GangTurn {
+pub(in crate::dispatch) struct GangTurn {
     placing: Option<Placing>,
     /// For how long others may be kept back as of `at`, in nanoseconds.
     credit_ns: u64,
@@ -61,6 +63,12 @@ impl GangTurn {
         placed.is_some()
     }
 
+    /// Returns until when launches that are no gangs are kept back, if that is in the future.
+    pub(in crate::dispatch) fn keeps_back_until(&self, now: Nanos) -> Option<Nanos> {
+        let until = self.placing?.since + Nanos(self.credit_ns);
+        (until > now).then_some(until)
+    }
+
     /// Returns what keeps a launch from the device because of a gang that is being placed.
     pub(super) fn keeps_back(&self, is_gang: bool, now: Nanos) -> Option<Attempt> {
         let placing = self.placing?;
@@ -90,9 +98,12 @@ mod tests {
     fn others_are_kept_back_for_a_tenth_of_the_time() {
         let mut turn = GangTurn::default();
         assert_eq!(turn.keeps_back(false, Nanos(0)), None);
+        assert_eq!(turn.keeps_back_until(Nanos(0)), None);
         turn.begin(FIRST, Nanos(0));
         assert_eq!(turn.keeps_back(true, Nanos(9)), Some(Attempt::Blocked));
         let last = Nanos(MOST_NS - 1);
+        assert_eq!(turn.keeps_back_until(last), Some(Nanos(MOST_NS)));
+        assert_eq!(turn.keeps_back_until(Nanos(MOST_NS)), None);
         assert_eq!(turn.keeps_back(false, last), Some(Attempt::DeviceFull));
         let over = Nanos(MOST_NS);
         assert_eq!(turn.keeps_back(false, over), None);

@@ -7,8 +7,9 @@
 //! Where a kernel writes no stamps, all blocks that fit count as placed when the first could start, and as retired when
 //! the last ended.
 //!
-//! Rules: stamps may be forged, so no more blocks are outstanding than the SMs hold at once, none resides longer than
-//! its launch has run, and in the end each block has been placed once and retired once.
+//! Rules: stamps may be forged, so no more blocks are outstanding than the SMs hold at once but at the instant at which
+//! the launch ends, none resides longer than its launch has run, and in the end each block has been placed once and
+//! retired once.
 
 use crate::device::{DeviceReport, Tag};
 use gridmux_launch::{Sampling, Stamp, StampRecord};
@@ -135,8 +136,12 @@ impl Stamped {
         let most = self.retired.saturating_add(self.blocks.resident);
         let placed = self.started_blocks.min(most) - self.placed;
         self.place(placed, (tag, now), ready);
+        let ended = self.ended_blocks - self.retired;
         let retired = self.ended_blocks.min(self.placed) - self.retired;
+        // Blocks that cannot be told of yet keep their part of the residence.
         let ran_ns = self.ran_ns - self.told_ns;
+        let part = u128::from(ran_ns) * u128::from(retired) / u128::from(ended.max(1));
+        let ran_ns = u64::try_from(part).unwrap_or(u64::MAX);
         self.retire(retired, ran_ns, (tag, now), ready);
     }
 

@@ -203,9 +203,12 @@ fn forged_stamps_stay_within_the_launch() {
                 outstanding += blocks;
                 assert!(outstanding <= 10 || at == Nanos(60_000), "{seen:?}");
             }
-            DeviceReport::Retired { blocks, ran, .. } => {
+            DeviceReport::Retired {
+                blocks, ran, at, ..
+            } => {
                 outstanding -= blocks;
                 residence += ran.0;
+                assert!(ran.0 <= u64::from(blocks) * at.0, "{seen:?}");
             }
             _ => {}
         }
@@ -217,5 +220,29 @@ fn forged_stamps_stay_within_the_launch() {
         matches!(end, Some(DeviceReport::Ended { tag: ended, start, end, .. })
             if ended == tag && start <= end && end == Nanos(60_000)),
         "{seen:?}"
+    );
+}
+
+/// A record that stands for more blocks than reside at once is told of piece by piece, each with its part of the
+/// residence.
+#[test]
+fn blocks_that_ended_together_resided_alike() {
+    let mut bench = Bench::new();
+    let narrow = Blocks {
+        all: 40,
+        resident: 10,
+    };
+    let tag = bench.begin_stamped(0, narrow);
+    bench.stamp(0, 1, Some(31));
+    bench.script.now.set(50);
+    let seen = bench.drain();
+    assert_eq!(
+        seen,
+        [
+            placed(tag, 10, 50),
+            retired(tag, 10, 10 * 30, 50),
+            placed(tag, 6, 50),
+            retired(tag, 6, 6 * 30, 50)
+        ]
     );
 }
