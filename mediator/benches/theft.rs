@@ -26,6 +26,8 @@ const OWN_NS: u64 = 6_000 + 20_000;
 
 /// A kernel that cannot be cut, because it reads its launch's number.
 const UNCUT: &str = include_str!("uncut.ptx");
+/// A kernel whose blocks wait until all of them have started.
+const GANG: &str = include_str!("../tests/mediator/gang.ptx");
 /// A kernel whose first two blocks are short.
 const GROWS: &str = include_str!("grows.ptx");
 
@@ -104,6 +106,8 @@ fn tricks() -> Vec<Trick> {
             one(SPIN, vec![stream(512, 256, 1_000, 2); 2]),
             1_000,
         ),
+        // Each of nearly the whole device.
+        trick("gangs", one(GANG, vec![stream(7, 1024, 100, 2); 4]), 100),
         trick("flood", one(SPIN, vec![stream(4, 256, 0, 4); 31]), 1),
     ]
 }

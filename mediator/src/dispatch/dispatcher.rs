@@ -225,7 +225,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     #[must_use]
     pub fn longest_sleep(&self) -> Option<Duration> {
         let lanes = &self.issuer.lanes;
-        let is_busy = lanes.any_busy() || !self.feed.accounts.busy.is_empty();
+        let accounts = &self.feed.accounts;
+        let is_quiet = accounts.busy.is_empty() && accounts.quiet_at(self.now).is_none();
+        let is_busy = lanes.any_busy() || !is_quiet;
         let polls = is_busy && !self.admission.clock.timing().is_virtual();
         (polls || lanes.has_kills_due()).then(|| self.issuer.device.poll_every())
     }

@@ -73,7 +73,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             account.counters.completed(ok);
         }
         if matches!(operation.work, Work::Launch(_)) {
-            self.judge_behaviour(tenant, operation.status);
+            let (start, end) = operation.span();
+            self.judge_behaviour(tenant, operation.status, end - start);
         }
         if let Some(account) = self.feed.accounts.get(tenant) {
             let device = self.issuer.device_id;
@@ -94,14 +95,14 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     }
 
     /// Counts launches that end at their budget, and puts their tenant behind the others or back.
-    fn judge_behaviour(&mut self, tenant: TenantId, status: CompletionStatus) {
+    fn judge_behaviour(&mut self, tenant: TenantId, status: CompletionStatus, ran: Nanos) {
         let Some(account) = self.feed.accounts.get_mut(tenant) else {
             return;
         };
         let was_behind = account.is_behind();
         match status {
-            CompletionStatus::Budget => account.budget_ends = account.budget_ends.saturating_add(1),
-            CompletionStatus::Ok => account.budget_ends = 0,
+            CompletionStatus::Budget => account.ended_at_budget(ran),
+            CompletionStatus::Ok => account.ended_in_time(ran),
             _ => return,
         }
         let is_behind = account.is_behind();

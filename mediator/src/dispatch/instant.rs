@@ -118,8 +118,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return false;
         }
         let submits = self.issuer.submits_next(&self.feed.accounts, self.now);
+        let waits_ends = [
+            self.feed.accounts.quiet_at(self.now),
+            self.issuer.gang.keeps_back_until(self.now),
+        ];
         let awaited = [self.completions.next_due(), clock.ready(), submits];
-        let awaited = awaited.into_iter().flatten().min();
+        let awaited = awaited.into_iter().chain(waits_ends);
+        let awaited = awaited.flatten().min();
         let wake = policy.wake_at().filter(|wake| *wake > self.now);
         // With nothing on the device, a launch that the plan gives no room waits for the policy.
         let waits_for_plan = !self.feed.accounts.busy.is_empty() && wake.is_some();

@@ -17,6 +17,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     pub(super) fn issue(&mut self) -> bool {
         let mut worked = self.issue_transfers();
         let clients = &self.admission.clients;
+        if self.feed.accounts.has_become_quiet(self.now) {
+            self.issuer.unpark_those_behind(clients, &mut self.feed);
+        }
         self.issuer
             .begin_rounds_after_rest(clients, &mut self.feed, self.now);
         loop {

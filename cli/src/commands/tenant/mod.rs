@@ -105,7 +105,7 @@ struct Row {
     share_got: Option<f64>,
     /// SM · nanoseconds that its blocks held, by their dominant share.
     held_sm_ns: f64,
-    /// Launches in a row that ended at their budget.
+    /// Launches that ended at their budget and are not made good by others.
     budget_ends: u64,
     /// Its launches keep ending at their budget, so they run only while no other tenant has one open.
     is_behind: bool,

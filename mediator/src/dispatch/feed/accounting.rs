@@ -78,9 +78,9 @@ pub struct TenantUsage {
     /// How many times longer its work took while it was busy than it would have alone, estimated from what its blocks
     /// held and how long they took, since the device's host started; `None` before any.
     pub slowdown: Option<f64>,
-    /// Launches that ended at their budget, the last of them in a row.
+    /// Launches that ended at their budget, until others that ended in time have run for as long.
     pub budget_ends: u64,
-    /// Its launches keep ending at their budget: they run while no other tenant has one open.
+    /// Its launches keep ending at their budget: they run while no other tenant has one open or to come.
     pub is_behind: bool,
     /// It has a launch open and no block on the device, so that its shares say nothing of the present: they are not
     /// measured before a block of it has ended.
@@ -179,8 +179,8 @@ impl TenantCounters {
         store(&self.slowdown_bits, slowdown.unwrap_or_default());
     }
 
-    pub(in crate::dispatch) fn budget_ends(&self, in_a_row: u32, is_behind: bool) {
-        write(&self.budget_ends, in_a_row.into());
+    pub(in crate::dispatch) fn budget_ends(&self, ends: u32, is_behind: bool) {
+        write(&self.budget_ends, ends.into());
         // Relaxed: it publishes nothing but itself.
         self.behind.store(is_behind, Ordering::Relaxed);
     }

@@ -3,8 +3,9 @@
 //! An account is made when the control thread names its tenant, survives the tenant's clients, and goes when the
 //! control thread says that the tenant is gone.
 //!
-//! Rule: a tenant whose launches keep ending at their budget goes behind the others ([`Account::is_behind`]): its
-//! launches are handed to the device only while no other tenant has one open, until one of them ends in time.
+//! Rule: a tenant whose launches keep ending at their budget goes behind the others ([`Account::is_behind`]), until its
+//! launches that end in time have run for as long as those had: its launches are handed to the device only while no
+//! other tenant has one open, or has had one for a [`GRACE`].
 
 use super::accounting::TenantCounters;
 use super::rows::TENANTS;
@@ -13,10 +14,15 @@ use crate::dispatch::issuer::queue::Active;
 use gridmux_policy::Class;
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::Held;
+use gridmux_policy::units::Nanos;
 use std::sync::Arc;
 
-/// Launches in a row that end at their budget before their tenant goes behind the others.
+/// Launches that end at their budget before their tenant goes behind the others.
 pub const BUDGET_ENDS: u32 = 2;
+
+/// For how long after the last launch of the others a tenant behind them waits for their next one, because programs
+/// launch one kernel after the other.
+pub const GRACE: Nanos = Nanos(2_000_000);
 
 /// One tenant's account.
 #[derive(Debug)]
@@ -41,8 +47,10 @@ pub struct Account {
     pub lanes: u32,
     /// Operations that wait until something of this tenant ends, a round ends or a plan comes.
     pub parked: Vec<Active>,
-    /// Launches in a row that ended at their budget.
+    /// Launches that ended at their budget and are not made good.
     pub budget_ends: u32,
+    /// For how long its launches have to end in time to make these good, in nanoseconds of device time.
+    pub lost_ns: u64,
     /// Pieces that it may submit as of [`Account::turns_of`].
     pub turns: u64,
     /// The round in which it submitted last.
@@ -71,6 +79,8 @@ pub struct Accounts {
     pub yielding: TenantSet,
     /// Tenants that wait for the others.
     pub behind: TenantSet,
+    /// When tenants that are not behind have been without a launch for a [`GRACE`], if they have none until then.
+    quiet_at: Nanos,
     /// Tenants of which a gang waits until all blocks of another one have started.
     pub gangs: TenantSet,
     /// How many tenants have something queued or on the device.
@@ -93,6 +103,7 @@ impl Account {
             lanes: 0,
             parked: Vec::with_capacity(64),
             budget_ends: 0,
+            lost_ns: 0,
             turns: 0,
             turns_of: 0,
             submitted_row: None,
@@ -104,6 +115,22 @@ impl Account {
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.budget_ends >= BUDGET_ENDS
+    }
+
+    /// Takes note of a launch that ended at its budget after `ran`.
+    pub fn ended_at_budget(&mut self, ran: Nanos) {
+        self.budget_ends = self.budget_ends.saturating_add(1);
+        self.lost_ns = self.lost_ns.saturating_add(ran.0);
+    }
+
+    /// Takes note of a launch that ended in time after `ran`. Launches that run at the same time make good together
+    /// what one of them would.
+    pub fn ended_in_time(&mut self, ran: Nanos) {
+        let good = ran.0 / u64::from(self.open.saturating_add(1));
+        self.lost_ns = self.lost_ns.saturating_sub(good);
+        if self.lost_ns == 0 {
+            self.budget_ends = 0;
+        }
     }
 
     /// Returns whether its shares are measured: it has a launch open whose demand is known.
@@ -130,6 +157,7 @@ impl Default for Accounts {
             submitted: TenantSet::default(),
             yielding: TenantSet::default(),
             behind: TenantSet::default(),
+            quiet_at: Nanos::ZERO,
             gangs: TenantSet::default(),
             wanting: 0,
         }
@@ -198,7 +226,7 @@ impl Accounts {
     }
 
     /// Counts a launch that ended; returns whether the tenant has none open now.
-    pub fn close(&mut self, tenant: TenantId) -> bool {
+    pub fn close(&mut self, tenant: TenantId, now: Nanos) -> bool {
         let Some(account) = self.get_mut(tenant) else {
             return false;
         };
@@ -207,10 +235,37 @@ impl Accounts {
         }
         account.open -= 1;
         let over = account.open == 0;
+        let is_behind = account.is_behind();
         if over {
             self.busy.remove(tenant);
+            if !is_behind {
+                self.quiet_at = now + GRACE;
+            }
         }
         over
+    }
+
+    /// Returns whether a tenant waits until the others have had no launch for a while.
+    #[must_use]
+    pub fn waits_for_others(&self, account: &Account, now: Nanos) -> bool {
+        let others = self.busy.len() - usize::from(account.open > 0);
+        account.is_behind() && (others > 0 || now < self.quiet_at)
+    }
+
+    /// Returns whether the time for which tenants wait for the others has just passed.
+    pub fn has_become_quiet(&mut self, now: Nanos) -> bool {
+        let is_over = self.quiet_at > Nanos::ZERO && self.quiet_at <= now;
+        if is_over {
+            self.quiet_at = Nanos::ZERO;
+        }
+        is_over
+    }
+
+    /// Returns when tenants that wait for the others may have their turn, if that is in the future.
+    #[must_use]
+    pub fn quiet_at(&self, now: Nanos) -> Option<Nanos> {
+        let is_coming = !self.behind.is_empty() && self.quiet_at > now;
+        is_coming.then_some(self.quiet_at)
     }
 
     /// Keeps an operation until something of its tenant ends, a round ends or a plan comes.
@@ -241,5 +296,71 @@ impl Accounts {
         account.lanes = account.lanes.saturating_add_signed(lanes);
         let after = account.wants();
         self.wanting = self.wanting + u32::from(after) - u32::from(before);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Account, Accounts, GRACE};
+    use crate::dispatch::feed::accounting::TenantCounters;
+    use gridmux_policy::Class;
+    use gridmux_policy::ids::TenantId;
+    use gridmux_policy::units::Nanos;
+    use std::sync::Arc;
+
+    fn account(tenant: u32) -> Box<Account> {
+        let counters = Arc::new(TenantCounters::default());
+        Box::new(Account::new(TenantId(tenant), 1, Class::Normal, counters))
+    }
+
+    #[test]
+    fn what_launches_lost_at_their_budget_is_made_good_by_as_much_time() {
+        let mut account = account(0);
+        account.ended_at_budget(Nanos(1000));
+        account.ended_in_time(Nanos(1));
+        account.ended_at_budget(Nanos(1000));
+        assert!(account.is_behind(), "a short launch makes little good");
+        account.ended_in_time(Nanos(1998));
+        assert!(account.is_behind());
+        account.ended_in_time(Nanos(1));
+        assert!(!account.is_behind());
+        assert_eq!(account.budget_ends, 0);
+        // Two at once make good as much as one.
+        account.ended_at_budget(Nanos(1000));
+        account.open = 1;
+        account.ended_in_time(Nanos(1000));
+        assert_eq!(account.lost_ns, 500);
+    }
+
+    #[test]
+    fn who_is_behind_waits_for_the_next_launch_of_others_for_a_grace() {
+        let mut accounts = Accounts::default();
+        let [bad, good] = [0, 1].map(|number| {
+            assert!(accounts.set(account(number)).is_none());
+            TenantId(number)
+        });
+        for _ in 0..2 {
+            accounts.get_mut(bad).unwrap().ended_at_budget(Nanos(9));
+        }
+        accounts.behind.insert(bad);
+        let waits = |accounts: &Accounts, now| {
+            accounts.waits_for_others(accounts.get(bad).unwrap(), Nanos(now))
+        };
+        assert!(!waits(&accounts, 0), "it is alone");
+        accounts.open(good);
+        assert!(waits(&accounts, 10));
+        assert_eq!(accounts.quiet_at(Nanos(10)), None);
+        accounts.close(good, Nanos(20));
+        assert!(waits(&accounts, 20));
+        let quiet = Nanos(20) + GRACE;
+        assert_eq!(accounts.quiet_at(Nanos(20)), Some(quiet));
+        assert!(!accounts.has_become_quiet(Nanos(21)));
+        assert!(accounts.has_become_quiet(quiet));
+        assert!(!accounts.has_become_quiet(quiet), "it is said once");
+        assert!(!waits(&accounts, quiet.0));
+        // Its own launches keep nobody waiting.
+        accounts.open(bad);
+        accounts.close(bad, quiet);
+        assert!(!waits(&accounts, quiet.0));
     }
 }

@@ -204,7 +204,7 @@ impl PolicyFeed {
                 account.unproven -= 1;
             }
         }
-        let over = self.accounts.close(tenant);
+        let over = self.accounts.close(tenant, now);
         self.measure(tenant, now);
         if over {
             self.settle_shares(now);

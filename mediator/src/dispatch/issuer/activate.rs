@@ -133,7 +133,7 @@ impl<D: Device> Issuer<D> {
         }
     }
 
-    /// Puts back what tenants have parked that wait until no other has a launch open.
+    /// Puts back what tenants have parked that wait until no other has a launch open or to come.
     pub(in crate::dispatch) fn unpark_those_behind<P>(
         &mut self,
         clients: &ClientTable<P>,

@@ -45,7 +45,7 @@ pub(super) struct Issuer<D> {
     pub(super) lanes: Lanes,
     pub(super) queue: IssueQueue,
     pub(super) transfers: Transfers,
-    gang: GangTurn,
+    pub(super) gang: GangTurn,
     /// Longest time a piece of a launch may run, in core cycles.
     budget_cycles: u64,
     /// Least time seen from handing a piece to an empty lane to its first block's start: the cost of a launch.

@@ -76,9 +76,8 @@ impl<D: Device> Issuer<D> {
         if self.is_submitting(now) {
             return Attempt::DeviceFull;
         }
-        let others = feed.accounts.busy.len() - usize::from(account.open > 0);
-        let is_behind = account.is_behind() && others > 0;
-        if had_its_turn(feed, active.tenant, row) || is_behind {
+        let waits = feed.accounts.waits_for_others(account, now);
+        if had_its_turn(feed, active.tenant, row) || waits {
             return Attempt::NotItsTurn;
         }
         feed.announce(clients, active.op(), now);
