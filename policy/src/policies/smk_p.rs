@@ -447,6 +447,9 @@ impl SmkP {
 
     /// Returns a row's issue weight on a group.
     fn weight_on(&self, group: GroupId, row: RowId) -> Option<NonZeroU16> {
+        if self.scratch.weights.is_empty() {
+            return None;
+        }
         let demand = self.scratch.rows.iter().position(|own| *own == row)?;
         let at = usize::from(group.0) * self.scratch.rows.len() + demand;
         *self.scratch.weights.get(at)?
