@@ -41,6 +41,7 @@ pub mod predict;
 pub mod profile_file;
 pub mod profiles;
 pub mod readings;
+pub mod roofline;
 pub mod shape;
 pub mod share_control;
 pub mod share_meter;

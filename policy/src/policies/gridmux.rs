@@ -5,7 +5,9 @@
 //!    for the weights), which its open launches divide where they are many, so that more launches make nobody come
 //!    sooner; free room that the first cannot use goes to the next;
 //! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
-//!    (accelOS, section 3), because one after another the last of them would wait for all others;
+//!    (accelOS, section 3), because one after another the last of them would wait for all others. **Two** programs of
+//!    about the same length that do not both wait for DRAM ([`crate::roofline`]) share it in any case, and fill nothing
+//!    beyond their parts, because a block more of either costs both more than it does (Warped-Slicer, section III);
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
@@ -38,6 +40,7 @@ use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop, Surplus}
 use crate::policy::{Policy, PolicyInfo, Watch};
 use crate::predict::{Durations, HYSTERESIS};
 use crate::profiles::Profiles;
+use crate::roofline::{Roofline, Side};
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
 
@@ -78,7 +81,7 @@ const LOOK_AGAIN: f64 = 0.25;
 /// A tenant without work counts as busy for so long, because programs launch one kernel after the other.
 pub const GRACE: Nanos = Nanos(20_000);
 /// How often the order is looked at while several tenants have work, because slowdowns and what tenants held grow with
-/// time.
+/// time, and executors count for a policy that they wake.
 const CHECK: Nanos = Nanos(100_000);
 
 /// Open launches of a tenant each of which counts for the whole of its weight.
@@ -97,6 +100,9 @@ pub struct Settings {
     pub uses_profiles: bool,
     /// Launches share with the first whose runtime is at most this many times its own; 0 for no sharing.
     pub share_within: f64,
+    /// Two programs not both of which wait for DRAM share where one is at most this many times as long as the other; 0
+    /// for no such pairs.
+    pub pair_within: f64,
     /// Blocks of an unknown kernel that run while it waits; 0 for none.
     pub samples: u64,
     /// How blocks leave that are in the way.
@@ -113,6 +119,7 @@ impl Default for Settings {
             profiles: Profiles::default(),
             uses_profiles: true,
             share_within: 2.0,
+            pair_within: 4.0,
             samples: 1,
             hand_over: Preemption::Cheapest,
             guard: Some(50e6),
@@ -150,6 +157,8 @@ struct Entry {
     key: f64,
     /// Predicted device time of the whole launch over its tenant's weight.
     total: f64,
+    /// The same with what its row's launches had since it loops.
+    length: f64,
     /// Its blocks that have not ended, at least one.
     left: u64,
     /// Blocks for which it may have room: those that are left, or all of a launch of a loop.
@@ -173,12 +182,15 @@ pub struct Gridmux {
     durations: Durations,
     ages: Ages,
     loops: Loops,
+    roofline: Roofline,
     heads: Vec<Job>,
     order: Vec<Entry>,
     /// The rows of `order`.
     rows: Vec<RowId>,
     /// How many of the first rows share the device.
     sharing: usize,
+    /// These are two programs that stay within their parts.
+    is_pair: bool,
     /// The row that came first in the newest plan.
     first: Option<RowId>,
     /// The tenant that worked last, and when another one ended its last launch.
@@ -187,6 +199,8 @@ pub struct Gridmux {
     caps: CapTable,
     groups: Vec<Group>,
     watch: Option<Watch>,
+    /// The next [`CHECK`].
+    check_at: Nanos,
     wake_at: Option<Nanos>,
 }
 
@@ -202,16 +216,19 @@ impl Gridmux {
             durations: Durations::default(),
             ages: Ages::default(),
             loops: Loops::default(),
+            roofline: Roofline::new(shape),
             heads: Vec::new(),
             order: Vec::new(),
             rows: Vec::new(),
             sharing: 0,
+            is_pair: false,
             first: None,
             last: None,
             others_until: None,
             caps: CapTable::default(),
             groups: Vec::new(),
             watch: None,
+            check_at: Nanos::ZERO,
             wake_at: None,
         }
     }
@@ -274,6 +291,7 @@ impl Gridmux {
             band,
             key: present * remaining * divides / weight,
             total: total / weight,
+            length: (total + self.loops.done(row) as f64 * wave_ns) / weight,
             left: job.left().max(1),
             room,
             lasting: lasting.clamp(1, room),
@@ -303,11 +321,37 @@ impl Gridmux {
         self.rows.clear();
         self.rows.extend(self.order.iter().map(|entry| entry.row));
         self.first = self.rows.first().copied();
-        let most = self.settings.share_within * self.order.first().map_or(0.0, |entry| entry.total);
-        let band = self.order.first().map(|entry| entry.band);
-        let like = |entry: &&Entry| Some(entry.band) == band && entry.total <= most;
-        let sharing = self.order.iter().take_while(like).count();
-        self.sharing = sharing.max(1).min(self.order.len());
+        self.is_pair = self.is_pair();
+        self.sharing = match self.is_pair {
+            true => 2,
+            false => self.alike(),
+        };
+    }
+
+    /// Returns whether there are two launches alone, of programs that are about as long, not both of which wait for
+    /// DRAM.
+    fn is_pair(&self) -> bool {
+        let [one, other] = &self.order[..] else {
+            return false;
+        };
+        let sides = [one, other].map(|entry| self.roofline.side(entry.row));
+        let [Some(one_side), Some(other_side)] = sides else {
+            return false;
+        };
+        let most = self.settings.pair_within * one.length.min(other.length);
+        one.band == other.band
+            && one.length.max(other.length) <= most
+            && (one_side, other_side) != (Side::Memory, Side::Memory)
+    }
+
+    /// Returns how many launches are not much longer than the first one, itself included.
+    fn alike(&self) -> usize {
+        let Some(first) = self.order.first() else {
+            return 0;
+        };
+        let most = self.settings.share_within * first.total;
+        let like = |entry: &&Entry| entry.band == first.band && entry.total <= most;
+        self.order.iter().take_while(like).count().max(1)
     }
 
     /// Returns whether one tenant alone has work, and has had for a grace.
@@ -363,7 +407,9 @@ impl Gridmux {
         ];
         for pass in passes {
             let most = |place: usize| pass(&order[place]).1;
-            self.caps.fill_up(&self.book, sharing, most);
+            if !self.is_pair {
+                self.caps.fill_up(&self.book, sharing, most);
+            }
             for (place, entry) in waiting() {
                 if let Some(info) = self.book.row(entry.row) {
                     let (before, most) = pass(entry);
@@ -372,7 +418,11 @@ impl Gridmux {
                 }
             }
         }
-        let how = (DispatchOrder::Rank, self.settings.hand_over, Surplus::Lend);
+        let (hand_over, surplus) = match self.is_pair {
+            true => (Preemption::None, Surplus::Idle),
+            false => (self.settings.hand_over, Surplus::Lend),
+        };
+        let how = (DispatchOrder::Rank, hand_over, surplus);
         self.caps.groups(how, &mut self.groups);
         let layout = Layout {
             stop_alone: Stop::Checked,
@@ -433,7 +483,7 @@ impl Gridmux {
         let held = self.loops.held(now).map(|(_, _, until)| until);
         let check = match self.order.len() {
             0 | 1 => self.others_until,
-            _ => Some(now + CHECK),
+            _ => Some(self.check_at),
         };
         look.into_iter().chain(held).chain(check).min()
     }
@@ -445,6 +495,7 @@ impl Policy for Gridmux {
         self.durations.observe(event);
         self.ages.observe(event);
         self.loops.observe(event);
+        self.roofline.observe(event);
         match *event {
             // Another row may get the number.
             Event::RowGone { row } if self.first == Some(row) => self.first = None,
@@ -473,6 +524,10 @@ impl Policy for Gridmux {
                 self.watch = self.next_watch();
                 self.fill(standing, next);
             }
+        }
+        // At the time that was said before, however often a plan is made until then.
+        if self.check_at <= now {
+            self.check_at = now + CHECK;
         }
         self.wake_at = self.next_wake(alone, now);
         !next.says_the_same(standing) || standing.groups().is_empty()

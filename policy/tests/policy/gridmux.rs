@@ -1,6 +1,7 @@
 //! The combined policy in small cases, worked out by hand.
 
 use crate::host::{Host, row_new, tenant};
+use gridmux_policy::plan::{Preemption, Surplus};
 use gridmux_policy::policies::gridmux::{GRACE, Gridmux, Settings};
 use gridmux_policy::{
     BlockShape, DeviceId, DeviceShape, Event, GroupId, NO_CAP, Nanos, ProfileKey, Profiles, RowId,
@@ -344,4 +345,52 @@ fn rows_that_share_and_whose_launches_queue_up_share_what_is_left_over() {
         timed.arrive(row, 20);
     }
     assert_eq!([timed.caps(0), timed.caps(1)], [[5, 5], [5, 5]]);
+}
+
+#[test]
+fn two_programs_that_do_not_both_wait_for_dram_stay_within_their_parts() {
+    // Sixteen bytes a cycle: two an instruction at most.
+    let device = DeviceShape {
+        dram_bytes_per_kcycle: 16_000,
+        ..DEVICE
+    };
+    let plan = |settings: Settings, bytes: [u64; 2], blocks: [u64; 2]| {
+        let mut timed = Timed::on(&device, settings, &[0, 1]);
+        for (row, dram_bytes) in (0..).zip(bytes) {
+            timed.host.tell(&[Event::Sample {
+                row: RowId(row),
+                group: GroupId(0),
+                cycles: 100_000,
+                block_cycles: 100_000,
+                issued: 100_000,
+                memory_stalls: 0,
+                l1_misses: 0,
+                l2_misses: 0,
+                dram_bytes,
+            }]);
+        }
+        timed.arrive(0, blocks[0]);
+        timed.arrive(1, blocks[1]);
+        let group = timed.host.standing.groups()[0];
+        (
+            timed.caps(0),
+            timed.caps(1),
+            group.surplus,
+            group.preemption,
+        )
+    };
+    let (few, many) = (1_000, 1_000_000);
+    let parts = ([5, 5], [5, 5], Surplus::Idle, Preemption::None);
+    let order = ([0, 0], [10, 10], Surplus::Lend, Preemption::Cheapest);
+    for bytes in [[few, many], [many, few], [few, few]] {
+        assert_eq!(plan(Settings::default(), bytes, [1000, 300]), parts);
+        // One that is far shorter does not wait for the other.
+        assert_eq!(plan(Settings::default(), bytes, [1000, 200]), order);
+        let without = Settings {
+            pair_within: 0.0,
+            ..Settings::default()
+        };
+        assert_eq!(plan(without, bytes, [1000, 300]), order);
+    }
+    assert_eq!(plan(Settings::default(), [many, many], [1000, 300]), order);
 }
