@@ -204,7 +204,7 @@ impl Kernelet {
             let known = Known {
                 key: record.profile,
                 candidate,
-                used: traits.utilisation(&self.settings.machine, ipc),
+                used: counts.utilisation(&self.settings.machine, ipc),
                 least: slices::least(shape.sms, u64::from(u32::MAX), overhead),
             };
             if self.known.len() >= MOST_KERNELS {
