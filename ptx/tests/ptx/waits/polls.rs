@@ -1,6 +1,6 @@
 //! Every kind of instruction by which a block waits, and waits for the host.
 
-use super::{SAY, assert_waits, module, polls_while, refusal};
+use super::{SAY, assert_waits, module, refusal};
 use gridmux_ptx::forms::Reason;
 
 // Length: a table of kernels.
