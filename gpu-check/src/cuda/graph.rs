@@ -171,8 +171,8 @@ impl Executable<'_> {
     /// The driver's; or the words are not what the kernel takes.
     pub fn change(&self, handle: u64, node: &Node<'_>) -> Result<()> {
         node.with(|params| {
-            // SAFETY: the parameters live across the call, the graph as long as this value; the caller got `handle` from
-            // the graph that this one was made of.
+            // SAFETY: the parameters live across the call, the graph as long as this value; the caller got `handle`
+            // from the graph that this one was made of.
             unsafe {
                 self.cuda
                     .api

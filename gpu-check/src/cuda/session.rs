@@ -1,8 +1,8 @@
 //! A context with what parts need of it: modules, memory, streams, events, launches.
 //!
-//! Rules: what a part does not give back itself, the end of its process does, and that comes soon; a part gives back what
-//! it made once, after its last use, because NVIDIA's driver does not check handles; streams do not wait for the legacy
-//! default stream, and whatever is to be in order is on one stream or waited for.
+//! Rules: what a part does not give back itself, the end of its process does, and that comes soon; a part gives back
+//! what it made once, after its last use, because NVIDIA's driver does not check handles; streams do not wait for the
+//! legacy default stream, and whatever is to be in order is on one stream or waited for.
 
 use super::{Api, Cubins, CudaError, Function, Module, Shape};
 use std::ffi::{OsStr, c_void};

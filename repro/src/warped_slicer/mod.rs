@@ -4,8 +4,8 @@
 //! knows, [`pairs`] runs the pairs, [`decisions`] asks the policy what it decides, and [`tables`] sets all of it beside
 //! the paper.
 //!
-//! Rule: the oracle is no policy of the policy room: it is a partition ([`crate::fixed`]) from curves that were measured
-//! before.
+//! Rule: the oracle is no policy of the policy room: it is a partition ([`crate::fixed`]) from curves that were
+//! measured before.
 
 mod curves;
 mod decisions;
