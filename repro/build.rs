@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 /// Files and folders that decide it, from this room.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "../hw-model/src",
     "../hw-model/configs",
     "../mix/src",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 9] = [
     "../workloads/src",
     "../workloads/ptx",
     "src/corun",
+    "src/fixed.rs",
     "src/world.rs",
 ];
 

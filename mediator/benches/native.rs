@@ -16,20 +16,11 @@ const AHEAD: u32 = 8;
 
 /// The kernels: name, shape, launches per stream.
 const KERNELS: [(&str, Shape, u64); 4] = [
-    ("700ns", shape(8, 5), 400),
-    ("20us", shape(32, 1_000), 60),
-    ("200us", shape(32, 10_000), 20),
-    ("2ms_waves", shape(320, 10_000), 4),
+    ("700ns", Shape::new(8, 256, 0, 5), 400),
+    ("20us", Shape::new(32, 256, 0, 1_000), 60),
+    ("200us", Shape::new(32, 256, 0, 10_000), 20),
+    ("2ms_waves", Shape::new(320, 256, 0, 10_000), 4),
 ];
-
-const fn shape(blocks: u32, rounds: u32) -> Shape {
-    Shape {
-        blocks,
-        threads: 256,
-        shared_bytes: 0,
-        rounds,
-    }
-}
 
 fn main() {
     let chosen = Chosen::by_arguments();

@@ -50,9 +50,25 @@ struct Times {
     ran: u64,
 }
 
+/// What the kernels of a case do.
+#[derive(Clone, Copy)]
+enum Kind {
+    Computes,
+    Reads,
+}
+
+impl Kind {
+    fn ptx(self) -> &'static str {
+        match self {
+            Self::Computes => SPIN,
+            Self::Reads => READS,
+        }
+    }
+}
+
 struct Case<'a> {
     policy: &'a str,
-    ptx: &'static str,
+    kind: Kind,
     kernel: Shape,
     batch: Shape,
     count: usize,
@@ -76,11 +92,11 @@ fn main() {
                             format!("preempt/{policy}/{kernel}/{block}/{shape}/{count}/{held}");
                         let case = Case {
                             policy,
-                            ptx: SPIN,
-                            kernel: spin(blocks, 256, 0, rounds),
+                            kind: Kind::Computes,
+                            kernel: Shape::new(blocks, 256, 0, rounds),
                             batch: match shape {
-                                "equal" => spin(64, 256, 0, batch_rounds),
-                                _ => spin(8, 256, 200 << 10, batch_rounds),
+                                "equal" => Shape::new(64, 256, 0, batch_rounds),
+                                _ => Shape::new(8, 256, 200 << 10, batch_rounds),
                             },
                             count,
                             launches,
@@ -97,9 +113,9 @@ fn main() {
             let name = format!("preempt/{policy}/memory/equal/{count}/holds");
             let case = Case {
                 policy,
-                ptx: READS,
-                kernel: spin(8, 256, 0, 30),
-                batch: spin(64, 256, 0, 400),
+                kind: Kind::Reads,
+                kernel: Shape::new(8, 256, 0, 30),
+                batch: Shape::new(64, 256, 0, 400),
                 count,
                 launches: 40,
                 holds: true,
@@ -115,27 +131,18 @@ fn main() {
         .for_each(|Judged(_, figure)| figure.print());
 }
 
-fn spin(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Shape {
-    Shape {
-        blocks,
-        threads,
-        shared_bytes,
-        rounds,
-    }
-}
-
 fn judge(name: &str, case: &Case<'_>, judged: &mut Vec<Judged>) {
     let (alone, ..) = run(case, 0);
     let (beside, batch_done, took) = run(case, case.count);
     // The batch tenants alone, for as long as together.
     let (block_ns, batch_alone) = batch_alone(case, took);
     let first = (beside.first as f64 - (alone.first + block_ns) as f64) / 1e3;
-    let (floor, most) = match case.ptx == READS {
-        false => {
+    let (floor, most) = match case.kind {
+        Kind::Computes => {
             let bound = 1.15 * alone.whole as f64 + block_ns as f64 + MOST_FIRST_US * 1e3;
             (bound, MOST_WHOLE[0])
         }
-        true => (co_run_ns(case), MOST_WHOLE[1]),
+        Kind::Reads => (co_run_ns(case), MOST_WHOLE[1]),
     };
     let whole = beside.whole as f64 / floor;
     let used = case.launches * alone.ran;
@@ -172,7 +179,7 @@ fn co_run_ns(case: &Case<'_>) -> f64 {
     };
     let batch = vec![case.batch; case.count];
     let gpu = gpu(case).scaled_to_sms(SMS);
-    percentile(floor::co_run(gpu, case.ptx, own, &batch)[1..].to_vec()) as f64
+    percentile(floor::co_run(gpu, case.kind.ptx(), own, &batch)[1..].to_vec()) as f64
 }
 
 fn percentile(mut all: Vec<u64>) -> u64 {
@@ -190,21 +197,17 @@ fn rig(case: &Case<'_>) -> ModelRig {
     ModelRig::of(gpu(case), case.policy, SMS, Budgets::default())
 }
 
-const fn endless(shape: Shape) -> StreamLoop {
-    StreamLoop {
-        shape,
-        ahead: 2,
-        count: u64::MAX,
-    }
-}
-
 /// Runs the latency tenant beside `count` batch tenants that have begun before; returns its times, batch blocks done
 /// meanwhile, and for how long it ran.
 fn run(case: &Case<'_>, count: usize) -> (Times, f64, u64) {
     let mut rig = rig(case);
     for _ in 0..count {
         let tenant = rig.tenant_of(1, Class::Batch);
-        rig.client_of(tenant, case.ptx, &[endless(case.batch)]);
+        rig.client_of(
+            tenant,
+            case.kind.ptx(),
+            &[StreamLoop::endless(case.batch, 2)],
+        );
     }
     // All that it can use is within its part of the device.
     let latency = rig.tenant_of(8, Class::Latency);
@@ -212,7 +215,7 @@ fn run(case: &Case<'_>, count: usize) -> (Times, f64, u64) {
     let before = blocks(&rig, count);
     let client = rig.client_of(
         latency,
-        case.ptx,
+        case.kind.ptx(),
         &[StreamLoop {
             shape: case.kernel,
             ahead: 1,
@@ -244,7 +247,11 @@ fn batch_alone(case: &Case<'_>, took: u64) -> (u64, f64) {
     let mut rig = rig(case);
     for _ in 0..case.count {
         let tenant = rig.tenant_of(1, Class::Batch);
-        rig.client_of(tenant, case.ptx, &[endless(case.batch)]);
+        rig.client_of(
+            tenant,
+            case.kind.ptx(),
+            &[StreamLoop::endless(case.batch, 2)],
+        );
     }
     rig.run_until(HEAD_START_NS);
     let before = blocks(&rig, case.count);

@@ -101,33 +101,24 @@ fn judge(name: &str, tenants: &[Tenant]) {
     .print();
 }
 
-fn shape(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Shape {
-    Shape {
-        blocks,
-        threads,
-        shared_bytes,
-        rounds,
-    }
-}
-
 /// Kernels of mixed block shapes: threads, shared memory and durations differ.
 fn mixed(from: usize, count: usize) -> Vec<Shape> {
     let all = [
-        shape(64, 256, 0, 1_000),
-        shape(48, 128, 16_384, 2_000),
-        shape(32, 512, 0, 700),
-        shape(96, 96, 8_192, 1_500),
-        shape(16, 1024, 32_768, 500),
-        shape(80, 64, 4_096, 2_500),
-        shape(40, 320, 20_480, 1_200),
-        shape(24, 768, 0, 900),
+        Shape::new(64, 256, 0, 1_000),
+        Shape::new(48, 128, 16_384, 2_000),
+        Shape::new(32, 512, 0, 700),
+        Shape::new(96, 96, 8_192, 1_500),
+        Shape::new(16, 1024, 32_768, 500),
+        Shape::new(80, 64, 4_096, 2_500),
+        Shape::new(40, 320, 20_480, 1_200),
+        Shape::new(24, 768, 0, 900),
     ];
     all.iter().cycle().skip(from).take(count).copied().collect()
 }
 
 /// Returns the cases: a name, and of each tenant its weight and its streams' shapes.
 fn cases() -> Vec<(&'static str, Vec<Program>)> {
-    let plain = || vec![shape(64, 256, 0, 1_000)];
+    let plain = || vec![Shape::new(64, 256, 0, 1_000)];
     vec![
         ("30_70", vec![(30, mixed(0, 3)), (70, mixed(3, 4))]),
         ("10_90", vec![(10, mixed(0, 3)), (90, mixed(3, 4))]),
@@ -145,9 +136,9 @@ fn cases() -> Vec<(&'static str, Vec<Program>)> {
                 (
                     1,
                     vec![
-                        shape(64, 256, 0, 1_000),
-                        shape(64, 128, 0, 1_000),
-                        shape(64, 256, 0, 1_000),
+                        Shape::new(64, 256, 0, 1_000),
+                        Shape::new(64, 128, 0, 1_000),
+                        Shape::new(64, 256, 0, 1_000),
                     ],
                 ),
                 (1, plain()),
@@ -157,9 +148,9 @@ fn cases() -> Vec<(&'static str, Vec<Program>)> {
         (
             "submission_bound",
             vec![
-                (2, vec![shape(32, 256, 0, 20); 16]),
-                (1, vec![shape(1024, 256, 2_048, 400); 2]),
-                (1, vec![shape(4096, 256, 0, 100); 2]),
+                (2, vec![Shape::new(32, 256, 0, 20); 16]),
+                (1, vec![Shape::new(1024, 256, 2_048, 400); 2]),
+                (1, vec![Shape::new(4096, 256, 0, 100); 2]),
             ],
         ),
     ]
@@ -170,15 +161,10 @@ fn tenant((weight, shapes): &Program) -> Tenant {
         weight: *weight,
         class: Class::Normal,
         ptx: SPIN,
-        streams: shapes.iter().map(|shape| endless(*shape, 2)).collect(),
-    }
-}
-
-const fn endless(shape: Shape, ahead: u32) -> StreamLoop {
-    StreamLoop {
-        shape,
-        ahead,
-        count: u64::MAX,
+        streams: shapes
+            .iter()
+            .map(|shape| StreamLoop::endless(*shape, 2))
+            .collect(),
     }
 }
 
@@ -191,7 +177,7 @@ fn additional(more: OneMore, others: &[Tenant]) -> Tenant {
             // One block at a time, in whole warps.
             let threads = SM_THREADS * u32::from(SMS) * weight / all / 10;
             let threads = u16::try_from(threads.next_multiple_of(32)).expect("a block");
-            let shape = shape(1, threads, 0, 200 * ROUNDS_PER_US);
+            let shape = Shape::new(1, threads, 0, 200 * ROUNDS_PER_US);
             (Class::Normal, SPIN, shape, 1)
         }
         // Five waves of the device.
@@ -202,17 +188,17 @@ fn additional(more: OneMore, others: &[Tenant]) -> Tenant {
         weight,
         class,
         ptx,
-        streams: vec![endless(shape, ahead)],
+        streams: vec![StreamLoop::endless(shape, ahead)],
     }
 }
 
 /// A kernel of a millisecond: five waves of the device.
 fn uncut() -> Shape {
     let blocks = 5 * u32::from(SMS) * SM_THREADS / 256;
-    shape(blocks, 256, 0, 200 * ROUNDS_PER_US)
+    Shape::new(blocks, 256, 0, 200 * ROUNDS_PER_US)
 }
 
-/// Returns a rig with all tenants, an idle one among them, and the tenants' numbers; `counts` says how many launches
+/// Returns a rig with all tenants, an idle one among them, and the tenants' numbers; `count` says how many launches
 /// each stream has.
 fn rig(
     policy: &str,

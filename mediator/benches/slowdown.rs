@@ -25,24 +25,15 @@ const READS: &str = include_str!("reads.ptx");
 /// A kernel in a closed loop: its name, PTX, streams and launches.
 type Kernel = (&'static str, &'static str, usize, Shape);
 
-const fn shape(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Shape {
-    Shape {
-        blocks,
-        threads,
-        shared_bytes,
-        rounds,
-    }
-}
-
 const KERNELS: [Kernel; 8] = [
-    ("short", SPIN, 1, shape(8, 256, 0, 280)),
-    ("streams", SPIN, 4, shape(4, 128, 0, 560)),
-    ("waves", SPIN, 2, shape(64, 256, 0, 560)),
-    ("long", SPIN, 1, shape(32, 512, 0, 2_800)),
-    ("shared", SPIN, 2, shape(12, 128, 48 << 10, 1_400)),
-    ("tiny", SPIN, 8, shape(2, 64, 0, 10)),
-    ("reads", READS, 2, shape(32, 256, 0, 60)),
-    ("few", READS, 1, shape(4, 128, 0, 120)),
+    ("short", SPIN, 1, Shape::new(8, 256, 0, 280)),
+    ("streams", SPIN, 4, Shape::new(4, 128, 0, 560)),
+    ("waves", SPIN, 2, Shape::new(64, 256, 0, 560)),
+    ("long", SPIN, 1, Shape::new(32, 512, 0, 2_800)),
+    ("shared", SPIN, 2, Shape::new(12, 128, 48 << 10, 1_400)),
+    ("tiny", SPIN, 8, Shape::new(2, 64, 0, 10)),
+    ("reads", READS, 2, Shape::new(32, 256, 0, 60)),
+    ("few", READS, 1, Shape::new(4, 128, 0, 120)),
 ];
 
 fn main() {
@@ -97,11 +88,7 @@ fn run(policy: &str, profiles: &Profiles, kernels: [Option<&Kernel>; 2]) -> ([f6
         if let Some((name, ptx, streams, shape)) = kernel {
             // A kernel of its own, so that its blocks are not taken for those of another one.
             let ptx = ptx.replace(".entry ", &format!(".entry {name}_"));
-            let stream = StreamLoop {
-                shape: *shape,
-                ahead: 1,
-                count: u64::MAX,
-            };
+            let stream = StreamLoop::endless(*shape, 1);
             rig.client_of(*tenant, &ptx, &vec![stream; *streams]);
         }
     }

@@ -24,7 +24,7 @@ struct Curve {
 }
 
 impl Curves {
-    /// Begins the curve of a row that may have so many blocks on an SM, anew if there is one.
+    /// Begins the curve of a row that may have `most` blocks on an SM, anew if there is one.
     pub fn begin(&mut self, row: RowId, most: u16) {
         self.forget(row);
         let free = self.curves.iter().position(|curve| curve.row.is_none());

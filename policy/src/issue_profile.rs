@@ -17,16 +17,16 @@ use crate::event::Event;
 use crate::ids::{GroupId, RowId};
 use crate::units::Nanos;
 
-/// Of a device's SM time, profiling takes at most one part in so many once each kernel has been profiled.
+/// Of a device's SM time, profiling takes at most one part in this many once each kernel has been profiled.
 const LEAST_SHARED: u64 = 32;
 /// How often a sample is waited for, a warm-up each time.
 const MOST_WAITS: u32 = 5;
 
-/// Returns which part of all issue slots a kernel is due beside others: x, the part that it takes alone, as `held` of
-/// the `alone` blocks that it then has (section 5.4).
+/// Returns which part of all issue slots a kernel is due beside others, where it holds `held` blocks; `rate` is what
+/// each of its blocks takes alone, `x / T` (section 5.4).
 #[must_use]
-pub fn due(issues: f64, held: f64, alone: f64) -> f64 {
-    issues * held / alone
+pub fn due(rate: f64, held: u16) -> f64 {
+    rate * f64::from(held)
 }
 
 /// Returns the quota of each kernel from what each is due: its part of the sum (section 5.4).
@@ -99,7 +99,7 @@ enum Known {
 #[derive(Clone, Copy, Debug)]
 struct Profiled {
     row: RowId,
-    /// When watching began.
+    /// What was counted when watching began.
     before: Counted,
     newest: Counted,
 }
@@ -123,7 +123,7 @@ pub struct IssueProfiler {
 }
 
 impl IssueProfiler {
-    /// Returns a profiler for a device of so many SMs.
+    /// Returns a profiler for a device with that number of SMs.
     #[must_use]
     pub fn new(settings: Settings, sms: u16) -> Self {
         Self {
@@ -233,7 +233,7 @@ impl IssueProfiler {
         }
     }
 
-    /// Waits for a sample, so often at most.
+    /// Waits for a sample, at most `waits` times.
     fn listen(&mut self, now: Nanos, waits: u32) -> bool {
         let until = now + self.settings.warm_up;
         self.stop(match waits {
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn the_example_of_section_5_4_comes_out() {
         // Both can run 8 blocks alone; beside each other they have 2 and 4, and issue 0.4 and 0.5 a cycle alone.
-        let due = [due(0.4, 2.0, 8.0), due(0.5, 4.0, 8.0)];
+        let due = [due(0.4 / 8.0, 2), due(0.5 / 8.0, 4)];
         assert_eq!(due, [0.1, 0.25]);
         let quotas: Vec<f64> = quotas(&due).collect();
         assert_eq!(quotas, [0.1 / 0.35, 0.25 / 0.35]);

@@ -17,8 +17,6 @@ pub struct Counts {
     pub issued: u64,
     /// Cycles without an issue while one of its warps waited for memory.
     pub memory_stalls: u64,
-    /// Sectors that missed in L2.
-    pub l2_misses: u64,
     /// Bytes read from and written to DRAM.
     pub dram_bytes: u64,
 }
@@ -31,7 +29,6 @@ impl Counts {
             block_cycles: self.block_cycles.saturating_sub(earlier.block_cycles),
             issued: self.issued.saturating_sub(earlier.issued),
             memory_stalls: self.memory_stalls.saturating_sub(earlier.memory_stalls),
-            l2_misses: self.l2_misses.saturating_sub(earlier.l2_misses),
             dram_bytes: self.dram_bytes.saturating_sub(earlier.dram_bytes),
         }
     }
@@ -92,7 +89,7 @@ impl Readings {
             issued,
             memory_stalls,
             l1_misses: _,
-            l2_misses,
+            l2_misses: _,
             dram_bytes,
         } = *event
         else {
@@ -106,7 +103,6 @@ impl Readings {
                 block_cycles,
                 issued,
                 memory_stalls,
-                l2_misses,
                 dram_bytes,
             },
         };

@@ -8,6 +8,7 @@ mod calibrate;
 mod context;
 mod corun;
 mod document;
+mod fixed;
 mod gridmux;
 mod kernelet;
 mod measure;

@@ -27,6 +27,17 @@ pub(crate) struct Report {
     pub(crate) pictures: Vec<Picture>,
 }
 
+impl Report {
+    /// Returns a report without tables.
+    pub(crate) fn new(paper: &'static str) -> Self {
+        Self {
+            paper,
+            tables: Vec::new(),
+            pictures: Vec::new(),
+        }
+    }
+}
+
 /// One table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {

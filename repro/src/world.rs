@@ -3,7 +3,7 @@
 //! Rule: what a policy knows of kernels beforehand is the runtime that each has alone on the same executor, as the
 //! papers' oracles do.
 
-use crate::warped_slicer::Fixed;
+use crate::fixed::Fixed;
 use anyhow::Result;
 use gridmux_mix::driver::Engine;
 use gridmux_mix::event::{EventConfig, EventExecutor, EventSubmission};
@@ -117,7 +117,10 @@ impl Contender {
             Make::WarpedSlicer(settings) => {
                 (Box::new(WarpedSlicer::new(device, shape, *settings)), false)
             }
-            Make::Fixed(blocks) => (Box::new(Fixed::new(device, shape, blocks)), false),
+            Make::Fixed(blocks) => (
+                Box::new(Fixed::new(device, shape, blocks.clone(), 1)),
+                false,
+            ),
             Make::SmkP(settings) => (
                 Box::new(smk_p::SmkP::with_settings(device, shape, *settings)),
                 false,

@@ -152,7 +152,7 @@ impl Executable<'_> {
     /// # Errors
     /// The driver's.
     pub fn upload(&self, stream: u64) -> Result<()> {
-        // SAFETY: handles are numbers that the driver looks up.
+        // SAFETY: the graph lives as long as this value, and the caller has not ended the stream.
         unsafe { self.cuda.api.cuGraphUpload(self.handle, stream) }
     }
 
@@ -171,7 +171,8 @@ impl Executable<'_> {
     /// The driver's; or the words are not what the kernel takes.
     pub fn change(&self, handle: u64, node: &Node<'_>) -> Result<()> {
         node.with(|params| {
-            // SAFETY: the parameters live across the call, and handles are numbers that the driver looks up.
+            // SAFETY: the parameters live across the call, the graph as long as this value; the caller got `handle`
+            // from the graph that this one was made of.
             unsafe {
                 self.cuda
                     .api

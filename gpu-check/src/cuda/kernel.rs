@@ -156,8 +156,8 @@ impl Function {
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
         let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
-        // SAFETY: the caller vouches for the pointers, and the driver copies what lies there during the call; handles
-        // are numbers that the driver looks up.
+        // SAFETY: the caller vouches for the pointers, and the driver copies what lies there during the call; the
+        // kernel's module is loaded, and the stream was not ended, as long as they are used.
         unsafe {
             api.cuLaunchKernel(
                 self.handle,

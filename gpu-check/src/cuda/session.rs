@@ -1,7 +1,8 @@
 //! A context with what parts need of it: modules, memory, streams, events, launches.
 //!
-//! Rules: what a part does not give back itself, the end of its process does, and that comes soon; streams do not wait
-//! for the legacy default stream, and whatever is to be in order is on one stream or waited for.
+//! Rules: what a part does not give back itself, the end of its process does, and that comes soon; a part gives back
+//! what it made once, after its last use, because NVIDIA's driver does not check handles; streams do not wait for the
+//! legacy default stream, and whatever is to be in order is on one stream or waited for.
 
 use super::{Api, Cubins, CudaError, Function, Module, Shape};
 use std::ffi::{OsStr, c_void};
@@ -90,7 +91,7 @@ impl Session {
                 .into_iter()
                 .map(|item| {
                     scope.spawn(move || {
-                        // SAFETY: a handle is a number that the driver looks up.
+                        // SAFETY: the context was retained when the session was opened, and is never released.
                         let is_current = unsafe { api.cuCtxSetCurrent(context) };
                         work(api, is_current, item)
                     })
@@ -174,7 +175,7 @@ impl Session {
     /// # Errors
     /// The driver's.
     pub fn unload(&self, module: Module) -> Result<()> {
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: `load` made the module, which is given up here: nobody uses it, or a kernel of it, any more.
         unsafe { self.api.cuModuleUnload(module.handle()) }
     }
 
@@ -209,7 +210,7 @@ impl Session {
             return Ok(());
         }
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: the function was found in a module of this session, which is loaded as long as it is used.
         unsafe {
             self.api
                 .cuFuncSetAttribute(function.handle(), MOST_DYNAMIC_SHARED, bytes)
@@ -269,7 +270,7 @@ impl Session {
     /// # Errors
     /// The driver's.
     pub fn free(&self, address: u64) -> Result<()> {
-        // SAFETY: the driver looks the address up.
+        // SAFETY: `alloc` allocated the memory; a part gives it back once, after its last use.
         unsafe { self.api.cuMemFree_v2(address) }
     }
 
@@ -356,7 +357,7 @@ impl Session {
     /// # Errors
     /// The driver's.
     pub fn end_stream(&self, stream: u64) -> Result<()> {
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: this session or a green context of it made the stream; a part ends it once, after its last use.
         unsafe { self.api.cuStreamDestroy_v2(stream) }
     }
 
@@ -379,7 +380,7 @@ impl Session {
     /// # Errors
     /// The driver's, also those of what was waited for.
     pub fn wait(&self, stream: u64) -> Result<()> {
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: this session or a green context of it made the stream, which its part has not ended.
         unsafe { self.api.cuStreamSynchronize(stream) }
     }
 
@@ -409,7 +410,7 @@ impl Session {
     /// # Errors
     /// The driver's.
     pub fn end_event(&self, event: u64) -> Result<()> {
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: this session's `event` made it; a part ends it once, after its last use.
         unsafe { self.api.cuEventDestroy_v2(event) }
     }
 
@@ -418,7 +419,7 @@ impl Session {
     /// # Errors
     /// The driver's.
     pub fn record(&self, event: u64, stream: u64) -> Result<()> {
-        // SAFETY: handles are numbers that the driver looks up.
+        // SAFETY: this session or a green context of it made the stream, and its `event` the event; neither was ended.
         unsafe { self.api.cuEventRecord(event, stream) }
     }
 
@@ -427,7 +428,7 @@ impl Session {
     /// # Errors
     /// The driver's, also those of what was waited for.
     pub fn wait_event(&self, event: u64) -> Result<()> {
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: the event was made by this session's `event`, and its part has not ended it.
         unsafe { self.api.cuEventSynchronize(event) }
     }
 
@@ -436,7 +437,7 @@ impl Session {
     /// # Errors
     /// The driver's.
     pub fn has_happened(&self, event: u64) -> Result<bool> {
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: the event was made by this session's `event`, and its part has not ended it.
         match unsafe { self.api.cuEventQuery(event) } {
             Ok(()) => Ok(true),
             Err(error) if error.is_not_ready() => Ok(false),

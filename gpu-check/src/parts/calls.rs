@@ -38,7 +38,7 @@ type Call = fn(&mut CallBench<'_>) -> Result<Option<()>, CudaError>;
 
 const CALLS: &[(&str, Call)] = &[
     ("stream query", |bench| {
-        // SAFETY: a handle is a number that the driver looks up.
+        // SAFETY: the session made the stream, which is not ended before the calls are over.
         match unsafe { bench.cuda.api.cuStreamQuery(bench.stream) } {
             Err(error) if error.is_not_ready() => Ok(Some(())),
             other => other.map(Some),

@@ -191,7 +191,7 @@ fn as_graph(lab: &mut Lab<'_>, empty: &Function) -> anyhow::Result<()> {
     // The first time it is carried to the device.
     for name in ["the first time", "once more"] {
         let start = Instant::now();
-        // SAFETY: handles are numbers that the driver looks up.
+        // SAFETY: `captured` made the graph and the session the stream; neither is destroyed.
         unsafe { lab.cuda.api.cuGraphLaunch(graph, stream)? };
         let called = start.elapsed().as_secs_f64() * 1e6;
         lab.cuda.wait(stream)?;
@@ -209,7 +209,7 @@ fn captured(api: &Api, (empty, stream): (&Function, u64), nodes: u32) -> Result<
     /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
     const THREAD_LOCAL: u32 = 1;
     let (mut graph, mut executable) = (0, 0);
-    // SAFETY: a handle is a number that the driver looks up.
+    // SAFETY: the caller made the stream, and does not end it meanwhile.
     unsafe { api.cuStreamBeginCapture_v2(stream, THREAD_LOCAL)? };
     for _ in 0..nodes {
         launch_empty(api, empty, stream)?;

@@ -27,7 +27,7 @@ pub struct Bench {
     /// The device that the service shares: `cuda:N` or `model:NAME`.
     pub device: String,
     /// SMs of a modelled device.
-    pub sms: Option<u16>,
+    pub sms: u16,
     /// When the running part is to be over.
     pub deadline: Instant,
 }
@@ -192,12 +192,9 @@ impl Bench {
              [limits]\nclock_hold_ms = {CLOCK_HOLD_MS}\n[device]\nkind = {:?}\n",
             self.device
         );
+        // Writing to a string does not fail.
         if self.is_model() {
-            text += "clock = \"lockstep\"\n";
-        }
-        if let Some(sms) = self.sms.filter(|_| self.is_model()) {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "sms = {sms}");
+            let _ = writeln!(text, "clock = \"lockstep\"\nsms = {}", self.sms);
         }
         for seat in seats {
             let _ = writeln!(

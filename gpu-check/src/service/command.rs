@@ -118,7 +118,7 @@ impl Service {
             libcuda: beside(self.libcuda.as_deref(), "libcuda.so", "--libcuda")?,
             library: self.library.clone(),
             device: self.device.clone(),
-            sms: Some(self.sms.unwrap_or(MODEL_SMS)),
+            sms: self.sms.unwrap_or(MODEL_SMS),
             deadline: Instant::now() + Duration::from_secs(self.seconds),
         };
         let default = match bench.is_model() {

@@ -2,7 +2,7 @@
 
 use super::bench::Seat;
 use super::job::{Stamped, Work};
-use super::{Desk, ServicePart};
+use super::{Desk, PER_SM, ServicePart};
 
 pub(super) const PART: ServicePart = ServicePart {
     name: "latency",
@@ -13,16 +13,25 @@ pub(super) const PART: ServicePart = ServicePart {
 
 /// What a block of the latency tenant takes at least, in nanoseconds; its kernels have one for each SM.
 const SHORT_NS: u64 = 5_000;
-/// Blocks of 256 threads that an SM holds.
-const PER_SM: u32 = 8;
 /// Waves of blocks of a batch launch.
 const WAVES: u32 = 3;
+/// Launches of the latency tenant under fifo, where each waits for everything that is queued in front of it.
+const FIFO_LAUNCHES: u32 = 100;
+/// Most batch tenants.
+const MOST_BATCH: u32 = 3;
+/// Streams of a batch tenant.
+const BATCH_STREAMS: u32 = 2;
+/// A batch tenant has room for this many times as many launches as are expected beside the latency tenant's.
+const ROOM: u32 = 2;
 
 fn run(desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    // Under fifo a launch waits for everything that is queued in front of it, so that there are fewer of them.
     let policies: &[(&str, u32)] = desk.scale.choose(
         &[("gridmux", 50)],
-        &[("gridmux", 1_000), ("smk-p", 1_000), ("fifo", 100)],
+        &[
+            ("gridmux", 1_000),
+            ("smk-p", 1_000),
+            ("fifo", FIFO_LAUNCHES),
+        ],
     );
     // Blocks of a batch tenant take half of this to one and a half.
     let batch_ns: u64 = desk.scale.choose(40_000, 200_000);
@@ -35,14 +44,15 @@ fn run(desk: &mut Desk<'_>) -> anyhow::Result<()> {
             launches: *launches,
             pause_ns: desk.scale.choose(0, 100_000),
         };
-        // A launch waits for a batch block, or under fifo for all that each stream has submitted.
+        // A launch waits for a batch block, or under fifo for what all streams have submitted.
+        let under_fifo = FIFO_LAUNCHES * MOST_BATCH * BATCH_STREAMS;
         let batch = Work::Endless {
             kernel,
-            streams: 2,
-            most: launches.div_ceil(WAVES).max(100 * 6) * 2,
+            streams: BATCH_STREAMS,
+            most: launches.div_ceil(WAVES).max(under_fifo) * ROOM,
             ns: None,
         };
-        for beside in [0, 1, 3] {
+        for beside in [0, 1, MOST_BATCH] {
             let mut seats = vec![Seat {
                 class: "latency",
                 ..Seat::new("served", served.clone())

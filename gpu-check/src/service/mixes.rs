@@ -121,15 +121,7 @@ fn apart(desk: &mut Desk<'_>, programs: &[Program]) -> anyhow::Result<Report> {
     let work = Work::Programs {
         programs: programs.to_vec(),
     };
-    let report = match desk.bench.is_model() {
-        false => desk.bench.native(&work)?,
-        true => {
-            let round = desk.bench.round("fifo", &[Seat::new("one", work)])?;
-            desk.check_clock("a process alone", round.holds_expired);
-            let told = round.told.into_iter().next();
-            told.context("a round without a client")?.report
-        }
-    };
+    let report = desk.straight("a process alone", &work)?;
     let names: Vec<_> = programs.iter().map(|program| &program.workload).collect();
     ensure!(report.verified, "a result of {names:?} is wrong");
     Ok(report)

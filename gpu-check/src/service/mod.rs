@@ -26,7 +26,9 @@ mod timeline;
 
 use crate::finding::Finding;
 use crate::lab::Scale;
-use bench::Bench;
+use anyhow::Context;
+use bench::{Bench, Seat};
+use job::{Report, Work};
 use serde_json::Value;
 use std::fmt::Display;
 
@@ -45,6 +47,9 @@ pub(crate) struct ServicePart {
 
 /// Every experiment, in the order of a run; the part about the device comes before them.
 pub(crate) const PARTS: &[ServicePart] = &[native::PART, latency::PART, shares::PART, mixes::PART];
+
+/// Blocks of 256 threads that an SM holds.
+const PER_SM: u32 = 8;
 
 /// What a part is given: how rounds are run, a scale, and a place for its findings.
 pub(crate) struct Desk<'a> {
@@ -87,6 +92,24 @@ impl Desk<'_> {
             let value = percentile(ns, part).unwrap_or(f64::NAN);
             self.figure(format!("{name}: {which}"), value / 1e3, "us");
         }
+    }
+
+    /// Runs a work straight on the device. A modelled one is reached through the service alone; there, what stands in
+    /// for straight is a service under `fifo`, which hands launches on as they come.
+    fn straight(&mut self, name: &str, work: &Work) -> anyhow::Result<Report> {
+        match self.bench.is_model() {
+            true => self.alone(name, "fifo", work),
+            false => self.bench.native(work),
+        }
+    }
+
+    /// Runs a work as the one tenant of a service under a policy.
+    fn alone(&mut self, name: &str, policy: &str, work: &Work) -> anyhow::Result<Report> {
+        let seats = [Seat::new("alone", work.clone())];
+        let round = self.bench.round(policy, &seats)?;
+        self.check_clock(&format!("{name}, {policy}"), round.holds_expired);
+        let told = round.told.into_iter().next();
+        Ok(told.context("a round without a client")?.report)
     }
 
     /// Checks that no client held a modelled device's clock for too long in a round.

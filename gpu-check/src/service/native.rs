@@ -3,11 +3,9 @@
 //! A modelled device is reached through the service alone. There, what stands in for straight is a service whose
 //! policy, `fifo`, hands launches on as they come.
 
-use super::bench::Seat;
 use super::job::{Report, Stamped, Work};
 use super::{Desk, ServicePart, percentile};
 use crate::stamps::float;
-use anyhow::Context;
 
 pub(super) const PART: ServicePart = ServicePart {
     name: "native",
@@ -22,8 +20,7 @@ const POLICY: &str = "gridmux";
 const KERNELS: [(u64, u32, u32); 3] = [(400, 60, 2_000), (9_700, 20, 1_000), (99_700, 6, 400)];
 
 fn run(desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let is_model = desk.bench.is_model();
-    let direct = match is_model {
+    let direct = match desk.bench.is_model() {
         true => "through a service of one tenant under fifo",
         false => "through the system's driver library",
     };
@@ -36,11 +33,8 @@ fn run(desk: &mut Desk<'_>) -> anyhow::Result<()> {
                 launches: desk.scale.choose(quick, full),
             };
             let name = format!("blocks of {ns} ns, streams {streams}");
-            let straight = match is_model {
-                true => alone(desk, &name, "fifo", &work)?,
-                false => desk.bench.native(&work)?,
-            };
-            let mediated = alone(desk, &name, POLICY, &work)?;
+            let straight = desk.straight(&name, &work)?;
+            let mediated = desk.alone(&name, POLICY, &work)?;
             let [native, ours] = [&straight, &mediated].map(us_of_launch);
             for (how, report, us) in [
                 ("straight", &straight, native),
@@ -61,16 +55,6 @@ fn run(desk: &mut Desk<'_>) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Runs a work as the one tenant of a service.
-fn alone(desk: &mut Desk<'_>, name: &str, policy: &str, work: &Work) -> anyhow::Result<Report> {
-    let round = desk
-        .bench
-        .round(policy, &[Seat::new("alone", work.clone())])?;
-    desk.check_clock(&format!("{name}, {policy}"), round.holds_expired);
-    let told = round.told.into_iter().next();
-    Ok(told.context("a round without a client")?.report)
 }
 
 /// Returns the time from the first block's start to the last one's end, for each launch, in microseconds.

@@ -4,7 +4,7 @@
 use super::bench::{Round, Seat, Told};
 use super::job::{Stamped, Work};
 use super::stamped::stamp;
-use super::{Desk, ServicePart};
+use super::{Desk, PER_SM, ServicePart};
 use crate::stamps::{Stamp, float};
 use anyhow::Context;
 
@@ -23,8 +23,6 @@ const CASES: [(&str, &[u32]); 3] = [
 ];
 /// By which part of it what the service says may differ from the stamps.
 const MOST_ERROR: f64 = 0.03;
-/// Blocks of 256 threads that an SM holds.
-const PER_SM: u32 = 8;
 /// Waves of blocks of a launch.
 const WAVES: u32 = 2;
 /// Part of a round in which shares settle, which the figures of the steady time leave out.

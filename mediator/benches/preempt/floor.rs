@@ -48,11 +48,7 @@ pub(super) fn co_run(gpu: GpuConfig, ptx: &str, own: StreamLoop, batch: &[Shape]
         .expect("it loads");
     let batch = batch.iter().map(|shape| Stream {
         level: Level::LOWEST,
-        of: StreamLoop {
-            shape: *shape,
-            ahead: 2,
-            count: u64::MAX,
-        },
+        of: StreamLoop::endless(*shape, 2),
         submitted: 0,
         in_flight: 0,
     });

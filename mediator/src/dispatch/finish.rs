@@ -124,11 +124,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Takes back what the policy was told of a tenant's launches that have not begun.
     fn take_back(&mut self, tenant: TenantId) {
-        let mut clients = 0..self.admission.clients.hot();
-        while let Some(slot) = clients
-            .next()
-            .and_then(|n| self.admission.clients.hot_at(n))
-        {
+        let mut places = self.admission.clients.hot_places();
+        while let Some(slot) = self.admission.clients.next_hot(&mut places) {
             let client = self.admission.clients.get(slot);
             let Some(client) = client.filter(|client| client.tenant == tenant) else {
                 continue;
@@ -211,11 +208,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return false;
         }
         let mut worked = false;
-        let mut clients = 0..self.admission.clients.hot();
-        while let Some(slot) = clients
-            .next()
-            .and_then(|n| self.admission.clients.hot_at(n))
-        {
+        let mut places = self.admission.clients.hot_places();
+        while let Some(slot) = self.admission.clients.next_hot(&mut places) {
             let Some(client) = self.admission.clients.get_mut(slot) else {
                 continue;
             };

@@ -5,12 +5,7 @@ use crate::modelled::{ModelRig, SPIN, Shape, StreamLoop};
 /// Returns a stream of `count` launches of `blocks` blocks, whose threads go round their loop `rounds` times.
 fn stream(blocks: u32, rounds: u32, count: u64) -> StreamLoop {
     StreamLoop {
-        shape: Shape {
-            blocks,
-            threads: 128,
-            shared_bytes: 0,
-            rounds,
-        },
+        shape: Shape::new(blocks, 128, 0, rounds),
         ahead: 1,
         count,
     }

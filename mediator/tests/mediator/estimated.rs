@@ -12,24 +12,8 @@ const OFF: f64 = 0.25;
 
 /// Kernels: one of short launches that fit the device, and one of many blocks.
 const KERNELS: [(&str, Shape); 2] = [
-    (
-        "short",
-        Shape {
-            blocks: 8,
-            threads: 256,
-            shared_bytes: 0,
-            rounds: 280,
-        },
-    ),
-    (
-        "waves",
-        Shape {
-            blocks: 64,
-            threads: 256,
-            shared_bytes: 0,
-            rounds: 560,
-        },
-    ),
+    ("short", Shape::new(8, 256, 0, 280)),
+    ("waves", Shape::new(64, 256, 0, 560)),
 ];
 
 /// Runs some of the kernels, each of a tenant of its own; returns the blocks of each that ended, and the estimate.
@@ -38,11 +22,7 @@ fn run(profiles: &Profiles, runs: [bool; 2]) -> [(f64, Option<f64>); 2] {
     let tenants = [rig.tenant(1), rig.tenant(1)];
     let numbered = tenants.iter().zip(KERNELS).zip(runs);
     for ((tenant, (name, shape)), _) in numbered.filter(|(_, runs)| *runs) {
-        let stream = StreamLoop {
-            shape,
-            ahead: 1,
-            count: u64::MAX,
-        };
+        let stream = StreamLoop::endless(shape, 1);
         let ptx = SPIN.replace(".entry ", &format!(".entry {name}_"));
         rig.client_of(*tenant, &ptx, &[stream]);
     }

@@ -15,16 +15,7 @@ const RUN_NS: u64 = 1_500_000;
 
 /// Launches, one after another: of the gangs a part of the device that leaves too little for another one.
 const fn launches(blocks: u32, rounds: u32) -> StreamLoop {
-    StreamLoop {
-        shape: Shape {
-            blocks,
-            threads: 1024,
-            shared_bytes: 0,
-            rounds,
-        },
-        ahead: 1,
-        count: u64::MAX,
-    }
+    StreamLoop::endless(Shape::new(blocks, 1024, 0, rounds), 1)
 }
 
 #[test]

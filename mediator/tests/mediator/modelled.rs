@@ -63,12 +63,35 @@ pub(crate) struct Shape {
     pub(crate) rounds: u32,
 }
 
+impl Shape {
+    /// Returns a kind of launch; threads, shared memory and rounds are those of a block.
+    pub(crate) const fn new(blocks: u32, threads: u16, shared_bytes: u32, rounds: u32) -> Self {
+        Self {
+            blocks,
+            threads,
+            shared_bytes,
+            rounds,
+        }
+    }
+}
+
 /// What a stream of a program does: `shape` again and again, `ahead` launches submitted at once, `count` in all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamLoop {
     pub(crate) shape: Shape,
     pub(crate) ahead: u32,
     pub(crate) count: u64,
+}
+
+impl StreamLoop {
+    /// Returns a stream that does not end.
+    pub(crate) const fn endless(shape: Shape, ahead: u32) -> Self {
+        Self {
+            shape,
+            ahead,
+            count: u64::MAX,
+        }
+    }
 }
 
 #[derive(Default)]

@@ -12,12 +12,7 @@ const MOST_WAIT_NS: u64 = 400_000;
 const SMS: u16 = 2;
 
 const fn shape(blocks: u32, threads: u16, rounds: u32) -> Shape {
-    Shape {
-        blocks,
-        threads,
-        shared_bytes: 0,
-        rounds,
-    }
+    Shape::new(blocks, threads, 0, rounds)
 }
 
 fn rig() -> ModelRig {
@@ -85,12 +80,7 @@ fn judge(name: &str, ptx: &str, alone: &[StreamLoop], arrivals: &[u64]) {
 
 /// Returns the same launches in each of some streams, submitted well ahead.
 fn backlog(streams: usize, shape: Shape) -> Vec<StreamLoop> {
-    let own = StreamLoop {
-        shape,
-        ahead: 8,
-        count: u64::MAX,
-    };
-    vec![own; streams]
+    vec![StreamLoop::endless(shape, 8); streams]
 }
 
 #[test]

@@ -24,12 +24,7 @@ const ENDLESS: &str = include_str!("endless.ptx");
 
 const fn stream(blocks: u32, threads: u16, rounds: u32, ahead: u32, count: u64) -> StreamLoop {
     StreamLoop {
-        shape: Shape {
-            blocks,
-            threads,
-            shared_bytes: 0,
-            rounds,
-        },
+        shape: Shape::new(blocks, threads, 0, rounds),
         ahead,
         count,
     }

@@ -14,12 +14,7 @@ const ROUNDS_PER_US: u32 = 28;
 
 const fn stream(blocks: u32, us: u32, count: u64) -> StreamLoop {
     StreamLoop {
-        shape: Shape {
-            blocks,
-            threads: 256,
-            shared_bytes: 0,
-            rounds: us * ROUNDS_PER_US,
-        },
+        shape: Shape::new(blocks, 256, 0, us * ROUNDS_PER_US),
         ahead: 1,
         count,
     }

@@ -9,16 +9,7 @@ const RUN_NS: u64 = 4_000_000;
 const MOST_WAIT_NS: u64 = 250_000;
 
 const fn endless(blocks: u32, threads: u16, rounds: u32, ahead: u32) -> StreamLoop {
-    StreamLoop {
-        shape: Shape {
-            blocks,
-            threads,
-            shared_bytes: 0,
-            rounds,
-        },
-        ahead,
-        count: u64::MAX,
-    }
+    StreamLoop::endless(Shape::new(blocks, threads, 0, rounds), ahead)
 }
 
 #[test]

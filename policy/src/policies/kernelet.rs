@@ -24,8 +24,8 @@ use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Plan, Preemption};
 use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
 use crate::predict::co_run::{
-    Candidate, Choice, CoSchedule, Counts, Machine, Thresholds, Utilisation, best_ratio, ratio,
-    slices,
+    Candidate, Choice, CoSchedule, Counts, Machine, RELAXATIONS, Thresholds, Utilisation,
+    best_ratio, ratio, slices,
 };
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
@@ -59,8 +59,6 @@ const LOOK_LATEST: Nanos = Nanos(50_000_000);
 const SLICES_AHEAD: u64 = 2;
 /// Kernels that are remembered; when there are more, all are learnt anew.
 const MOST_KERNELS: usize = 512;
-/// Halvings of the thresholds after which nothing is left out but what is alike.
-const RELAXATIONS: u32 = 8;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -204,7 +202,7 @@ impl Kernelet {
             let known = Known {
                 key: record.profile,
                 candidate,
-                used: traits.utilisation(&self.settings.machine, ipc),
+                used: counts.utilisation(&self.settings.machine, ipc),
                 least: slices::least(shape.sms, u64::from(u32::MAX), overhead),
             };
             if self.known.len() >= MOST_KERNELS {
@@ -281,7 +279,7 @@ impl Kernelet {
 
     fn keeps(&self, thresholds: &Thresholds, one: RowId, other: RowId) -> bool {
         let both = self.known(one).zip(self.known(other));
-        both.is_some_and(|(one, other)| !thresholds.prune(&one.used, &other.used))
+        both.is_some_and(|(one, other)| !thresholds.prunes(&one.used, &other.used))
     }
 
     /// Returns what is predicted of a pair, in the order of its slices.
@@ -335,9 +333,9 @@ impl Kernelet {
         match &mut running {
             Running::Nobody => {}
             Running::Alone(row, _) => {
-                let before_last = self.waiting(*row);
-                if before_last > 0 && self.heads.len() > 1 {
-                    self.watch = self.after(*row, before_last);
+                let waiting = self.waiting(*row);
+                if waiting > 0 && self.heads.len() > 1 {
+                    self.watch = self.after(*row, waiting);
                 }
             }
             Running::Together(parts) => {
@@ -487,7 +485,7 @@ mod tests {
         });
     }
 
-    /// Tells of ten blocks that ended and of a thousand instructions, so many of them loads from DRAM.
+    /// Tells of ten blocks that ended and of a thousand instructions, of which `loads` are loads from DRAM.
     fn sample(policy: &mut Kernelet, row: RowId, loads: u64) {
         let (group, launch) = (GroupId(0), u64::from(row.0));
         policy.observe(&Event::Blocks {

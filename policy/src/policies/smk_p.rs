@@ -26,7 +26,7 @@ use crate::class::Class;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
-use crate::issue_profile::{self, IssueProfiler, quotas};
+use crate::issue_profile::{self, IssueProfiler, due, quotas};
 use crate::partition::{Claim, Demand, MOST_PARTS, Partitioner};
 use crate::plan::{
     Cell, DefaultRow, DispatchOrder, Group, NO_CAP, Plan, PlanRow, Preemption, QuotaRule, Renewal,
@@ -45,6 +45,16 @@ use std::ops::Range;
 pub const NAME: &str = "smk-p";
 /// Name of the paper's own.
 pub const STRICT: &str = "smk-p-strict";
+/// Elements of its plans. The last one is not of the paper's own, which lends nothing.
+const USES: &[Element] = &[
+    Element::Cap,
+    Element::DeviceLimit,
+    Element::GroupLimit,
+    Element::Order,
+    Element::Preemption,
+    Element::Stop,
+    Element::Surplus,
+];
 /// What it is.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
@@ -54,15 +64,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
     class: "room that is free goes to the better class first",
     is_oracle: false,
-    uses: &[
-        Element::Cap,
-        Element::DeviceLimit,
-        Element::GroupLimit,
-        Element::Order,
-        Element::Preemption,
-        Element::Stop,
-        Element::Surplus,
-    ],
+    uses: USES,
     make: |device, shape, _| Box::new(SmkP::new(device, shape)),
 };
 
@@ -75,14 +77,7 @@ pub const STRICT_INFO: PolicyInfo = PolicyInfo {
     weights: "a tenant's part of each SM is in proportion, as far as whole blocks allow",
     class: NO_CLASS,
     is_oracle: false,
-    uses: &[
-        Element::Cap,
-        Element::DeviceLimit,
-        Element::GroupLimit,
-        Element::Order,
-        Element::Preemption,
-        Element::Stop,
-    ],
+    uses: USES.split_at(USES.len() - 1).0,
     make: |device, shape, _| {
         let strict = Settings {
             surplus: Surplus::Idle,
@@ -238,18 +233,17 @@ impl SmkP {
                 continue;
             };
             let (claim, before) = (scratch.claims.len(), scratch.demands.len());
-            for (id, row) in book.rows_of(tenant).filter(|(_, row)| row.works) {
-                if max_residency(&self.shape, &row.block) > 0 {
-                    scratch.rows.push(id);
-                    scratch.demands.push(Demand {
-                        claim,
-                        block: row.block,
-                        blocks: match self.settings.extent {
-                            Extent::Alike => u64::MAX,
-                            Extent::Dithered | Extent::Device => row.demand.max(1),
-                        },
-                    });
-                }
+            let rows = book.rows_of(tenant);
+            for (id, row) in rows.filter(|(_, row)| shares(&self.shape, row)) {
+                scratch.rows.push(id);
+                scratch.demands.push(Demand {
+                    claim,
+                    block: row.block,
+                    blocks: match self.settings.extent {
+                        Extent::Alike => u64::MAX,
+                        Extent::Dithered | Extent::Device => row.demand.max(1),
+                    },
+                });
             }
             if scratch.demands.len() == before {
                 // Nothing of it fits on this device, or its rows are gone.
@@ -320,16 +314,11 @@ impl SmkP {
             };
             let caps = scratch.partitioner.caps(part);
             scratch.due.clear();
-            let due = scratch.rows.iter().zip(caps).map(|(row, cap)| {
-                // One block issues so much alone: x over T.
-                let rate = profiler.rate(*row).unwrap_or(f64::NAN);
-                if *cap == 0 {
-                    0.0
-                } else {
-                    rate * f64::from(*cap)
-                }
+            let parts = scratch.rows.iter().zip(caps).map(|(row, cap)| match *cap {
+                0 => 0.0,
+                held => due(profiler.rate(*row).unwrap_or(f64::NAN), held),
             });
-            scratch.due.extend(due);
+            scratch.due.extend(parts);
             if scratch.due.iter().any(|due| due.is_nan()) {
                 continue;
             }
@@ -341,7 +330,7 @@ impl SmkP {
 
     fn build(&mut self, balance: &Balance, standing: &Plan, next: &mut Plan) {
         self.participants(balance);
-        let alone = self.scratch.tenants.len() < 2;
+        let alone = is_alone(&self.shape, &self.book);
         match alone {
             true => {
                 self.scratch.groups.clear();
@@ -506,11 +495,12 @@ impl SmkP {
         };
         let (book, rows) = (&self.book, &mut self.scratch.profilable);
         rows.clear();
-        let fits = |row: &RowRecord| row.works && !row.spill && row.most > 0;
-        let working = book.rows().filter(|(_, row)| fits(row));
+        let working = book
+            .rows()
+            .filter(|(_, row)| shares(&self.shape, row) && !row.spill);
         rows.extend(working.map(|(row, _)| row));
         // A tenant that is alone shares nothing.
-        let alone = book.active().nth(1).is_none();
+        let alone = is_alone(&self.shape, book);
         profiler.step(now, if alone { &[] } else { rows })
     }
 
@@ -534,6 +524,20 @@ impl SmkP {
             .min()
             .map(|at| at.max(now + Nanos(1)))
     }
+}
+
+/// Returns whether a row takes part in the partition: it works, and its blocks fit on an SM.
+fn shares(device: &DeviceShape, row: &RowRecord) -> bool {
+    row.works && max_residency(device, &row.block) > 0
+}
+
+/// Returns whether fewer than two tenants have rows that take part in the partition.
+fn is_alone(device: &DeviceShape, book: &Book) -> bool {
+    let takes_part = |tenant: &&TenantRecord| {
+        let mut rows = book.rows_of(tenant);
+        rows.any(|(_, row)| shares(device, row))
+    };
+    book.active().filter(takes_part).nth(1).is_none()
 }
 
 /// Returns a quota as an issue weight, in parts of 10,000: an epoch's length in cycles.

@@ -54,9 +54,11 @@ const PAPER_MHZ: u64 = 1400;
 const MOST_WINDOWS: u32 = 20;
 /// Times that sampling may be broken off, because kernels come or go, before what was sampled has to do.
 const MOST_BREAKS: u32 = 8;
-/// Greatest difference between an SM's blocks and those that it should have, on average over a window, and as a part of
-/// these: blocks take a moment to be followed by others.
-const MOST_OFF: (f64, f64) = (0.5, 0.2);
+/// Greatest difference between an SM's blocks and those that it should have, on average over a window: blocks take a
+/// moment to be followed by others.
+const MOST_BLOCKS_OFF: f64 = 0.5;
+/// The same as a part of the blocks that it should have, where that permits more.
+const MOST_PART_OFF: f64 = 0.2;
 /// Windows over which a rate is taken; the paper asks for "at least the length of profile run" (section IV-B).
 const WATCHED_WINDOWS: u64 = 4;
 /// The part by which a rate differs that has changed; the paper says "significantly" (section IV-B).
@@ -253,7 +255,7 @@ impl WarpedSlicer {
         went || came > 0
     }
 
-    /// Enters a phase that ends so much later.
+    /// Enters a phase that ends at `until`, or does not end by itself.
     fn enter(&mut self, phase: Phase, until: Option<Nanos>) {
         self.phase = phase;
         self.until = until;
@@ -341,10 +343,10 @@ impl WarpedSlicer {
     /// Returns whether SMs had the blocks that they should have had, and no others.
     fn is_clean(&self, counts: &Counts, point: &Point, group: GroupId) -> bool {
         let should = f64::from(point.blocks);
-        let most_off = MOST_OFF.0.max(MOST_OFF.1 * should);
+        let most_off = MOST_BLOCKS_OFF.max(MOST_PART_OFF * should);
         let others = self.readings.block_cycles_of_others(point.row, group);
         let others = others as f64 / counts.cycles as f64;
-        (counts.residency() - should).abs() <= most_off && others <= MOST_OFF.0
+        (counts.residency() - should).abs() <= most_off && others <= MOST_BLOCKS_OFF
     }
 
     /// Makes curves of what was sampled.

@@ -2,7 +2,7 @@
 //!
 //! Thread 0 of such a block writes a record of its own ([`crate::control`]): at the kernel's entry the start and the
 //! SM, at each of its exits the end. The end is written in one place, so that an exit without a guard costs other
-//! blocks nothing, and one with a guard two instructions:
+//! blocks nothing, and one with a guard two instructions, or three where it is negated:
 //!
 //! ```text
 //! entry:   stamped = ctaid.x & control.mask == control.column

@@ -86,11 +86,7 @@ fn contenders() -> Vec<Contender> {
 
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
-    let mut report = Report {
-        paper: "accelos",
-        tables: Vec::new(),
-        pictures: Vec::new(),
-    };
+    let mut report = Report::new("accelos");
     if context.wants(On::Event) {
         let (names, world) = kernels()?;
         report.tables.push(example::table(&world, &names)?);

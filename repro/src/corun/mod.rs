@@ -42,10 +42,10 @@ pub(crate) struct Corun {
 /// When a run ends.
 #[derive(Clone, Debug)]
 pub(crate) enum Until {
-    /// After so many cycles.
+    /// After that number of cycles.
     Cycles(u64),
-    /// When each program has issued so many warp instructions, in the order of the programs; one that has leaves the
-    /// device to the others. A run that takes longer than `latest` cycles fails.
+    /// When each program has issued its number of warp instructions, in the order of the programs; one that has leaves
+    /// the device to the others. A run that takes longer than `latest` cycles fails.
     Instructions {
         /// Warp instructions of each program.
         each: Vec<u64>,
@@ -123,8 +123,7 @@ impl Ran {
 impl Corun {
     /// Returns everything that determines the run, as text.
     fn key(&self) -> String {
-        let kernel = |kernel: &Sized| format!("{} {:?}", kernel.workload.name, kernel.params);
-        let program = |kernels: &Vec<Sized>| kernels.iter().map(kernel).collect::<Vec<_>>();
+        let program = |kernels: &Vec<Sized>| kernels.iter().map(Sized::key).collect::<Vec<_>>();
         let programs: Vec<_> = self.programs.iter().map(program).collect();
         format!(
             "{programs:?} under {} until {:?}, samples every {}, free switches: {}, on {:?}",
@@ -138,7 +137,10 @@ impl Corun {
 
     /// Says which programs these are, and under what they run.
     fn names(&self) -> String {
-        let name = |kernels: &Vec<Sized>| kernels.iter().map(|k| k.workload.name).collect();
+        let name = |kernels: &Vec<Sized>| {
+            let names: Vec<&str> = kernels.iter().map(|k| k.workload.name).collect();
+            names.join(",")
+        };
         let names: Vec<String> = self.programs.iter().map(name).collect();
         format!("{} under {}", names.join("+"), self.policy.name)
     }

@@ -47,11 +47,7 @@ fn line_up(known: bool) -> Vec<Contender> {
 
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
-    let mut report = Report {
-        paper: "gridmux",
-        tables: Vec::new(),
-        pictures: Vec::new(),
-    };
+    let mut report = Report::new("gridmux");
     if context.wants(On::Event) {
         let (_, pairs) = srtf::kernels()?;
         let (_, sets) = accelos::kernels()?;

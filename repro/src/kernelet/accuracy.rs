@@ -5,7 +5,7 @@ use super::device::{AtRatio, Device, SMS};
 use super::kernels::KERNELS;
 use crate::tables::{Figures, Note, Row};
 use gridmux_policy::predict::co_run::{
-    Candidate, Choice, Machine, Resident, best_ratio, ipc_alone, ipc_together, profit,
+    Candidate, Choice, Machine, Resident, best_ratio, ipc_alone, profit, ratio,
 };
 use gridmux_policy::shape::max_residency;
 
@@ -155,13 +155,15 @@ impl Errors {
                 kernel
             })
             .collect();
-        let alone = |at: usize, parts: u16| {
-            let blocks = (max_residency(&device.shape, &kernels[at].block) / parts).max(1);
-            let traits = kernels[at].traits;
-            ipc_alone(machine, &Resident { traits, blocks })
+        let full = |at: usize| {
+            let alone = ratio::alone(machine, &device.shape, &kernels[at]);
+            alone - device.ipc(at)
         };
-        let full = (0..8).map(|at| alone(at, 1) - device.ipc(at));
-        let half = (0..8).map(|at| alone(at, 2) - device.half[at].ipc(SMS));
+        let half = |at: usize| {
+            let blocks = (max_residency(&device.shape, &kernels[at].block) / 2).max(1);
+            let traits = kernels[at].traits;
+            ipc_alone(machine, &Resident { traits, blocks }) - device.half[at].ipc(SMS)
+        };
         let (mut pairs, mut balanced, mut profits) = (Vec::new(), Vec::new(), Vec::new());
         for one in 0..kernels.len() {
             for other in 0..one {
@@ -182,8 +184,8 @@ impl Errors {
             }
         }
         Self {
-            alone: mean_size(full),
-            half: mean_size(half),
+            alone: mean_size((0..KERNELS.len()).map(full)),
+            half: mean_size((0..KERNELS.len()).map(half)),
             pairs: mean_size(pairs),
             balanced: mean_size(balanced),
             profit: mean_size(profits),
@@ -193,11 +195,7 @@ impl Errors {
 
 /// Returns by how much more instructions a cycle of both kernels are predicted than measured.
 fn sum_error(machine: &Machine, pair: [&Candidate; 2], at: &AtRatio) -> f64 {
-    let residents = [0, 1].map(|which| Resident {
-        traits: pair[which].traits,
-        blocks: at.ratio.0[which],
-    });
-    let predicted = ipc_together(machine, residents.each_ref());
+    let predicted = ratio::ipc_at(machine, pair, at.ratio);
     predicted.iter().sum::<f64>() - at.ipc.iter().sum::<f64>()
 }
 

@@ -120,7 +120,7 @@ impl Device {
     /// Returns a kernel as the chain takes it.
     pub(super) fn candidate(&self, kernel: usize) -> Candidate {
         let did = &self.full[kernel];
-        let ended = did.block_cycles as f64;
+        let resided = did.block_cycles as f64;
         // Instructions of a block: those of a cycle of residence, times the residence of a block.
         let resident = f64::from(max_residency(&self.shape, &did.block));
         let per_block = match did.blocks {
@@ -130,7 +130,7 @@ impl Device {
         Candidate {
             traits: traits(did),
             block: did.block,
-            instructions: if ended > 0.0 { per_block } else { 0.0 },
+            instructions: if resided > 0.0 { per_block } else { 0.0 },
         }
     }
 }

@@ -22,11 +22,7 @@ const MOST_ERROR: [f64; 2] = [0.10, 0.30];
 
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
-    let mut report = Report {
-        paper: "kernelet",
-        tables: Vec::new(),
-        pictures: Vec::new(),
-    };
+    let mut report = Report::new("kernelet");
     if !context.wants(On::Model) {
         return Ok(report);
     }

@@ -9,7 +9,7 @@ use super::kernels::{KERNELS, MIXES};
 use super::replay::{Arrivals, Runs, Waiting};
 use crate::tables::{Figures, Note, Row};
 use anyhow::{Context as _, Result};
-use gridmux_policy::predict::co_run::{Choice, Thresholds, best_ratio, profit};
+use gridmux_policy::predict::co_run::{Choice, RELAXATIONS, Thresholds, best_ratio, profit};
 use gridmux_policy::shape::max_residency;
 use gridmux_workloads::Prng;
 
@@ -211,11 +211,10 @@ fn greedy(device: &Device, pairs: &Pairs, pruned: bool, waiting: &Waiting) -> Ru
         all.filter_map(|(one, other)| Some((one, other, pairs[one][other]?)))
     };
     let keeps = |thresholds: &Thresholds, one: usize, other: usize| {
-        !thresholds.prune(&device.utilisation(one), &device.utilisation(other))
+        !thresholds.prunes(&device.utilisation(one), &device.utilisation(other))
     };
     let mut thresholds = device.thresholds;
-    // After a few halvings nothing is left out but what is alike.
-    for _ in 0..8 {
+    for _ in 0..RELAXATIONS {
         if !pruned || candidates().any(|(one, other, _)| keeps(&thresholds, one, other)) {
             break;
         }

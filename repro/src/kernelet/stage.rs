@@ -4,16 +4,15 @@
 //! and caches warm ([`WARM_UP`]); counts are differences over the window.
 
 use super::kernels::Kernel;
+use crate::fixed::Fixed;
+use crate::model::submission;
 use anyhow::{Result, ensure};
-use gridmux_hw_model::{Counters, Gpu, GpuConfig, QueueId};
-use gridmux_mix::model::{ModelDriver, OwnKernel};
+use gridmux_hw_model::{Counters, Gpu, GpuConfig};
+use gridmux_mix::model::ModelDriver;
 use gridmux_mix::{DriverOptions, Engine};
-use gridmux_policy::book::Book;
-use gridmux_policy::layout::{Layout, whole};
-use gridmux_policy::plan::{DispatchOrder, Plan, Preemption};
 use gridmux_policy::shape::BlockShape;
-use gridmux_policy::units::{Cycles, Nanos};
-use gridmux_policy::{Class, DeviceId, DeviceShape, Event, Policy, RowId, TenantId};
+use gridmux_policy::units::Cycles;
+use gridmux_policy::{Class, DeviceId, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// Cycles before the window: launch costs, and the time until SMs are full and caches warm.
@@ -83,13 +82,13 @@ impl Beside {
         let mut gpu = Gpu::new(self.gpu.clone());
         let shape = Engine::shape(&gpu);
         let (mut blocks, mut launches) = (Vec::new(), Vec::new());
-        for (queue, (kernel, _)) in (0..).map(QueueId).zip(&self.kernels) {
-            let launch = OwnKernel::load(&mut gpu, kernel.case()?, queue)?.submission;
+        for (queue, (kernel, _)) in (0..).zip(&self.kernels) {
+            let launch = submission(&mut gpu, kernel.case()?, queue)?;
             blocks.push(gpu.describe(&launch)?.block);
             launches.push(launch);
         }
         let caps = self.kernels.iter().map(|(_, blocks)| *blocks).collect();
-        let policy = Box::new(Capped::new(&shape, caps));
+        let policy = Box::new(Fixed::new(DeviceId(0), &shape, caps, 0));
         let mut driver = ModelDriver::new(gpu, policy, DeviceId(0), DriverOptions::default());
         let mut numbers = Vec::new();
         for (tenant, launch) in (0..).map(TenantId).zip(launches) {
@@ -145,52 +144,5 @@ fn between(block: BlockShape, before: &Counters, after: &Counters) -> Did {
         dram_bytes: grown(|of| of.dram_read_bytes + of.dram_write_bytes),
         block_cycles: grown(|of| of.block_cycles),
         blocks: grown(|of| of.blocks),
-    }
-}
-
-/// Caps by tenant.
-#[derive(Debug)]
-struct Capped {
-    book: Book,
-    caps: Vec<u16>,
-    rows: Vec<RowId>,
-}
-
-impl Capped {
-    fn new(shape: &DeviceShape, caps: Vec<u16>) -> Self {
-        Self {
-            book: Book::new(shape),
-            caps,
-            rows: Vec::new(),
-        }
-    }
-}
-
-impl Policy for Capped {
-    fn observe(&mut self, event: &Event) {
-        self.book.observe(event);
-    }
-
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
-        if !self.book.take_rows_changed() {
-            return false;
-        }
-        self.rows.clear();
-        self.rows.extend(self.book.rows().map(|(row, _)| row));
-        let all = whole(&self.book, DispatchOrder::Arrival, Preemption::None);
-        let cap = |_: usize, place: usize| {
-            let tenant = self
-                .book
-                .row(self.rows[place])
-                .map(|row| row.tenant.index());
-            let cap = tenant.and_then(|tenant| self.caps.get(tenant));
-            cap.copied().unwrap_or(0)
-        };
-        let layout = Layout {
-            default_cap: 0,
-            ..Layout::checked(DeviceId(0))
-        };
-        layout.fill(&self.book, (standing, next), &[all], &self.rows, cap);
-        true
     }
 }

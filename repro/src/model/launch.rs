@@ -18,7 +18,7 @@ pub(crate) struct Sized {
 
 impl Sized {
     /// Returns a kernel in the first size of its own series, which grows by a quarter from `tiny` on with the rounds of
-    /// `small`, whose grid has at least so many waves of blocks; the largest that it takes if none has.
+    /// `small`, whose grid has at least `waves` waves of blocks; the largest that it takes if none has.
     pub(crate) fn with_waves(
         workload: &'static Workload,
         waves: u64,
@@ -38,6 +38,11 @@ impl Sized {
             params.elements = grown;
         }
         Ok(Self { workload, params })
+    }
+
+    /// Returns what it is, as text.
+    pub(crate) fn key(&self) -> String {
+        format!("{} {:?}", self.workload.name, self.params)
     }
 
     /// Returns its launch on the host.

@@ -18,7 +18,7 @@ fn gpu() -> Result<GpuConfig> {
     Ok(GpuConfig::builtin(GPU)?.scaled_to_sms(SMS))
 }
 
-/// Returns all kernels in alphabetical order, in sizes of so many waves.
+/// Returns all kernels in alphabetical order, in sizes of at least `waves` waves.
 fn kernels(waves: u64) -> Result<Vec<Sized>> {
     let mut all: Vec<&'static Workload> = workloads().iter().collect();
     all.sort_by_key(|workload| workload.name);
@@ -48,12 +48,7 @@ fn singly(context: &Context, kernels: &[Sized]) -> Result<Vec<Ran>> {
     context.parts(
         "traces of kernels alone",
         kernels,
-        |kernel| {
-            format!(
-                "{} {:?} on {SMS} SMs of {GPU}",
-                kernel.workload.name, kernel.params
-            )
-        },
+        |kernel| format!("{} on {SMS} SMs of {GPU}", kernel.key()),
         |kernel| run("fifo", &[(*kernel, 0)]),
     )
 }

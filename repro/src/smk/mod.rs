@@ -14,11 +14,7 @@ use pairs::Pairs;
 
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
-    let mut report = Report {
-        paper: "smk",
-        tables: Vec::new(),
-        pictures: Vec::new(),
-    };
+    let mut report = Report::new("smk");
     if context.wants(On::Model) {
         let pairs = Pairs::of(context)?;
         report.tables.extend(tables::all(&pairs));

@@ -10,7 +10,7 @@ const METRICS: [&str; 3] = ["stp", "fairness", "antt"];
 /// A figure of a pair under a policy.
 type Figure = fn(&Merit) -> f64;
 
-/// A policy's STP and fairness in the paper, in a group or in all pairs (sections 6.2 and 6.3, Table 3).
+/// A policy's STP, fairness and ANTT in the paper, in a group or in all pairs (sections 6.2 and 6.3, Table 3).
 type Paper = (Option<Group>, &'static str, [f64; 3]);
 
 const PAPER: &[Paper] = &[

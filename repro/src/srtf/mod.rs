@@ -34,11 +34,7 @@ pub(crate) fn kernels() -> Result<(Vec<ErcKernel>, World)> {
 
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
-    let mut report = Report {
-        paper: "srtf",
-        tables: Vec::new(),
-        pictures: Vec::new(),
-    };
+    let mut report = Report::new("srtf");
     if context.wants(On::Event) {
         let (kernels, world) = kernels()?;
         report.tables.push(alone::table(&kernels, &world)?);

@@ -36,11 +36,7 @@ pub(super) fn all(
     pairs: &[(usize, usize)],
 ) -> Result<Vec<Decision>> {
     let key = |pair: &(usize, usize)| {
-        let kernel = |place: usize| {
-            let kernel = &setting.kernels[place];
-            format!("{} {:?}", kernel.workload.name, kernel.params)
-        };
-        let kernels = (kernel(pair.0), kernel(pair.1));
+        let kernels = (setting.kernels[pair.0].key(), setting.kernels[pair.1].key());
         format!("{kernels:?} with {settings:?} on {:?}", setting.gpu)
     };
     context.runs("decisions", pairs, key, |pair| {

@@ -4,12 +4,11 @@
 //! knows, [`pairs`] runs the pairs, [`decisions`] asks the policy what it decides, and [`tables`] sets all of it beside
 //! the paper.
 //!
-//! Rule: the oracle is no policy of the policy room: it is a partition ([`Fixed`]) from curves that were measured
-//! before.
+//! Rule: the oracle is no policy of the policy room: it is a partition ([`crate::fixed`]) from curves that were
+//! measured before.
 
 mod curves;
 mod decisions;
-mod fixed;
 mod kernels;
 mod pairs;
 mod tables;
@@ -17,7 +16,6 @@ mod tables;
 use crate::context::{Context, On};
 use crate::tables::Report;
 use anyhow::Result;
-pub(crate) use fixed::Fixed;
 use gridmux_policy::policies::warped_slicer::{Scaling, Settings, paper_cycles};
 use kernels::Setting;
 
@@ -59,11 +57,7 @@ fn variants() -> [(&'static str, Settings); 5] {
 
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
-    let mut report = Report {
-        paper: "warped-slicer",
-        tables: Vec::new(),
-        pictures: Vec::new(),
-    };
+    let mut report = Report::new("warped-slicer");
     if !context.wants(On::Model) {
         return Ok(report);
     }

@@ -27,6 +27,15 @@ pub(super) struct Pair {
     pub(super) ran: Vec<Ran>,
 }
 
+/// Returns the place of a policy among [`POLICIES`].
+///
+/// # Panics
+/// If it is none of them.
+pub(super) fn place_of(policy: &str) -> usize {
+    let place = POLICIES.iter().position(|name| *name == policy);
+    place.unwrap_or_else(|| panic!("{policy} was not run"))
+}
+
 impl Pair {
     /// Returns the instructions of both in a cycle until both are done, over the same under left-over.
     pub(super) fn ipc(&self, policy: usize) -> f64 {

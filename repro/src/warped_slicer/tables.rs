@@ -3,7 +3,7 @@
 use super::curves::{Curve, partition};
 use super::decisions::Decision;
 use super::kernels::{SMS, Setting};
-use super::pairs::{ALONE, POLICIES, Pair};
+use super::pairs::{ALONE, POLICIES, Pair, place_of};
 use crate::tables::{Figures, Note, Row};
 use gridmux_policy::metrics::geometric_mean;
 use gridmux_policy::policies::warped_slicer::Settings;
@@ -65,7 +65,7 @@ pub(super) fn means(setting: &Setting, pairs: &[Pair]) -> Vec<Figures> {
 /// Returns what longer windows and later decisions change.
 pub(super) fn sensitivity(variants: &[(&'static str, Settings)], pairs: &[Pair]) -> Figures {
     let row = |(place, (name, _)): (usize, &(&'static str, Settings))| {
-        let usual = 3;
+        let usual = place_of("warped-slicer");
         let each = pairs.iter().map(|pair| pair.ipc(place) / pair.ipc(usual));
         let each: Vec<f64> = each.collect();
         let least = each.iter().copied().fold(f64::INFINITY, f64::min);
@@ -119,16 +119,17 @@ pub(super) fn each(
     let row = |(pair, decision): (&Pair, &Decision)| {
         let ours = decision.blocks.unwrap_or_default();
         let oracle = oracle(setting, curves, pair.kernels).unwrap_or_default();
+        let ipc = |policy: &str| pair.ipc(place_of(policy));
         let figures = [
             f64::from(ours[0]),
             f64::from(ours[1]),
             f64::from(oracle[0]),
             f64::from(oracle[1]),
-            pair.ipc(3),
-            pair.ipc(1),
-            pair.ipc(2),
-            pair.ipc(4),
-            pair.speedup(3),
+            ipc("warped-slicer"),
+            ipc("even"),
+            ipc("spatial"),
+            ipc("oracle"),
+            pair.speedup(place_of("warped-slicer")),
         ];
         Row::new(setting.name(pair.kernels), metrics, [f64::NAN; 9], figures)
     };

@@ -41,11 +41,12 @@ use faults::Faults;
 use flights::{Blocks, Flights, Work};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_launch::Sampling;
+use gridmux_launch::boxes::Grid;
 use gridmux_policy::shape::{DeviceShape, Room};
 use gridmux_policy::units::Nanos;
 use gridmux_sync::publish::Reader;
 use partition::Mapper;
-use queues::StreamQueues;
+use queues::{StreamQueues, since};
 use std::sync::Arc;
 // Not the shim's: the loom test's device is a scripted one.
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +67,7 @@ struct Shared {
 
 impl Shared {
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        since(self.opened)
     }
 }
 
@@ -283,12 +284,8 @@ impl Device for CudaDevice {
 
 /// Returns all blocks of a launch, and those that the device can hold at once.
 fn blocks_of(launch: &LaunchCommand, kernel: &KernelEntry, shape: &DeviceShape) -> Blocks {
-    let product = |axes: [u32; 3]| {
-        let all = axes
-            .iter()
-            .try_fold(1_u32, |all, axis| all.checked_mul(*axis));
-        all.unwrap_or(u32::MAX)
-    };
+    // Threads of a block are counted as blocks of a grid are.
+    let product = |dims| u32::try_from(Grid(dims).blocks()).unwrap_or(u32::MAX);
     let all = product(launch.grid);
     let block = kernel
         .limits

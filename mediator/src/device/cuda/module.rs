@@ -183,7 +183,8 @@ fn check_sizes(function: CUfunction, places: &[Place]) -> Result<Option<String>,
     let due = places.iter().map(|place| Some(place.bytes as usize));
     for (index, due) in due.chain([None]).enumerate() {
         let (mut offset, mut bytes) = (0, 0);
-        // SAFETY: the caller found `function` in a loaded module; both results live through the call.
+        // SAFETY: `cuFuncGetParamInfo` was found above; the caller found `function` in a loaded module; both results
+        // live through the call.
         let got =
             unsafe { sys::cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut bytes) };
         let has = match got {

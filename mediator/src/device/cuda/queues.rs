@@ -48,6 +48,11 @@ pub(super) struct StreamQueues {
 // Those of `stamps` are to memory that lives as long as the process, and of which only atomics are made.
 unsafe impl Send for StreamQueues {}
 
+/// Returns the device's time: that of the host since it was opened.
+pub(super) fn since(opened: Instant) -> Nanos {
+    Nanos(u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
 /// Returns a stream of a priority that waits for no other.
 pub(super) fn make_stream(priority: i32) -> Result<CUstream, CudaError> {
     let mut stream = ptr::null_mut();
@@ -230,21 +235,14 @@ impl StreamQueues {
 
 impl Queues for StreamQueues {
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        since(self.opened)
     }
 
     fn enqueue(&mut self, at: LaneSlot, level: Level, work: &Work<'_>) -> Result<(), CudaError> {
         self.bind()?;
         let lane = self.lanes[usize::from(at.lane.0)];
         let stream = lane.streams[usize::from(level.0).min(MOST_LEVELS - 1)];
-        let stamps = matches!(
-            work,
-            Work::Launch {
-                stamps: Some(_),
-                ..
-            }
-        );
-        if !stamps {
+        if work.sampling().is_none() {
             self.record(lane.starts[usize::from(at.slot)], stream)?;
         }
         let is_empty = matches!(

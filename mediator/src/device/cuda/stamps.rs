@@ -14,7 +14,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::slice;
 
-/// Records of a slot; of a launch with more blocks than these stand for one in more is stamped.
+/// Records of a slot. A launch with more blocks than they stand for at one in 16 is sampled more thinly.
 pub(super) const RECORDS: u32 = 64;
 
 /// The records of all slots.
@@ -33,7 +33,7 @@ impl StampMemory {
         let bytes = LANES * MOST_DEPTH * RECORDS as usize * size_of::<StampRecord>();
         let (mut host, mut device) = (ptr::null_mut::<c_void>(), 0);
         // SAFETY: both results live through the calls; the memory that the second one is asked about was allocated by
-        // the first one for that.
+        // the first one for that; `bytes` bytes were allocated at `host`, and nobody else has them yet.
         unsafe {
             let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP;
             check(

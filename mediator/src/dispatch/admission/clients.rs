@@ -14,6 +14,7 @@ use super::port::TenantPort;
 use crate::dispatch::ids::{OperationRef, Slot};
 use gridmux_channel::ring::TenantState;
 use gridmux_policy::ids::TenantId;
+use std::ops::Range;
 
 /// Clients at once.
 pub const CLIENTS: usize = if cfg!(loom) { 2 } else { 1024 };
@@ -156,6 +157,17 @@ impl<P> ClientTable<P> {
     #[must_use]
     pub fn hot_at(&self, index: usize) -> Option<Slot> {
         self.hot.get(index).copied()
+    }
+
+    /// Returns the places of the hot clients, for [`Self::next_hot`].
+    #[must_use]
+    pub fn hot_places(&self) -> Range<usize> {
+        0..self.hot()
+    }
+
+    /// Returns the hot client at the next of these places; none behind the last, or once that many have left or cooled.
+    pub fn next_hot(&self, places: &mut Range<usize>) -> Option<Slot> {
+        self.hot_at(places.next()?)
     }
 }
 

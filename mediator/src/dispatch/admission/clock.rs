@@ -67,21 +67,30 @@ pub(in crate::dispatch) enum Permit {
     Recalled,
 }
 
+/// Whether a client held the clock at the newest judgement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Holding {
+    #[default]
+    No,
+    Yes,
+    /// It has held the clock for the longest time permitted, and does not until it does something.
+    Expired,
+}
+
 /// How long one client has held the clock.
 #[derive(Debug, Clone, Copy, Default)]
 struct Hold {
-    /// It held the clock at the newest judgement.
-    holds: bool,
+    holding: Holding,
     /// Wall time for which it held the clock since it did something.
     held_wall_ns: u64,
-    expired: bool,
 }
 
 /// The virtual clock: which clients hold it, and for how long each has.
 #[derive(Debug)]
 pub(in crate::dispatch) struct VirtualClock {
-    longest_ns: Option<u64>,
-    is_virtual: bool,
+    timing: Timing,
+    /// Longest wall time for which a client that does nothing holds the clock in lockstep.
+    longest_ns: u64,
     /// What the dispatcher has permitted.
     pub(in crate::dispatch) permit: Permit,
     /// By slot.
@@ -96,15 +105,17 @@ impl VirtualClock {
     /// Makes a clock that nobody holds.
     #[must_use]
     pub(in crate::dispatch) fn new(mode: ClockMode, is_virtual: bool) -> Self {
-        let longest_ns = match mode {
-            ClockMode::Live => None,
-            ClockMode::Lockstep { longest_hold } => {
-                Some(u64::try_from(longest_hold.as_nanos()).unwrap_or(u64::MAX))
-            }
+        let longest_hold = match mode {
+            ClockMode::Live => Duration::ZERO,
+            ClockMode::Lockstep { longest_hold } => longest_hold,
         };
         Self {
-            longest_ns,
-            is_virtual,
+            timing: match (is_virtual, mode) {
+                (false, _) => Timing::Real,
+                (true, ClockMode::Live) => Timing::Live,
+                (true, ClockMode::Lockstep { .. }) => Timing::Lockstep,
+            },
+            longest_ns: u64::try_from(longest_hold.as_nanos()).unwrap_or(u64::MAX),
             permit: Permit::None,
             holds: vec![Hold::default(); CLIENTS].into_boxed_slice(),
             judged_wall_ns: 0,
@@ -129,11 +140,7 @@ impl VirtualClock {
     /// Returns who lets time pass.
     #[must_use]
     pub(in crate::dispatch) fn timing(&self) -> Timing {
-        match (self.is_virtual, self.longest_ns) {
-            (false, _) => Timing::Real,
-            (true, None) => Timing::Live,
-            (true, Some(_)) => Timing::Lockstep,
-        }
+        self.timing
     }
 
     /// Returns whether time passes by a permit.
@@ -164,9 +171,9 @@ impl VirtualClock {
     ) -> bool {
         self.holding = false;
         self.ready = None;
-        let Some(longest_ns) = self.longest_ns else {
+        if self.timing != Timing::Lockstep {
             return false;
-        };
+        }
         let passed_ns = wall_ns.saturating_sub(self.judged_wall_ns);
         self.judged_wall_ns = wall_ns;
         for index in 0..clients.hot() {
@@ -174,7 +181,10 @@ impl VirtualClock {
                 break;
             };
             let hold = &mut self.holds[usize::from(slot.0)];
-            let held = std::mem::take(&mut hold.holds);
+            let before = hold.holding;
+            if before == Holding::Yes {
+                hold.holding = Holding::No;
+            }
             let Some(client) = clients.get_mut(slot) else {
                 continue;
             };
@@ -186,18 +196,18 @@ impl VirtualClock {
                 self.ready = Some(self.ready.map_or(ready, |least| least.min(ready)));
             }
             let is_far_ahead = client.ready_at > now + Nanos(MOST_AHEAD_NS);
-            if !runs || !may_add || client.postponed || hold.expired || is_far_ahead {
+            if !runs || !may_add || client.postponed || before == Holding::Expired || is_far_ahead {
                 continue;
             }
-            if held {
+            if before == Holding::Yes {
                 hold.held_wall_ns = hold.held_wall_ns.saturating_add(passed_ns);
             }
-            if hold.held_wall_ns > longest_ns {
-                hold.expired = true;
+            if hold.held_wall_ns > self.longest_ns {
+                hold.holding = Holding::Expired;
                 self.expired += 1;
                 continue;
             }
-            hold.holds = true;
+            hold.holding = Holding::Yes;
             self.holding = true;
         }
         self.holding

@@ -270,7 +270,7 @@ impl Operation {
     }
 
     /// Takes note of a piece that was handed to the device, at a wall time.
-    pub fn note_piece(&mut self, wall_ns: u64) {
+    pub fn note_issued_piece(&mut self, wall_ns: u64) {
         self.in_flight += 1;
         if self.issued_wall_ns == 0 {
             self.issued_wall_ns = wall_ns;

@@ -92,7 +92,7 @@ impl LatencyHistogram {
 
     /// Returns the count of every bucket, in order.
     pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
-        // relaxed: a bucket publishes nothing but itself.
+        // Relaxed: a bucket publishes nothing but itself.
         let read = |bucket: &AtomicU64| bucket.load(Ordering::Relaxed);
         self.buckets.iter().map(read)
     }

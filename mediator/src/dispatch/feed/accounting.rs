@@ -239,7 +239,7 @@ impl TenantCounters {
             all_held_sm_ns: reading.total,
             slowdown: (slowdown > 0.0).then_some(slowdown),
             budget_ends: read(&self.budget_ends),
-            // relaxed: both publish nothing but themselves.
+            // Relaxed: both publish nothing but themselves.
             is_behind: self.behind.load(Ordering::Relaxed),
             is_waiting: self.waiting.load(Ordering::Relaxed),
         }

@@ -126,8 +126,8 @@ impl PolicyFeed {
         }
     }
 
-    /// Takes note of a block of a row that ended, after `block_ns`. From the first one on the policy knows the row's
-    /// demand.
+    /// Takes note of blocks of a row that ended, which resided for `block_ns` on average. From the first one on the
+    /// policy knows the row's demand.
     pub(in crate::dispatch) fn note_block<P>(
         &mut self,
         clients: &mut ClientTable<P>,
@@ -213,9 +213,9 @@ impl PolicyFeed {
             self.publish_share(tenant);
         }
         // On a virtual clock the launch may have arrived at this very instant.
-        let told = self.arrivals.len();
+        let before = self.arrivals.len();
         self.arrivals.retain(|arrival| arrival.sequence != sequence);
-        if told == self.arrivals.len() {
+        if before == self.arrivals.len() {
             let launch = sequence;
             self.policy.tell(Event::Ended { row, launch, at });
         }

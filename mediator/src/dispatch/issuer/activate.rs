@@ -182,7 +182,7 @@ impl<D: Device> Issuer<D> {
     }
 }
 
-/// Counts the next operation of a stream as active, if it may go; returns it, and the sequence number and id of the one
+/// Counts the next operation of a stream as active, if it may go; returns it, and the id and sequence number of the one
 /// before it, which is on the device.
 fn take_next<P>(
     clients: &mut ClientTable<P>,

@@ -133,9 +133,9 @@ impl<D: Device> Issuer<D> {
         let view = feed.policy.row(launch.row, active.tenant);
         let after = match before(client, launch) {
             None => None,
-            // It is behind several lanes, or behind something that is no launch: it waits.
             // A gang has its turn when its blocks can start.
             Some(_) if launch.is_gang => return None,
+            // It is behind several lanes, or behind something that is no launch: it waits.
             Some(before) => Some(self.behind(one_lane(before)?, launch)),
         };
         // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
@@ -176,16 +176,11 @@ impl<D: Device> Issuer<D> {
         let within = may_follow(grade.level).then_some((grade.level, situation));
         let beyond =
             beyond.filter(|beyond| !self.is_enough(beyond.level) && may_follow(beyond.level));
-        let is_free = true;
-        let beyond = beyond.map(|beyond| {
-            (
-                beyond.level,
-                Situation {
-                    is_free,
-                    ..situation
-                },
-            )
-        });
+        let lent = Situation {
+            is_free: true,
+            ..situation
+        };
+        let beyond = beyond.map(|beyond| (beyond.level, lent));
         let mut ways = within.into_iter().chain(beyond);
         let found = ways.find_map(|(level, way)| Some((level, way.next_piece()?)));
         let (level, piece) = found.unzip();
@@ -300,7 +295,7 @@ impl<D: Device> Issuer<D> {
         let Some((_, operation)) = clients.operation_mut(flight.op) else {
             return;
         };
-        operation.note_piece(wall_ns);
+        operation.note_issued_piece(wall_ns);
         let seq = operation.sequence;
         if let Work::Launch(launch) = &mut operation.work {
             launch.issued += blocks;

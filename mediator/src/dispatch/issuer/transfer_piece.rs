@@ -49,7 +49,7 @@ impl<D: Device> Issuer<D> {
             self.lanes.release(tag);
             return Attempt::DeviceFull;
         }
-        operation.note_piece(wall_ns);
+        operation.note_issued_piece(wall_ns);
         if let Some((_, issued)) = progress(&mut operation.work) {
             *issued += bytes;
         }

@@ -102,6 +102,17 @@ pub struct Piece {
     pub behind: Option<LaneId>,
 }
 
+impl Piece {
+    /// Returns a piece that goes to an empty lane and counts with all of its blocks.
+    const fn fresh(blocks: u32) -> Self {
+        Self {
+            blocks,
+            charge: blocks,
+            behind: None,
+        }
+    }
+}
+
 /// Returns how long a slice of short blocks lasts: so long that neither the thread that submits it nor the latency of a
 /// launch costs much, where a submission takes `each`.
 #[must_use]
@@ -185,20 +196,15 @@ impl Situation<'_> {
             false => WINDOWS,
         };
         let in_one = most == whole && (whole <= size || !cuts) && self.launch.issued == 0;
-        let fresh = |blocks| Piece {
-            blocks,
-            charge: blocks,
-            behind: None,
-        };
         match self.after {
             Some(after) if in_one => Some(Piece {
                 behind: Some(after.lane),
-                ..fresh(whole)
+                ..Piece::fresh(whole)
             }),
             Some(_) => None,
-            None if in_one => Some(fresh(whole)),
+            None if in_one => Some(Piece::fresh(whole)),
             None if self.in_flight >= windows => None,
-            None => Some(fresh(most.min(size))),
+            None => Some(Piece::fresh(most.min(size))),
         }
     }
 
@@ -244,13 +250,8 @@ impl Situation<'_> {
                 behind: Some(after.lane),
             });
         }
-        let fresh = |blocks| Piece {
-            blocks,
-            charge: blocks,
-            behind: None,
-        };
         if !cuts {
-            return (room > 0).then(|| fresh(whole));
+            return (room > 0).then(|| Piece::fresh(whole));
         }
         let most_charged = charged.saturating_add(room);
         let slices = match self.ahead {
@@ -263,15 +264,15 @@ impl Situation<'_> {
             _ => (room.min(most), part.max(1)),
         };
         if allowance == most && most == whole {
-            return Some(fresh(whole));
+            return Some(Piece::fresh(whole));
         }
         if allowance >= quantum {
-            return Some(fresh(quantum));
+            return Some(Piece::fresh(quantum));
         }
         if over || (charged > 0 && self.row.is_unproven()) {
             return None;
         }
         // Were there no end of small ones, the thread that submits would have no end of work.
-        (self.row.slices < slices).then(|| fresh(allowance))
+        (self.row.slices < slices).then(|| Piece::fresh(allowance))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Rule: the traits of a row are those of all that its blocks have done since it exists, alone or beside others.
 
-use super::{Machine, Traits};
+use super::{Machine, Traits, Utilisation};
 use crate::event::Event;
 
 /// Bytes of a sector, the unit of hits and misses.
@@ -52,7 +52,7 @@ impl Counts {
         self.issued
     }
 
-    /// Returns the traits that they show of blocks of so many warps; none before anything was issued.
+    /// Returns the traits that they show of blocks of `warps` warps; none before anything was issued.
     #[must_use]
     pub fn traits(&self, independent: f64, warps: u32) -> Option<Traits> {
         let part = |one: u64, all: u64| one as f64 / all.max(1) as f64;
@@ -71,15 +71,14 @@ impl Counts {
             warps,
         })
     }
-}
 
-impl Traits {
-    /// Returns how far a kernel that issues `ipc` instructions a cycle and SM uses it.
+    /// Returns how far a kernel uses a device if it issues `ipc` instructions a cycle and SM. Traffic is that of stores
+    /// too, so that a kernel that loads nothing uses memory as well.
     #[must_use]
-    pub fn utilisation(&self, machine: &Machine, ipc: f64) -> super::Utilisation {
+    pub fn utilisation(&self, machine: &Machine, ipc: f64) -> Utilisation {
         let peak = f64::from(machine.schedulers.max(1)) * machine.width;
-        let bytes = ipc * self.memory_ratio * self.dram_bytes;
-        super::Utilisation {
+        let bytes = ipc * self.dram_bytes as f64 / self.issued.max(1) as f64;
+        Utilisation {
             pur: ipc / peak.max(f64::MIN_POSITIVE),
             mur: bytes / machine.bytes_per_cycle.max(f64::MIN_POSITIVE),
         }
@@ -88,31 +87,38 @@ impl Traits {
 
 #[cfg(test)]
 mod tests {
-    use super::Counts;
+    use super::{Counts, Machine};
     use crate::event::Event;
     use crate::ids::{GroupId, RowId};
+    use crate::shape::DeviceShape;
+
+    const ROW: RowId = RowId(1);
+    const GROUP: GroupId = GroupId(0);
+
+    fn sample(issued: u64, dram_bytes: u64) -> Event {
+        Event::Sample {
+            row: ROW,
+            group: GROUP,
+            block_cycles: 9,
+            issued,
+            memory_stalls: 0,
+            dram_bytes,
+            cycles: 0,
+            l1_misses: 0,
+            l2_misses: 0,
+        }
+    }
 
     #[test]
     fn traits_are_ratios_of_the_newest_counts() {
         let mut counts = Counts::default();
         assert_eq!(counts.traits(1.3, 8), None);
-        let (row, group) = (RowId(1), GroupId(0));
         for issued in [500, 1000] {
-            counts.observe(&Event::Sample {
-                row,
-                group,
-                block_cycles: 9,
-                issued,
-                memory_stalls: 0,
-                dram_bytes: 3200,
-                cycles: 0,
-                l1_misses: 0,
-                l2_misses: 0,
-            });
+            counts.observe(&sample(issued, 3200));
         }
         counts.observe(&Event::Instructions {
-            row,
-            group,
+            row: ROW,
+            group: GROUP,
             loads: 100,
             accesses: 150,
             lines: 300,
@@ -127,5 +133,30 @@ mod tests {
         // 3200 bytes are 100 sectors that neither cache had.
         assert_eq!(traits.hits, [0.5, 0.25]);
         assert_eq!((traits.warps, traits.special_ratio), (8, 0.01));
+    }
+    #[test]
+    fn a_kernel_that_only_stores_uses_memory() {
+        let mut counts = Counts::default();
+        counts.observe(&sample(1000, 3200));
+        counts.observe(&Event::Instructions {
+            row: ROW,
+            group: GROUP,
+            loads: 0,
+            accesses: 100,
+            lines: 100,
+            l1_hits: 0,
+            l2_hits: 0,
+            shared: 0,
+            special: 0,
+        });
+        let machine = Machine {
+            schedulers: 2,
+            width: 1.0,
+            bytes_per_cycle: 6.4,
+            ..Machine::like(&DeviceShape::gtx480())
+        };
+        // 3.2 bytes an instruction, half an instruction a cycle: 1.6 of 6.4 bytes.
+        let used = counts.utilisation(&machine, 0.5);
+        assert_eq!((used.pur, used.mur), (0.25, 0.25));
     }
 }

@@ -29,7 +29,7 @@ pub mod slices;
 
 pub use chain::{ipc_alone, ipc_together};
 pub use counts::Counts;
-pub use pruning::{Thresholds, Utilisation};
+pub use pruning::{RELAXATIONS, Thresholds, Utilisation};
 pub use ratio::{Candidate, Choice, CoSchedule, Ratio, best_ratio, profit, ratios};
 
 use crate::shape::DeviceShape;

@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Halvings of the thresholds after which nothing is left out but kernels that are alike.
+pub const RELAXATIONS: u32 = 8;
+
 /// How far a kernel alone uses a device (section 4.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Utilisation {
@@ -33,7 +36,7 @@ impl Default for Thresholds {
 impl Thresholds {
     /// Returns whether a pair is left out.
     #[must_use]
-    pub fn prune(&self, one: &Utilisation, other: &Utilisation) -> bool {
+    pub fn prunes(&self, one: &Utilisation, other: &Utilisation) -> bool {
         (one.pur - other.pur).abs() < self.pur && (one.mur - other.mur).abs() < self.mur
     }
 
@@ -89,7 +92,7 @@ mod tests {
         });
         let pairs = (1..8).flat_map(|one| (0..one).map(move |other| (one, other)));
         pairs
-            .filter(|(one, other)| thresholds.prune(&kernels[*one], &kernels[*other]))
+            .filter(|(one, other)| thresholds.prunes(&kernels[*one], &kernels[*other]))
             .count()
     }
 
@@ -142,8 +145,8 @@ mod tests {
         assert_eq!(pruned(all, (0.8642, 0.0604)), 28);
         assert!(pruned(all.relaxed(), (0.8642, 0.0604)) < 28);
         let same = Utilisation { pur: 0.5, mur: 0.1 };
-        assert!(all.relaxed().prune(&same, &same));
+        assert!(all.relaxed().prunes(&same, &same));
         let none = Thresholds { pur: 0.0, mur: 0.0 };
-        assert!(!none.prune(&same, &same));
+        assert!(!none.prunes(&same, &same));
     }
 }

@@ -8,6 +8,7 @@ use crate::analysis::{Access, Flow, Tree, dominators, for_each_register};
 use crate::decode::{Function, Instruction, Opcode, Program, RegId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Steps taken in a function altogether; what would take more is refused.
@@ -59,8 +60,8 @@ pub(super) struct Body<'a> {
     /// Each head of a natural loop with the blocks that lead back to it.
     pub(super) tails: Vec<(u32, Vec<u32>)>,
     loops: RefCell<HashMap<u32, Rc<Loop>>>,
-    /// Number of the walk that last came by a block.
-    stamps: RefCell<(u32, Vec<u32>)>,
+    /// Walks so far, and by block the number of the walk that last came by.
+    visits: RefCell<(u32, Vec<u32>)>,
     work: Cell<usize>,
 }
 
@@ -101,9 +102,14 @@ impl<'a> Body<'a> {
             writers,
             starts,
             loops: RefCell::default(),
-            stamps: RefCell::new((0, vec![0; flow.blocks.len()])),
+            visits: RefCell::new((0, vec![0; flow.blocks.len()])),
             work: Cell::new(0),
         }
+    }
+
+    /// Returns the numbers of all instructions.
+    pub(super) fn numbers(&self) -> Range<u32> {
+        0..u32::try_from(self.function.body.len()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn instruction(&self, n: u32) -> &'a Instruction {
@@ -159,12 +165,12 @@ impl<'a> Body<'a> {
         }
         let tails = &self.tails[at].1;
         let mut blocks = vec![head];
-        let stamp = self.stamp();
-        let mut stamps = self.stamps.borrow_mut();
-        stamps.1[head as usize] = stamp;
+        let walk = self.next_walk();
+        let mut visits = self.visits.borrow_mut();
+        visits.1[head as usize] = walk;
         let mut queue = tails.clone();
         while let Some(b) = queue.pop() {
-            if std::mem::replace(&mut stamps.1[b as usize], stamp) != stamp {
+            if std::mem::replace(&mut visits.1[b as usize], walk) != walk {
                 blocks.push(b);
                 queue.extend(self.flow.predecessors(b));
             }
@@ -231,10 +237,11 @@ impl<'a> Body<'a> {
         })
     }
 
-    fn stamp(&self) -> u32 {
-        let mut stamps = self.stamps.borrow_mut();
-        stamps.0 += 1;
-        stamps.0
+    /// Returns the number of a walk that begins.
+    fn next_walk(&self) -> u32 {
+        let mut visits = self.visits.borrow_mut();
+        visits.0 += 1;
+        visits.0
     }
 
     /// Returns the place before an instruction.
@@ -277,7 +284,7 @@ impl<'a> Body<'a> {
                 return found;
             }
         }
-        let stamp = self.stamp();
+        let walk = self.next_walk();
         let mut queue = vec![(block, before)];
         while let Some((b, before)) = queue.pop() {
             self.spend(1);
@@ -301,9 +308,9 @@ impl<'a> Body<'a> {
                 continue;
             }
             found.entry |= b == 0;
-            let mut stamps = self.stamps.borrow_mut();
+            let mut visits = self.visits.borrow_mut();
             for &p in self.flow.predecessors(b) {
-                if std::mem::replace(&mut stamps.1[p as usize], stamp) != stamp {
+                if std::mem::replace(&mut visits.1[p as usize], walk) != walk {
                     queue.push((p, self.flow.blocks[p as usize].end));
                 }
             }

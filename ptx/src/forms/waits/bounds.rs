@@ -7,6 +7,7 @@
 
 use super::exits::Exits;
 use super::sums::{Reach, Sum, Thing};
+use super::values::each;
 use crate::analysis::{Access, for_each_register};
 use crate::decode::{AtomOp, Comparison, Opcode, Operand, ScalarType, SpecialReg};
 
@@ -431,24 +432,23 @@ impl Exits<'_, '_> {
 
     /// Returns whether something is the same in every round.
     fn stays(&self, thing: Thing) -> bool {
-        let blocks = self.body.flow.blocks.len();
         match thing {
-            Thing::Result(n, _) => !self.of.has(self.body.block_of(n)),
-            Thing::Phi(head, _) => (head as usize) < blocks && !self.of.has(head),
+            Thing::Result(n, _) | Thing::Operand(n, _) => !self.of.has(self.body.block_of(n)),
+            Thing::Phi(head, _) => !self.of.has(head),
             _ => self.is_outside(thing),
         }
     }
 
     fn is_read(&self, thing: Thing) -> bool {
         let reads = |n: u32| matches!(self.body.instruction(n).opcode, Opcode::Ld | Opcode::Atom);
-        matches!(thing, Thing::Result(n, _) if reads(n))
+        matches!(thing, Thing::Result(n, _) | Thing::Operand(n, _) if reads(n))
     }
 
     fn is_outside(&self, thing: Thing) -> bool {
         match thing {
             Thing::Head(r) => self.body.writers_in(r, self.of).is_empty(),
             Thing::Ticket(n) | Thing::Clock(n) => !self.of.has(self.body.block_of(n)),
-            Thing::Result(..) | Thing::Phi(..) => false,
+            Thing::Result(..) | Thing::Phi(..) | Thing::Operand(..) | Thing::Before(..) => false,
             _ => true,
         }
     }
@@ -456,9 +456,7 @@ impl Exits<'_, '_> {
 
 /// Returns each of some values with each of others; `None` where one is unknown or they are too many.
 fn joined(a: &[Sum], b: &[Sum], join: impl Fn(&Sum, &Sum) -> Option<Sum>) -> Option<Vec<Sum>> {
-    let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
-    let all: Vec<Sum> = pairs.map(|(a, b)| join(a, b)).collect::<Option<_>>()?;
-    (all.len() <= MAX_BOUNDS).then_some(all)
+    each(a, b, join).filter(|all| all.len() <= MAX_BOUNDS)
 }
 
 /// Returns the comparison with its sides exchanged.

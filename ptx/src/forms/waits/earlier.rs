@@ -41,8 +41,7 @@ pub(super) fn axes(body: &Body) -> [bool; 3] {
 
 /// Returns whether a function writes global memory.
 pub(super) fn writes(body: &Body) -> bool {
-    let count = u32::try_from(body.function.body.len()).unwrap_or(u32::MAX);
-    (0..count).any(|n| memory::writes_global(body, n))
+    body.numbers().any(|n| memory::writes_global(body, n))
 }
 
 impl Earlier<'_, '_> {
@@ -55,28 +54,28 @@ impl Earlier<'_, '_> {
         {
             return false;
         }
-        let Some(polled) = self.places(poll, 1) else {
+        let Some(polled) = self.targets(poll, 1) else {
             return false;
         };
-        let count = u32::try_from(self.body.function.body.len()).unwrap_or(u32::MAX);
         let mut is_written = vec![false; polled.len()];
-        for n in (0..count).filter(|&n| memory::writes_global(self.body, n)) {
+        let writes = |n: &u32| memory::writes_global(self.body, *n);
+        for n in self.body.numbers().filter(writes) {
             self.body.spend(polled.len());
             // An atomic operation that polls writes nothing new.
             if n == poll {
                 continue;
             }
             let operand = memory::address_operand(self.body.instruction(n));
-            let Some(written) = self.places(n, operand) else {
+            let Some(written) = self.targets(n, operand) else {
                 if self.is_of_block(n, operand) {
                     continue;
                 }
                 return false;
             };
-            for place in &written {
+            for target in &written {
                 for (polled, is_written) in polled.iter().zip(&mut is_written) {
-                    if polled.root == place.root {
-                        if !self.comes_first(place, polled) {
+                    if polled.root == target.root {
+                        if !self.comes_first(target, polled) {
                             return false;
                         }
                         *is_written = true;
@@ -88,14 +87,14 @@ impl Earlier<'_, '_> {
     }
 
     /// Returns where an instruction reads or writes; `None` where that is not at one parameter or variable.
-    fn places(&self, n: u32, operand: usize) -> Option<Vec<Place>> {
+    fn targets(&self, n: u32, operand: usize) -> Option<Vec<Target>> {
         let i = self.body.instruction(n);
         let bytes = i.mods.types.last()?.size_bytes() * u32::from(i.mods.vector.max(1));
         let one = |sum: &Sum| {
             let root = self.root(sum)?;
             let sum = sum.without_threads()?;
             let bytes = i64::from(bytes);
-            Some(Place { root, sum, bytes })
+            Some(Target { root, sum, bytes })
         };
         self.values.address(n, operand).iter().map(one).collect()
     }
@@ -132,7 +131,7 @@ impl Earlier<'_, '_> {
 
     /// Returns whether a write at one place that a poll at the other one sees comes from the block itself or an earlier
     /// one.
-    fn comes_first(&self, write: &Place, poll: &Place) -> bool {
+    fn comes_first(&self, write: &Target, poll: &Target) -> bool {
         let of_block = |sum: &Sum| -> (Vec<Term>, Vec<Term>) {
             let is_of_block = |t: &Term| t.0.iter().any(|t| t.is_of_block());
             sum.terms.iter().cloned().partition(is_of_block)
@@ -191,8 +190,8 @@ impl Earlier<'_, '_> {
     }
 }
 
-/// A place in memory, relative to what is not known.
-struct Place {
+/// Where an instruction reads or writes, relative to what is not known.
+struct Target {
     root: Thing,
     sum: Sum,
     bytes: i64,

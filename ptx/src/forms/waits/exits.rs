@@ -7,7 +7,7 @@
 //! memory weakly in order to wait is a race.
 
 use super::body::{Body, Loop, Place};
-use super::polls::Poll;
+use super::memory::Reads;
 use super::rests::{Rests, Walk, decides};
 use super::values::Values;
 use crate::decode::{BoolOp, Opcode, Operand, RegId, ScalarType};
@@ -31,7 +31,7 @@ pub(super) struct Exits<'a, 'b> {
     pub(super) body: &'b Body<'a>,
     pub(super) values: &'b Values<'a>,
     pub(super) of: &'b Loop,
-    pub(super) polls: &'b BTreeMap<u32, Poll>,
+    pub(super) polls: &'b BTreeMap<u32, Reads>,
     /// Whether polls were looked for: before, an atomic addition may be one.
     pub(super) knows_polls: bool,
     /// Whether only progress counts that leads to a bound.

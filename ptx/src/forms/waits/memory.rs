@@ -43,7 +43,7 @@ pub(super) fn place(body: &Body, n: u32, operand: usize) -> Option<Where> {
                 variable: v.0,
                 offset: Some(*offset),
             }),
-            AddressBase::Reg(r) => root(body, *r).map(|w| w.moved(Some(*offset))),
+            AddressBase::Reg(r) => root(body, *r, true).map(|w| w.moved(Some(*offset))),
             _ => None,
         },
         _ => None,
@@ -57,8 +57,10 @@ impl Where {
     }
 }
 
-fn root(body: &Body, register: RegId) -> Option<Where> {
-    let mut by = Some(0_i64);
+/// Returns where in a variable the address lies that a register holds; without `sums` none of registers may be on the
+/// way, and the offset is not known.
+fn root(body: &Body, register: RegId, sums: bool) -> Option<Where> {
+    let mut by = sums.then_some(0_i64);
     let mut register = register;
     for _ in 0..MAX_STEPS {
         body.spend(1);
@@ -83,44 +85,16 @@ fn root(body: &Body, register: RegId) -> Option<Where> {
                 });
             }
             (Opcode::Mov | Opcode::Cvta | Opcode::Cvt, [Operand::Reg(r)]) => (*r, by),
-            (Opcode::Mov, [Operand::RegOffset(r, k)]) => (*r, add(*k)),
+            (Opcode::Mov, [Operand::RegOffset(r, k)]) if sums => (*r, add(*k)),
             (Opcode::Add, [Operand::Reg(r), Operand::Int(k)]) => (*r, add(*k)),
             (Opcode::Sub, [Operand::Reg(r), Operand::Int(k)]) => (*r, add(k.checked_neg()?)),
-            (Opcode::Add, [Operand::Reg(a), Operand::Reg(b)]) => {
-                let of = |r| symbol_of(body, r).map(|w| w.moved(None));
-                return of(*a).or_else(|| of(*b));
+            (Opcode::Add, [Operand::Reg(a), Operand::Reg(b)]) if sums => {
+                return root(body, *a, false).or_else(|| root(body, *b, false));
             }
-            (Opcode::Mad, [_, _, Operand::Reg(r)]) => (*r, None),
+            (Opcode::Mad, [_, _, Operand::Reg(r)]) if sums => (*r, None),
             _ => return None,
         };
         (register, by) = next;
-    }
-    None
-}
-
-/// Returns the variable whose address a register holds, without a sum on the way.
-fn symbol_of(body: &Body, register: RegId) -> Option<Where> {
-    let mut register = register;
-    for _ in 0..MAX_STEPS {
-        body.spend(1);
-        let [n] = body.writers(register) else {
-            return None;
-        };
-        let i = body.instruction(*n);
-        match (i.opcode, i.operands.get(1..)?) {
-            (Opcode::Mov | Opcode::Cvta, [Operand::Symbol { symbol, .. }]) => {
-                let Symbol::Variable(v) = symbol else {
-                    return None;
-                };
-                return Some(Where {
-                    variable: v.0,
-                    offset: None,
-                });
-            }
-            (Opcode::Mov | Opcode::Cvta | Opcode::Cvt, [Operand::Reg(r)])
-            | (Opcode::Add | Opcode::Sub, [Operand::Reg(r), Operand::Int(_)]) => register = *r,
-            _ => return None,
-        }
     }
     None
 }

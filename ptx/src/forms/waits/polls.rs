@@ -16,9 +16,6 @@ use crate::analysis::CallGraph;
 use crate::decode::{AddressBase, AtomOp, Opcode, Operand, Program};
 use std::collections::BTreeMap;
 
-/// How an instruction asks for what another block does.
-pub(super) type Poll = Reads;
-
 /// Returns how each function reads what other blocks may write, its callees included.
 pub(super) fn of_functions(program: &Program, calls: &CallGraph, own: &[Reads]) -> Vec<Reads> {
     let mut all = vec![Reads::Never; program.functions.len()];
@@ -35,7 +32,6 @@ pub(super) fn of_functions(program: &Program, calls: &CallGraph, own: &[Reads]) 
 
 /// Returns how a function itself reads what other blocks may write.
 pub(super) fn own(body: &Body) -> Reads {
-    let count = u32::try_from(body.function.body.len()).unwrap_or(u32::MAX);
     let one = |n: u32| {
         let i = body.instruction(n);
         match i.opcode {
@@ -46,13 +42,12 @@ pub(super) fn own(body: &Body) -> Reads {
             _ => memory::reads(body, n),
         }
     };
-    (0..count).map(one).max().unwrap_or_default()
+    body.numbers().map(one).max().unwrap_or_default()
 }
 
 /// Returns whether a function has an instruction that may be a poll.
 pub(super) fn asks(body: &Body) -> bool {
-    let count = u32::try_from(body.function.body.len()).unwrap_or(u32::MAX);
-    (0..count).any(|n| match body.instruction(n).opcode {
+    body.numbers().any(|n| match body.instruction(n).opcode {
         Opcode::Call => true,
         Opcode::Atom => memory::is_global(body, n),
         _ => memory::reads(body, n) != Reads::Never,
@@ -90,7 +85,7 @@ impl Polls<'_, '_> {
     }
 
     /// Returns the polls of a loop.
-    pub(super) fn of(&self, of: &Loop) -> BTreeMap<u32, Poll> {
+    pub(super) fn of(&self, of: &Loop) -> BTreeMap<u32, Reads> {
         let mut found = BTreeMap::new();
         let mut locks = Vec::new();
         for (n, i) in self.body.instructions(of) {
@@ -148,7 +143,7 @@ impl Polls<'_, '_> {
     }
 
     /// Returns whether the loop stores where a load reads, and what it stores rests on no other poll.
-    fn changes(&self, of: &Loop, load: u32, polls: &BTreeMap<u32, Poll>) -> bool {
+    fn changes(&self, of: &Loop, load: u32, polls: &BTreeMap<u32, Reads>) -> bool {
         let at = self.values.address(load, 1);
         let mut stores = self.body.instructions(of).filter(|&(n, i)| {
             i.opcode == Opcode::St
@@ -164,7 +159,7 @@ impl Polls<'_, '_> {
     }
 
     /// Returns how an atomic operation on global memory reads.
-    fn atomic(&self, of: &Loop, n: u32) -> Poll {
+    fn atomic(&self, of: &Loop, n: u32) -> Reads {
         let i = self.body.instruction(n);
         let constants = |m: u32, at: usize| -> Option<Vec<i64>> {
             let values = self.values.operand(m, at, None);
@@ -184,7 +179,10 @@ impl Polls<'_, '_> {
                     };
                     let place = memory::address_operand(other);
                     other.mods.atom == Some(AtomOp::Add)
-                        && !lie_apart(&self.values.address(n, 1), &self.values.address(m, place))
+                        && !have_other_roots(
+                            &self.values.address(n, 1),
+                            &self.values.address(m, place),
+                        )
                         && constants(m, operand)
                             .is_none_or(|all| all.iter().any(|k| k.signum() != added[0].signum()))
                 };
@@ -240,8 +238,7 @@ impl Polls<'_, '_> {
         }
         let taken = self.values.operand(n, 2, None);
         self.body.spend(self.body.function.body.len());
-        let count = u32::try_from(self.body.function.body.len()).unwrap_or(u32::MAX);
-        (0..count).any(|m| {
+        self.body.numbers().any(|m| {
             let i = self.body.instruction(m);
             let operand = match (i.opcode, i.mods.atom) {
                 (Opcode::St, _) => 1,
@@ -312,7 +309,7 @@ impl Polls<'_, '_> {
 }
 
 /// Returns whether addresses start from different parameters or variables.
-fn lie_apart(a: &[Sum], b: &[Sum]) -> bool {
+fn have_other_roots(a: &[Sum], b: &[Sum]) -> bool {
     let start = |sum: &Sum| {
         sum.terms.iter().find_map(|t| match (t.0.as_slice(), t.1) {
             ([thing @ (Thing::Param(_, _, 8) | Thing::Variable(_))], 1) => Some(*thing),

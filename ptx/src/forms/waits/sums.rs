@@ -34,6 +34,10 @@ pub(super) enum Thing {
     Entry(RegId),
     /// What an instruction left in a register.
     Result(u32, RegId),
+    /// An operand of an instruction, by its place, of which nothing else is known.
+    Operand(u32, usize),
+    /// What a register held before an instruction or at the end of the block before it, where that is too much to say.
+    Before(u32, RegId),
 }
 
 impl Thing {

@@ -44,7 +44,7 @@ impl<'a> Values<'a> {
 
     /// Returns the addresses that an instruction reads or writes.
     pub(super) fn address(&self, n: u32, operand: usize) -> Vec<Sum> {
-        let unknown = || vec![Sum::of(Thing::Result(n, RegId(u32::MAX)))];
+        let unknown = || vec![Sum::of(Thing::Operand(n, operand))];
         match self.body.instruction(n).operands.get(operand) {
             Some(Operand::Address { .. }) => self.of_operand(n, operand, None, 0),
             _ => unknown(),
@@ -75,7 +75,7 @@ impl<'a> Values<'a> {
         if reached.entry {
             all.push(Sum::of(Thing::Entry(r)));
         }
-        let unknown = || Sum::of(Thing::Phi(u32::MAX - at.before, r));
+        let unknown = || Sum::of(Thing::Before(at.before, r));
         few(all).unwrap_or_else(|| vec![unknown()])
     }
 
@@ -187,9 +187,7 @@ impl<'a> Values<'a> {
 
     fn of_operand(&self, n: u32, operand: usize, within: Option<&Loop>, depth: usize) -> Vec<Sum> {
         let i = self.body.instruction(n);
-        // No register has so high a number.
-        let place = u32::try_from(operand).unwrap_or(u32::MAX);
-        let unknown = || vec![Sum::of(Thing::Result(n, RegId(u32::MAX - place)))];
+        let unknown = || vec![Sum::of(Thing::Operand(n, operand))];
         let plus = |all: Vec<Sum>, offset: i64| {
             let offset = Sum::constant(offset);
             let all: Option<Vec<Sum>> = all.iter().map(|s| s.plus(&offset)).collect();
@@ -241,18 +239,18 @@ impl<'a> Values<'a> {
             Opcode::Mov | Opcode::Cvta if i.mods.vector == 0 => Some(operand(1)),
             Opcode::Cvt if keeps_integer(i) => Some(operand(1)),
             _ if !is_integer(i) => None,
-            Opcode::Add => each(operand(1), operand(2), Sum::plus),
-            Opcode::Sub => each(operand(1), operand(2), Sum::minus),
-            Opcode::Neg => each(vec![Sum::constant(0)], operand(1), Sum::minus),
+            Opcode::Add => each(&operand(1), &operand(2), Sum::plus),
+            Opcode::Sub => each(&operand(1), &operand(2), Sum::minus),
+            Opcode::Neg => each(&[Sum::constant(0)], &operand(1), Sum::minus),
             Opcode::Mul | Opcode::Mul24 if i.mods.part != Some(Part::Hi) => {
-                each(operand(1), operand(2), Sum::product)
+                each(&operand(1), &operand(2), Sum::product)
             }
             Opcode::Mad | Opcode::Mad24 if i.mods.part != Some(Part::Hi) => each(
-                few(each(operand(1), operand(2), Sum::product)?)?,
-                operand(3),
+                &few(each(&operand(1), &operand(2), Sum::product)?)?,
+                &operand(3),
                 Sum::plus,
             ),
-            Opcode::Shl => each(operand(1), operand(2), |a, b| {
+            Opcode::Shl => each(&operand(1), &operand(2), |a, b| {
                 let bits = u32::try_from(b.as_constant()?).ok().filter(|&b| b < 32)?;
                 a.times(1 << bits)
             }),
@@ -339,7 +337,12 @@ fn few(mut all: Vec<Sum>) -> Option<Vec<Sum>> {
     (!all.is_empty() && all.len() <= MAX_VALUES).then_some(all)
 }
 
-fn each(a: Vec<Sum>, b: Vec<Sum>, join: impl Fn(&Sum, &Sum) -> Option<Sum>) -> Option<Vec<Sum>> {
+/// Returns each of some values with each of others; `None` where one is unknown.
+pub(super) fn each(
+    a: &[Sum],
+    b: &[Sum],
+    join: impl Fn(&Sum, &Sum) -> Option<Sum>,
+) -> Option<Vec<Sum>> {
     let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
     pairs.map(|(a, b)| join(a, b)).collect()
 }

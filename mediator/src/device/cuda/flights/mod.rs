@@ -68,6 +68,24 @@ pub(super) enum Work<'a> {
     },
 }
 
+impl Work<'_> {
+    /// Returns the level that it asks for.
+    fn level(&self) -> Level {
+        match self {
+            Self::Launch { level, .. } => *level,
+            _ => Level::LOWEST,
+        }
+    }
+
+    /// Returns which blocks of a launch write stamps, if any do.
+    pub(super) fn sampling(&self) -> Option<Sampling> {
+        match self {
+            Self::Launch { stamps, .. } => *stamps,
+            _ => None,
+        }
+    }
+}
+
 /// Least time between two questions about the end mark of a launch that its stamps say is running.
 const ASK_AFTER: Nanos = Nanos(50_000);
 /// [`MOST_DEPTH`] as slots are counted.
@@ -208,7 +226,7 @@ impl<Q: Queues> Flights<Q> {
         }
         let lane = &mut self.lanes[usize::from(tag.lane.0)];
         if lane.flights.is_empty() {
-            lane.level = level_of(work);
+            lane.level = work.level();
         }
         let at = LaneSlot {
             lane: tag.lane,
@@ -226,7 +244,7 @@ impl<Q: Queues> Flights<Q> {
                     tag,
                     at,
                     domain,
-                    residence: Residence::new(blocks, sampling_of(work)),
+                    residence: Residence::new(blocks, work.sampling()),
                     enqueued,
                     began: None,
                     asked: enqueued,
@@ -383,22 +401,6 @@ impl<Q: Queues> Flights<Q> {
             }
         }
         self.flying = 0;
-    }
-}
-
-/// Returns the level that an operation asks for.
-fn level_of(work: &Work<'_>) -> Level {
-    match work {
-        Work::Launch { level, .. } => *level,
-        _ => Level::LOWEST,
-    }
-}
-
-/// Returns which blocks of a launch write stamps, if any do.
-fn sampling_of(work: &Work<'_>) -> Option<Sampling> {
-    match work {
-        Work::Launch { stamps, .. } => *stamps,
-        _ => None,
     }
 }
 

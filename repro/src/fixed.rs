@@ -6,24 +6,32 @@ use gridmux_policy::{
     DeviceId, DeviceShape, DispatchOrder, Event, NO_CAP, Nanos, Plan, Policy, Preemption, RowId,
 };
 
-/// Blocks of each tenant on an SM, by its number, as long as several have work; one alone has all of it, unless it is
-/// the only one there is.
+/// Caps each tenant's blocks on an SM while every tenant has work; otherwise nobody is capped.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     device: DeviceId,
     book: Book,
+    /// By tenant's number.
     blocks: Vec<u16>,
+    /// Cap of a row that is not listed yet.
+    default_cap: u16,
     heads: Vec<Job>,
     rows: Vec<RowId>,
 }
 
 impl Fixed {
-    /// Returns the policy for one device.
-    pub(crate) fn new(device: DeviceId, shape: &DeviceShape, blocks: &[u16]) -> Self {
+    /// Returns the policy for one device; a row that is not listed yet may have `default_cap` blocks on each SM.
+    pub(crate) fn new(
+        device: DeviceId,
+        shape: &DeviceShape,
+        blocks: Vec<u16>,
+        default_cap: u16,
+    ) -> Self {
         Self {
             device,
             book: Book::new(shape),
-            blocks: blocks.to_vec(),
+            blocks,
+            default_cap,
             heads: Vec::new(),
             rows: Vec::new(),
         }
@@ -51,7 +59,10 @@ impl Policy for Fixed {
             }
         };
         let all = whole(&self.book, DispatchOrder::Arrival, Preemption::None);
-        let layout = Layout::checked(self.device);
+        let layout = Layout {
+            default_cap: self.default_cap,
+            ..Layout::checked(self.device)
+        };
         layout.fill(&self.book, (standing, next), &[all], &self.rows, cap);
         true
     }
