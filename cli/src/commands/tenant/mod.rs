@@ -61,8 +61,10 @@ functional one.
   GOT       percent that it held of what all tenants held while it was busy,
             each by the resource that it holds most of; - as for ASKED
   SLOWER    how many times longer its work took while it was busy than it
-            would have alone, estimated from what its blocks held and how
-            long they took, since the device's host started; - before any
+            would have alone, since the device's host started; - before any.
+            While no other tenant has a launch open that is 1; the rest is
+            estimated from what its blocks held and how long they took, in
+            tests within 25 % of the truth
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error
@@ -99,7 +101,7 @@ struct Row {
     share_asked: Option<f64>,
     /// Part of what all tenants held while it was busy that it was entitled to.
     share_entitled: Option<f64>,
-    /// How many times longer its work took than it would have alone, estimated.
+    /// How many times longer its work took than it would have alone, estimated while others had launches open.
     slowdown: Option<f64>,
     /// Part of what all tenants held while it was busy that it held.
     share_got: Option<f64>,

@@ -28,7 +28,7 @@ pub struct TenantCounters {
     entitled_bits: AtomicU64,
     total_bits: AtomicU64,
     slowdown_bits: AtomicU64,
-    /// Residence of blocks whose kernel's time alone is known, and what they would have resided for alone.
+    /// Residence in company of blocks whose kernel's time alone is known, and what they would have resided for alone.
     known_ns: AtomicU64,
     alone_ns: AtomicU64,
     budget_ends: AtomicU64,
@@ -75,8 +75,9 @@ pub struct TenantUsage {
     pub entitled_sm_ns: f64,
     /// SM · nanoseconds of device time that the blocks of all tenants held while it was busy.
     pub all_held_sm_ns: f64,
-    /// How many times longer its work took while it was busy than it would have alone, estimated from what its blocks
-    /// held and how long they took, since the device's host started; `None` before any.
+    /// How many times longer its work took while it was busy than it would have alone, since the device's host
+    /// started: time in which no other tenant had a launch open is what it would have been alone, the rest is estimated
+    /// from what its blocks held and how long they took. `None` before any.
     pub slowdown: Option<f64>,
     /// Launches that ended at their budget, the last of them in a row.
     pub budget_ends: u64,
@@ -146,7 +147,7 @@ impl TenantCounters {
         add(&self.block_ns, ran.0);
     }
 
-    /// Counts blocks that resided for `ran` and would have for `alone` with the device to themselves.
+    /// Counts blocks that resided for `ran` in company and would have for `alone` with the device to themselves.
     pub(in crate::dispatch) fn resided(&self, ran: Nanos, alone: Nanos) {
         add(&self.known_ns, ran.0);
         add(&self.alone_ns, alone.0);
