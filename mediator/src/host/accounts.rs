@@ -408,9 +408,9 @@ fn snapshot_of(
         memory_used_bytes,
         share_asked,
         usage: account.counters.read(),
-        start: Buckets::of(account.counters.start_latency().counts()),
-        complete: Buckets::of(account.counters.complete_latency().counts()),
-        preemption: Buckets::of(account.counters.preemption_latency().counts()),
+        start: Buckets::of(account.counters.start_latency()),
+        complete: Buckets::of(account.counters.complete_latency()),
+        preemption: Buckets::of(account.counters.preemption_latency()),
     }
 }
 

@@ -74,7 +74,11 @@ functional one.
   P50, P99  median and 99th percentile of launch latency: from submission to
             the start of the first block
   END P99   99th percentile of completion latency: from submission to the end
-            of the last block";
+            of the last block
+Latencies are of all launches without an error, measured by the service itself
+(`gridmux latency` reads them from eBPF where the service is root). They are
+kept in bins whose width is at most an eighth of their lower end: a percentile
+is placed inside its bin, between the least and the greatest latency.";
 
 /// The legend of the columns of clients.
 const CLIENT_COLUMNS: &str = "\

@@ -89,14 +89,11 @@ pub struct TenantUsage {
 }
 
 impl TenantCounters {
-    /// Makes counters that go on from what was counted before, of a tenant with nothing under way.
+    /// Makes counters that go on from what was counted before, of a tenant with nothing under way; latencies are those of
+    /// launch, completion and preemption.
     #[must_use]
-    pub fn going_on(
-        usage: &TenantUsage,
-        start: &[u64],
-        complete: &[u64],
-        preemption: &[u64],
-    ) -> Self {
+    pub fn going_on(usage: &TenantUsage, latencies: [LatencyHistogram; 3]) -> Self {
+        let [start_latency, complete_latency, preemption_latency] = latencies;
         let before = ShareReading {
             held: usage.held_sm_ns,
             entitled: usage.entitled_sm_ns,
@@ -117,9 +114,9 @@ impl TenantCounters {
             entitled_bits: before.entitled.to_bits().into(),
             total_bits: before.total.to_bits().into(),
             before,
-            start_latency: LatencyHistogram::of(start),
-            complete_latency: LatencyHistogram::of(complete),
-            preemption_latency: LatencyHistogram::of(preemption),
+            start_latency,
+            complete_latency,
+            preemption_latency,
             ..Self::default()
         }
     }
