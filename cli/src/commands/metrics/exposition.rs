@@ -167,7 +167,7 @@ fn counters(registry: &mut Registry, tenants: &[TenantStatistics]) {
     });
     let help = "Operations that failed";
     add("failed_operations", help, None, |t| t.usage.failed as f64);
-    let help = "Operations whose client left before they ended";
+    let help = "Operations whose client left, or whose device host was replaced, before they ended";
     add("abandoned_operations", help, None, |t| {
         t.usage.abandoned as f64
     });

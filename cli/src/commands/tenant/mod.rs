@@ -70,6 +70,8 @@ functional one.
   LAUNCHES  launches of kernels that ended without an error
   PENDING   launches, copies and fills that were submitted and have not ended
   FAILED    those that ended with an error
+  ABANDONED those whose client left, or whose device host was replaced, before
+            they ended
   BLOCKS    thread blocks that ran
   P50, P99  median and 99th percentile of launch latency: from submission to
             the start of the first block
@@ -122,7 +124,7 @@ struct Row {
     launches: u64,
     operations: u64,
     pending: u64,
-    /// Operations whose client left before they ended.
+    /// Operations whose client left, or whose device host was replaced, before they ended.
     abandoned: u64,
     failed: u64,
     slices: u64,
@@ -230,7 +232,15 @@ impl Reading {
             "tenant", "class", "clients", "weight", "asked", "got", "slower", "memory", "limit",
         ];
         let work = [
-            "tenant", "launches", "pending", "failed", "blocks", "p50", "p99", "end p99",
+            "tenant",
+            "launches",
+            "pending",
+            "failed",
+            "abandoned",
+            "blocks",
+            "p50",
+            "p99",
+            "end p99",
         ];
         let [holds, work] = [
             table::of(&holds, self.rows.iter().map(Row::holds)),
@@ -371,6 +381,7 @@ impl Row {
             self.launches.to_string(),
             self.pending.to_string(),
             self.failed.to_string(),
+            self.abandoned.to_string(),
             self.blocks.to_string(),
             units::nanos(latency.start_p50),
             units::nanos(latency.start_p99),

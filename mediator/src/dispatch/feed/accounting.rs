@@ -62,7 +62,7 @@ pub struct TenantUsage {
     pub bytes_copied: u64,
     /// Operations admitted and not yet completed.
     pub pending: u64,
-    /// Operations admitted whose client left before they were completed.
+    /// Operations admitted whose client left, or whose device host was replaced, before they were completed.
     pub abandoned: u64,
     /// Part of what all tenants held, while this one was busy, that it held; `None` before any.
     pub share_got: Option<f64>,
