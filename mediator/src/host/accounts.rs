@@ -195,13 +195,18 @@ impl TenantAccount {
         if used.saturating_add(more) <= limit {
             return Ok(());
         }
-        let kept = match limit < self.terms().memory_limit_bytes {
-            true => "; others hold the rest, or it is kept for them",
-            false => "",
+        let why = match limit {
+            limit if limit < self.terms().memory_limit_bytes => {
+                "; others hold the rest, or it is kept for them"
+            }
+            limit if limit < device.facts().memory_bytes => {
+                "; its memory_limit_bytes (`gridmux tenant set --memory-limit`) may give it more"
+            }
+            _ => "",
         };
         Err(format!(
             "out of device memory: asked for {more} bytes, {used} of the {limit} bytes of tenant {} are in use by its \
-             clients ({}){kept}",
+             clients ({}){why}",
             self.name,
             self.clients()
         ))
