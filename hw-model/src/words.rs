@@ -15,7 +15,10 @@ use toml::de::{Deserializer, Error};
 /// The place, the line, and a sentence that begins with the key.
 pub fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let parsed = Deserializer::parse(text).map_err(|error| match unquoted(text, &error) {
-        Some((key, word)) => format!("{error}text needs quotes: {key} = \"{word}\"\n"),
+        Some((key, word)) => {
+            let told = error.to_string();
+            format!("{}\ntext needs quotes: {key} = \"{word}\"", told.trim_end())
+        }
         None => error.to_string(),
     })?;
     deserialize(parsed).map_err(|error| with_key(&error))
