@@ -37,7 +37,7 @@ const KERNELS: [(&str, Shape); 2] = [
     ),
 ];
 
-/// Runs so many launches of the kernels, each of a tenant of its own; returns the blocks of each that ended after
+/// Runs `counts` launches of the kernels, each of a tenant of its own; returns the blocks of each that ended after
 /// `settles_ns`, and the estimate.
 fn run(profiles: &Profiles, counts: [u64; 2], settles_ns: u64) -> [(f64, Option<f64>); 2] {
     let mut rig = ModelRig::learning("smk-p", SMS, profiles);

@@ -1,7 +1,7 @@
 //! For how long several tenants had launches open at once.
 //!
-//! What others took is not given back at once: plans and the slices under way follow. So whoever is left alone counts
-//! as in company for [`LINGERS`] more, unless his own last launch ends before.
+//! What others took is not given back at once: plans and the slices under way follow. So a tenant that is left alone
+//! counts as in company for [`LINGERS`] more, unless its own last launch ends before.
 
 use crate::units::Nanos;
 

@@ -259,7 +259,7 @@ pub(super) fn with_sms(config: GpuConfig, sms: Option<u16>) -> Result<GpuConfig,
             "--sms: {sms} is more than the {all} SMs of {name}"
         ))
         .hint(format!(
-            "--set sm.count={sms} makes a GPU of so many, its caches and bandwidth as they are"
+            "--set sm.count={sms} makes a larger GPU, with its caches and bandwidth as they are"
         ))),
         Some(sms) => Ok(config.scaled_to_sms(sms)),
         None => Ok(config),
