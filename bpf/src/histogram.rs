@@ -1,7 +1,8 @@
 //! Histograms of latencies: powers of two, each cut into 8 linear sub-buckets.
 //!
 //! A bucket is at most an eighth of its lower end wide, so that a percentile is off by 12.5 % at worst, and by half
-//! of that on average; the plain log2 view is the sum of 8. `bucket_of` in `src/bpf/histogram.h` is the same
+//! of that on average; none is outside what was seen, since the least and the greatest value are kept. The plain log2
+//! view is the sum of 8. `bucket_of` in `src/bpf/histogram.h` is the same
 //! function as [`bucket_of`]; a test runs both.
 
 use crate::layout::{BUCKETS, RawHistogram, SUB_BITS};
@@ -50,6 +51,8 @@ pub struct TenantHistogram {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     sum_ns: u64,
+    /// The greatest number when empty.
+    min_ns: u64,
     max_ns: u64,
     buckets: Box<[u64; BUCKETS]>,
 }
@@ -69,6 +72,7 @@ impl Default for Histogram {
     fn default() -> Self {
         Self {
             sum_ns: 0,
+            min_ns: u64::MAX,
             max_ns: 0,
             buckets: Box::new([0; BUCKETS]),
         }
@@ -80,6 +84,7 @@ impl core::fmt::Debug for Histogram {
         f.debug_struct("Histogram")
             .field("count", &self.count())
             .field("sum_ns", &self.sum_ns)
+            .field("min_ns", &self.min_ns)
             .field("max_ns", &self.max_ns)
             .finish_non_exhaustive()
     }
@@ -89,6 +94,7 @@ impl From<&RawHistogram> for Histogram {
     fn from(raw: &RawHistogram) -> Self {
         Self {
             sum_ns: raw.sum_ns,
+            min_ns: !raw.not_min_ns,
             max_ns: raw.max_ns,
             buckets: Box::new(raw.buckets),
         }
@@ -99,21 +105,26 @@ impl Histogram {
     /// Adds one latency: for processes that keep a histogram of their own, where BPF is not permitted.
     pub fn add(&mut self, latency_ns: u64) {
         self.sum_ns = self.sum_ns.wrapping_add(latency_ns);
+        self.min_ns = self.min_ns.min(latency_ns);
         self.max_ns = self.max_ns.max(latency_ns);
         self.buckets[bucket_of(latency_ns)] += 1;
     }
 
-    /// Returns a histogram with these counts, one per bucket in order; what lies beyond the last bucket is left out.
-    /// Sum and greatest value are taken from the buckets' greatest values.
-    pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Self {
-        let mut made = Self::default();
+    /// Returns a histogram with these counts, one per bucket in order, of values from `min_ns` to `max_ns`; what lies
+    /// beyond the last bucket is left out. The sum is taken from the buckets' greatest values.
+    pub fn from_counts(
+        counts: impl IntoIterator<Item = u64>,
+        (min_ns, max_ns): (u64, u64),
+    ) -> Self {
+        let mut made = Self {
+            min_ns,
+            max_ns,
+            ..Self::default()
+        };
         for (index, (place, count)) in made.buckets.iter_mut().zip(counts).enumerate() {
             *place = count;
-            if count > 0 {
-                let (_, high_ns) = bounds_of(index);
-                made.sum_ns = made.sum_ns.wrapping_add(high_ns.wrapping_mul(count));
-                made.max_ns = high_ns;
-            }
+            let (_, high_ns) = bounds_of(index);
+            made.sum_ns = made.sum_ns.wrapping_add(high_ns.wrapping_mul(count));
         }
         made
     }
@@ -121,13 +132,15 @@ impl Histogram {
     /// Adds what another histogram holds (other devices, other hosts).
     pub fn merge(&mut self, other: &Self) {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+        self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets.iter()) {
             *mine = mine.saturating_add(*theirs);
         }
     }
 
-    /// Returns what came in since `earlier` was read from the same place. The greatest value stays that of all time.
+    /// Returns what came in since `earlier` was read from the same place. Least and greatest value stay those of all
+    /// time.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.clone();
         difference.sum_ns = self.sum_ns.wrapping_sub(earlier.sum_ns);
@@ -156,9 +169,10 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The latency in nanoseconds that the fraction `q` of all values do not exceed; `None` when empty.
+    /// Returns the latency in nanoseconds that the fraction `q` of all values do not exceed; `None` when empty.
     ///
-    /// `q` is clamped to 0 … 1; the position inside a bucket is interpolated and never above the greatest value.
+    /// `q` is clamped to 0 … 1. The first and the last value are the least and the greatest that were seen, as far as
+    /// these lie in their bucket; others are interpolated inside their bucket, between these two.
     #[allow(clippy::cast_possible_truncation)]
     pub fn percentile(&self, q: f64) -> Option<u64> {
         let count = self.count();
@@ -169,14 +183,16 @@ impl Histogram {
         let mut below = 0u64;
         for bucket in self.nonempty() {
             if below + bucket.count >= rank {
-                let fraction = (rank - below) as f64 / bucket.count as f64;
-                let width = (bucket.high_ns - bucket.low_ns) as f64;
-                let inside = bucket.low_ns.saturating_add((fraction * width) as u64);
-                return Some(
-                    inside
-                        .min(bucket.high_ns)
-                        .min(self.max_ns.max(bucket.low_ns)),
-                );
+                let low_ns = self.min_ns.clamp(bucket.low_ns, bucket.high_ns);
+                let high_ns = self.max_ns.clamp(low_ns, bucket.high_ns);
+                let fraction = match rank {
+                    _ if count == 1 => 0.5,
+                    1 => 0.0,
+                    last if last == count => 1.0,
+                    _ => ((rank - below) as f64 - 0.5) / bucket.count as f64,
+                };
+                let inside = fraction * (high_ns - low_ns) as f64;
+                return Some(low_ns.saturating_add(inside as u64).min(high_ns));
             }
             below += bucket.count;
         }
@@ -271,6 +287,25 @@ mod tests {
         }
         assert_eq!(histogram.percentile(1.0), Some(1_000_000));
         assert_eq!(Histogram::default().percentile(0.5), None);
+    }
+
+    #[test]
+    fn percentiles_lie_within_what_was_seen() {
+        let mut histogram = Histogram::default();
+        // All in one bucket, which begins at 2304.
+        for value in [2_500, 2_510, 2_530, 2_550] {
+            histogram.add(value);
+        }
+        assert_eq!(histogram.percentile(0.0), Some(2_500));
+        assert_eq!(histogram.percentile(1.0), Some(2_550));
+        let median = histogram.percentile(0.5).unwrap();
+        assert!((2_500..=2_550).contains(&median), "{median}");
+        let of_one = Histogram::from_counts([0, 0, 1], (2, 2));
+        assert_eq!(of_one.percentile(0.99), Some(2));
+        // What came since has no least and greatest value of its own, and a writer may say what cannot be.
+        let unlike = Histogram::from_counts(histogram.buckets.iter().copied(), (7, 3));
+        let median = unlike.percentile(0.5).unwrap();
+        assert!((2_304..=2_559).contains(&median), "{median}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use core::mem::{offset_of, size_of};
 
 /// Version of everything in this file.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 /// Data bytes of the sample ring.
 pub const RING_BYTES: usize = 1 << 20;
 /// Linear sub-buckets of a power of two, as a power of two.
@@ -54,6 +54,8 @@ pub struct RawHistogram {
     pub sum_ns: u64,
     /// Greatest value.
     pub max_ns: u64,
+    /// The complement of the least value: 0 says that there was none.
+    pub not_min_ns: u64,
     /// Counts.
     pub buckets: [u64; BUCKETS],
 }
@@ -122,8 +124,9 @@ const _: () = {
     assert!(offset_of!(RawSample, latency_ns) == 16);
     assert!(size_of::<RawKey>() == 8);
     assert!(offset_of!(RawKey, kind) == 6);
-    assert!(size_of::<RawHistogram>() == 3984);
-    assert!(offset_of!(RawHistogram, buckets) == 16);
+    assert!(size_of::<RawHistogram>() == 3992);
+    assert!(offset_of!(RawHistogram, not_min_ns) == 16);
+    assert!(offset_of!(RawHistogram, buckets) == 24);
     assert!(size_of::<Stats>() == 64);
     assert!(size_of::<RawTunables>() == 16);
     assert!(offset_of!(RawTunables, registered_only) == 8);

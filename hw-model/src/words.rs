@@ -1,7 +1,8 @@
 //! Reading TOML, with errors that name the key.
 //!
 //! Rules: which key it is comes from the deserializer, through `serde_path_to_error`; what was found there and what was
-//! expected is told in the parser's own words, which nothing here takes apart.
+//! expected is told in the parser's own words, which nothing here takes apart. A text without quotes gets one sentence
+//! more, because the parser takes one that begins with `f` or `t` for a wrong boolean.
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::deserialize;
@@ -13,7 +14,13 @@ use toml::de::{Deserializer, Error};
 /// # Errors
 /// The place, the line, and a sentence that begins with the key.
 pub fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let parsed = Deserializer::parse(text).map_err(|error| error.to_string())?;
+    let parsed = Deserializer::parse(text).map_err(|error| match unquoted(text, &error) {
+        Some((key, word)) => {
+            let told = error.to_string();
+            format!("{}\ntext needs quotes: {key} = \"{word}\"", told.trim_end())
+        }
+        None => error.to_string(),
+    })?;
     deserialize(parsed).map_err(|error| with_key(&error))
 }
 
@@ -38,6 +45,20 @@ fn with_key(error: &serde_path_to_error::Error<Error>) -> String {
         Some(place) if error.span().is_some() => format!("{place}{sentence}"),
         _ => sentence,
     }
+}
+
+/// Returns the key and the value of the line that an error is about, if the value is a word without quotes.
+fn unquoted<'a>(text: &'a str, error: &Error) -> Option<(&'a str, &'a str)> {
+    let at = error.span()?.start;
+    let begin = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let (key, value) = text[begin..].lines().next()?.split_once('=')?;
+    let word = value.split('#').next()?.trim();
+    let is_word = word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.:/".contains(c));
+    let is_value = ["true", "false", "inf", "nan"].contains(&word);
+    (is_word && !is_value).then_some((key.trim(), word))
 }
 
 #[cfg(test)]
@@ -91,5 +112,19 @@ mod tests {
         let text = "name = ";
         let error = toml::from_str::<Whole>(text).unwrap_err();
         assert_eq!(from_text::<Whole>(text).unwrap_err(), error.to_string());
+    }
+
+    #[test]
+    fn a_text_without_quotes_is_told_to_need_them() {
+        for word in ["fifo", "trusted", "smk-p", "model:h200"] {
+            let told = from_text::<Whole>(&format!("list = []\nname = {word} # a name\n"));
+            let told = told.unwrap_err();
+            let hint = format!("text needs quotes: name = \"{word}\"");
+            assert_eq!(told.lines().last(), Some(&*hint), "{told}");
+        }
+        for other in ["name = 1.2.3", "name = 'a", "name = true false", "name"] {
+            let told = from_text::<Whole>(other).unwrap_err();
+            assert!(!told.contains("quotes: "), "{told}");
+        }
     }
 }

@@ -7,7 +7,7 @@
 #define GRIDMUX_SHARED_H
 
 /* Counted up whenever a layout below changes; readers refuse pins of another version. */
-#define GRIDMUX_LAYOUT_VERSION 1
+#define GRIDMUX_LAYOUT_VERSION 2
 
 /* Data bytes of the sample ring: a power of two and a multiple of the page size. */
 #define GRIDMUX_RING_BYTES (1 << 20)
@@ -48,6 +48,8 @@ struct gridmux_key {
 struct gridmux_histogram {
 	__u64 sum_ns;
 	__u64 max_ns;
+	/* The complement of the least value, so that 0, which a map begins with, says that there was none. */
+	__u64 not_min_ns;
 	__u64 buckets[GRIDMUX_BUCKETS];
 };
 
@@ -108,8 +110,9 @@ GRIDMUX_OFFSET(struct gridmux_sample, lost_before, 8);
 GRIDMUX_OFFSET(struct gridmux_sample, latency_ns, 16);
 GRIDMUX_SIZE(struct gridmux_key, 8);
 GRIDMUX_OFFSET(struct gridmux_key, kind, 6);
-GRIDMUX_SIZE(struct gridmux_histogram, 3984);
-GRIDMUX_OFFSET(struct gridmux_histogram, buckets, 16);
+GRIDMUX_SIZE(struct gridmux_histogram, 3992);
+GRIDMUX_OFFSET(struct gridmux_histogram, not_min_ns, 16);
+GRIDMUX_OFFSET(struct gridmux_histogram, buckets, 24);
 GRIDMUX_SIZE(struct gridmux_stats, 64);
 GRIDMUX_SIZE(struct gridmux_tunables, 16);
 GRIDMUX_OFFSET(struct gridmux_tunables, registered_only, 8);

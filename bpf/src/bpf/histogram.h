@@ -79,6 +79,8 @@ static __always_inline int add_latency(__u32 tenant, __u16 device, __u16 kind, _
 	GRIDMUX_ADD(histogram->sum_ns, latency_ns);
 	if (latency_ns > histogram->max_ns)
 		histogram->max_ns = latency_ns;
+	if (~latency_ns > histogram->not_min_ns)
+		histogram->not_min_ns = ~latency_ns;
 	bucket = bucket_of(latency_ns);
 	/* Always true; the verifier cannot derive it. */
 	if (bucket < GRIDMUX_BUCKETS)

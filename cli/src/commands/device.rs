@@ -40,7 +40,8 @@ Lines:
   tenants      how many are configured, and their clients; not greeted:
                processes that are connected and no clients yet
   device host  the process that holds the device, and how often it was replaced
-  eBPF         measures latencies; without it the service does that itself
+  eBPF         measures what `gridmux latency` shows; without it, and always for
+               `gridmux tenant show`, the service does that itself
   figures      how old they are, where the device host is silent";
 
 /// A device as it is printed.

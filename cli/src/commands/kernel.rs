@@ -10,6 +10,7 @@ use gridmux_mediator::page::KernelSnapshot;
 use gridmux_mediator::supervisor::{HostState, ServiceStatistics};
 use gridmux_ptx::forms::Form;
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// Commands on kernels.
 #[derive(Debug, Subcommand)]
@@ -38,7 +39,9 @@ functional one; none of them is a promise.
   ROW        its number, in all tables
   TENANT     its tenant
   KERNEL     its name; (several): the row that takes what finds no other;
-             (forgotten): unloaded, and others were loaded since
+             (forgotten): unloaded, and others were loaded since. Where rows of
+             a tenant have equal names and blocks, their modules' texts differ,
+             and a part of a hash of these follows, as #1a2b3c
   ENTRIES    the forms in which it can be launched; and why it is not cut into
              slices, where it is not
   THREADS, REGISTERS, SHARED
@@ -91,6 +94,11 @@ struct Row {
     tenant: String,
     /// Its name in its module; none of a row for several, and where it is forgotten.
     kernel: Option<String>,
+    /// A hash of its tenant, its module's text and its name, as sixteen hexadecimal digits; none of a row for several.
+    key: Option<String>,
+    /// Another row has the same tenant, name and block, of a module with another text.
+    #[serde(skip)]
+    has_namesake: bool,
     /// It takes what finds no row of its own.
     is_for_several: bool,
     entries: Vec<Form>,
@@ -161,11 +169,13 @@ impl Shown {
         let state = host(&service.host_state, service.host_pid);
         let submission_ns = reading.submission_ns;
         let kernels = reading.kernels.into_iter();
+        let mut kernels: Vec<Row> = kernels.map(|of| Row::new(of, submission_ns)).collect();
+        find_namesakes(&mut kernels);
         Self {
             submission_ns,
             slice_ns: reading.slice_ns,
             has_more: reading.has_more,
-            kernels: kernels.map(|of| Row::new(of, submission_ns)).collect(),
+            kernels,
             age_ms,
             stale: age.map(|age| [("device host", state), ("figures", age)]),
             host_state: service.host_state,
@@ -213,7 +223,32 @@ impl Shown {
     }
 }
 
+/// Marks the rows that cannot be told apart by tenant, name and block.
+fn find_namesakes(rows: &mut [Row]) {
+    let are: Vec<bool> = {
+        let mut seen = HashMap::new();
+        for row in &*rows {
+            *seen.entry(row.looks()).or_insert(0_u32) += 1;
+        }
+        rows.iter().map(|row| seen[&row.looks()] > 1).collect()
+    };
+    for (row, is) in rows.iter_mut().zip(are) {
+        row.has_namesake = is;
+    }
+}
+
 impl Row {
+    /// Returns what tells it apart from others in the table.
+    fn looks(&self) -> (&str, Option<&str>, bool, [u32; 3]) {
+        let block = [self.threads, self.registers, self.shared_bytes];
+        (
+            &self.tenant,
+            self.kernel.as_deref(),
+            self.is_for_several,
+            block,
+        )
+    }
+
     fn new(of: KernelSnapshot, submission_ns: u64) -> Self {
         let KernelSnapshot {
             tenant,
@@ -239,6 +274,8 @@ impl Row {
             row: row.id.0,
             tenant,
             kernel,
+            key: (!row.spill).then(|| format!("{:016x}", row.key.0)),
+            has_namesake: false,
             is_for_several: row.spill,
             entries,
             uncut,
@@ -261,11 +298,17 @@ impl Row {
 
     /// Returns the cells of what it is.
     fn is(&self) -> Vec<String> {
-        let kernel = match (&self.kernel, self.is_for_several) {
+        let mut kernel = match (&self.kernel, self.is_for_several) {
             (Some(name), _) => names::shown(name),
             (None, true) => "(several)".to_owned(),
             (None, false) => "(forgotten)".to_owned(),
         };
+        // The upper part of a key is its tenant's.
+        if let Some((_, part)) = self.key.as_ref().and_then(|key| key.split_at_checked(10))
+            && self.has_namesake
+        {
+            kernel = format!("{kernel} #{part}");
+        }
         let entries: Vec<&str> = self.entries.iter().map(|form| form.name()).collect();
         let entries = match &self.uncut {
             Some(why) => format!("{}, uncut: {why}", entries.join(", ")),
@@ -319,7 +362,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostState, Row, Shown};
+    use super::{HostState, Row, Shown, find_namesakes};
     use gridmux_mediator::dispatch::reading::{Role, RowReading};
     use gridmux_mediator::dispatch::rows::LastPiece;
     use gridmux_mediator::page::{KernelFacts, KernelSnapshot};
@@ -370,11 +413,13 @@ mod tests {
 
     fn shown(kernels: Vec<KernelSnapshot>) -> Shown {
         let kernels = kernels.into_iter();
+        let mut kernels: Vec<Row> = kernels.map(|of| Row::new(of, SUBMISSION_NS)).collect();
+        find_namesakes(&mut kernels);
         Shown {
             submission_ns: SUBMISSION_NS,
             slice_ns: 200_000,
             has_more: true,
-            kernels: kernels.map(|of| Row::new(of, SUBMISSION_NS)).collect(),
+            kernels,
             age_ms: Some(1),
             host_state: HostState::Up,
             stale: None,
@@ -414,6 +459,27 @@ mod tests {
             "(and more)",
         ];
         assert_eq!(lines(&text), expected, "{text}");
+    }
+
+    #[test]
+    fn kernels_of_one_name_are_told_apart_by_their_modules() {
+        let (mut other, mut elsewhere) = (running(), running());
+        other.row.key = KernelKey(0x0123_4567_89ab_cdef);
+        elsewhere.tenant = "second".into();
+        let shown = shown(vec![running(), other, elsewhere]);
+        let names: Vec<String> = shown
+            .kernels
+            .iter()
+            .map(|row| row.is()[2].clone())
+            .collect();
+        let name = "nbody(Body*, float3*, int)";
+        let expected = [
+            format!("{name} #000001"),
+            format!("{name} #abcdef"),
+            name.to_owned(),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(shown.kernels[1].key.as_deref(), Some("0123456789abcdef"));
     }
 
     #[test]

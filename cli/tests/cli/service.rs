@@ -44,6 +44,14 @@ fn an_operator_sets_the_policy() {
         text.contains("even was set already") && text.contains("in force: even for "),
         "{text}"
     );
+    assert_eq!(text.lines().count(), 1, "nothing changes: {text}");
+    let unheld = gridmux(["policy", "set", "smk-pw", "--run-dir", run_dir]);
+    let told = unheld.succeeded().stderr;
+    assert!(told.contains("issue quotas are not enforced"), "{told}");
+    assert_eq!(service.ask(&["policy", "set", "even"])["before"], "smk-pw");
+    until("it takes over again", || {
+        even(&service.ask(&["policy", "show"])).then_some(())
+    });
     let wrong = gridmux(["-j", "policy", "set", "evne", "--run-dir", run_dir]);
     wrong.failed(2, &["evne", "even", "fifo", "smk-p"]);
     assert!(even(&service.ask(&["policy", "show"])));
@@ -92,6 +100,7 @@ fn it_says_when_it_is_ready_answers_and_stops() {
     let folder = service.run_dir.to_str().unwrap();
     let listed = gridmux(["tenant", "list", "--run-dir", folder]).succeeded();
     assert!(!listed.stdout.contains('%'), "{}", listed.stdout);
+    assert!(listed.stdout.contains("ABANDONED"), "{}", listed.stdout);
     let latency = service.ask(&["latency"]);
     let source = match device["ebpf"] == true {
         true => "ebpf",

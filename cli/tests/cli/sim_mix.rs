@@ -227,6 +227,21 @@ fn programs_that_do_not_get_in_each_others_way_are_told_of() {
 }
 
 #[test]
+fn what_an_executor_does_not_hold_of_a_policy_is_told() {
+    for (policy, on, is_told) in [
+        ("smk-pw", "event", true),
+        ("smk-pw", "model", false),
+        ("smk-p", "event", false),
+    ] {
+        let line = format!("sim mix vecadd,size=tiny --policy {policy} --on {on} --sms 1");
+        let told = typed(&line).succeeded().stderr;
+        let note =
+            "note: issue quotas are not enforced on event; `gridmux sim mix --on model` does";
+        assert_eq!(told.contains(note), is_told, "{policy} on {on}: {told}");
+    }
+}
+
+#[test]
 fn text_fits_a_terminal() {
     let ran = gridmux(words(
         "sim mix a_name_that_is_longer_than_a_table_has_room_for=lbm,launches=1000 \

@@ -40,6 +40,9 @@ const WRONG: &[&str] = &[
     "-j sim mix k=x.ptx,entry=k,grid=1,block=2048 --policy fifo",
     "-j sim trace x.trace --tenant x:1001",
     "-j sim trace x.trace --sms 0",
+    "-j sim trace x.trace --sms 133",
+    "-j sim trace x.trace --set sm.count=4,8",
+    "-j sim gpu show gtx980 --set sm.count=4,8",
     "-j workload run vecadd --elements 0 --socket /nowhere",
     "-j workload run vecadd --size huge --socket /nowhere",
     "-j tenant set a --weight 0 --run-dir /nowhere",
@@ -157,13 +160,37 @@ fn more_sms_than_there_are_is_refused_with_their_number() {
         let ran = gridmux(arguments.iter().chain(&["-j", "--sms", "500"]));
         ran.failed(2, &["device.sms", "132"]);
     }
+    let ran = gridmux(words("-j sim mix vecadd sad --policy fifo --sms 99"));
+    assert_eq!(
+        (ran.code, &*ran.json_error()),
+        (Some(2), "--sms: 99 is more than the 16 SMs of gtx980")
+    );
+    assert!(ran.hint().contains("--set sm.count=99"), "{}", ran.hint());
+}
+
+#[test]
+fn several_values_of_a_key_are_for_sim_kernel_only() {
+    let ran = gridmux(words("-j sim mix vecadd --policy fifo --set sm.count=4,8"));
+    ran.failed(2, &["--set sm.count=4,8", "only with `gridmux sim kernel`"]);
+    for (command, is_told) in [
+        ("kernel", true),
+        ("mix", false),
+        ("trace", false),
+        ("gpu show", false),
+    ] {
+        let help = gridmux(words(&format!("sim {command} --help")));
+        let help = help.succeeded().stdout;
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("sm.scheduler=lrr"), "{help}");
+        assert_eq!(help.contains("several values"), is_told, "{help}");
+    }
 }
 
 #[test]
 fn a_service_that_does_not_run_is_a_failure_with_a_hint() {
     for arguments in [&["tenant", "show"][..], &["device", "show"], &["latency"]] {
         let ran = gridmux([arguments, &["--run-dir", "/nonexistent", "-j"]].concat());
-        ran.failed(1, &["/nonexistent"]);
+        ran.failed(1, &["no service answers at /nonexistent"]);
         assert!(ran.hint().contains("gridmux serve"));
     }
 }

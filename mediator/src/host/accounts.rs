@@ -195,13 +195,18 @@ impl TenantAccount {
         if used.saturating_add(more) <= limit {
             return Ok(());
         }
-        let kept = match limit < self.terms().memory_limit_bytes {
-            true => "; others hold the rest, or it is kept for them",
-            false => "",
+        let why = match limit {
+            limit if limit < self.terms().memory_limit_bytes => {
+                "; others hold the rest, or it is kept for them"
+            }
+            limit if limit < device.facts().memory_bytes => {
+                "; its memory_limit_bytes (`gridmux tenant set --memory-limit`) may give it more"
+            }
+            _ => "",
         };
         Err(format!(
             "out of device memory: asked for {more} bytes, {used} of the {limit} bytes of tenant {} are in use by its \
-             clients ({}){kept}",
+             clients ({}){why}",
             self.name,
             self.clients()
         ))
@@ -408,9 +413,9 @@ fn snapshot_of(
         memory_used_bytes,
         share_asked,
         usage: account.counters.read(),
-        start: Buckets::of(account.counters.start_latency().counts()),
-        complete: Buckets::of(account.counters.complete_latency().counts()),
-        preemption: Buckets::of(account.counters.preemption_latency().counts()),
+        start: Buckets::of(account.counters.start_latency()),
+        complete: Buckets::of(account.counters.complete_latency()),
+        preemption: Buckets::of(account.counters.preemption_latency()),
     }
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 /// "gridmux" and a version of the whole format, as the first word.
 const MAGIC: u64 = u64::from_be_bytes(*b"gridmux\x01");
 /// Version of the snapshot's encoding.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Bytes of a copy for what there is one of.
 const BASE_BYTES: usize = 64 << 10;
 /// Bytes of a copy for each tenant: about 300 for names and counters, and as much for each histogram.
@@ -255,7 +255,7 @@ mod tests {
                 launches,
                 ..Default::default()
             },
-            start: Buckets(vec![(7, launches)]),
+            start: Buckets(vec![(7, launches)], (7, 7)),
             ..TenantSnapshot::default()
         };
         Snapshot {
@@ -290,7 +290,10 @@ mod tests {
     fn a_snapshot_that_is_too_long_loses_its_histograms_and_then_is_refused() {
         let (page, mut mapped, _) = page(1000);
         let mut long = snapshot(4, 9);
-        long.tenants[0].start = Buckets((0..496).map(|number| (number, u64::MAX)).collect());
+        long.tenants[0].start = Buckets(
+            (0..496).map(|number| (number, u64::MAX)).collect(),
+            (0, u64::MAX),
+        );
         mapped.write(&long).unwrap();
         let read = page.read().unwrap().1;
         assert_eq!((read.tenants.len(), read.tenants[0].usage.launches), (4, 9));

@@ -6,6 +6,7 @@
 
 use super::kernels::KernelsSnapshot;
 use crate::dispatch::accounting::{TenantCounters, TenantUsage};
+use crate::dispatch::samples::LatencyHistogram;
 use crate::link::ClientFacts;
 use gridmux_bpf::histogram::Histogram;
 use gridmux_bpf::layout::BUCKETS;
@@ -64,15 +65,24 @@ pub struct TenantSnapshot {
     pub preemption: Buckets,
 }
 
-/// The counts of a histogram: those that are not 0, each with the number of its bucket, in ascending order.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Buckets(pub Vec<(u16, u64)>);
+/// The counts of a histogram: those that are not 0, each with the number of its bucket, in ascending order; and the
+/// least and the greatest value in it, the greatest number and 0 while it is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buckets(pub Vec<(u16, u64)>, pub (u64, u64));
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(Vec::new(), (u64::MAX, 0))
+    }
+}
 
 impl Buckets {
-    /// Takes the counts of all buckets, in order.
-    pub fn of(counts: impl IntoIterator<Item = u64>) -> Self {
-        let numbered = (0..).zip(counts).filter(|(_, count)| *count > 0);
-        Self(numbered.collect())
+    /// Takes a reading of a histogram.
+    #[must_use]
+    pub fn of(histogram: &LatencyHistogram) -> Self {
+        let numbered = (0..).zip(histogram.counts());
+        let counts = numbered.filter(|(_, count)| *count > 0);
+        Self(counts.collect(), histogram.range_ns())
     }
 
     /// Returns the counts of all buckets, in order; 0 for those that do not stand there.
@@ -90,7 +100,12 @@ impl Buckets {
     /// Returns the histogram.
     #[must_use]
     pub fn histogram(&self) -> Histogram {
-        Histogram::from_counts(self.counts())
+        Histogram::from_counts(self.counts(), self.1)
+    }
+
+    /// Returns a histogram that goes on from these counts.
+    fn going_on(&self) -> LatencyHistogram {
+        LatencyHistogram::of(&self.counts(), self.1)
     }
 }
 
@@ -100,9 +115,7 @@ impl TenantSnapshot {
     pub fn counters(&self) -> TenantCounters {
         TenantCounters::going_on(
             &self.usage,
-            &self.start.counts(),
-            &self.complete.counts(),
-            &self.preemption.counts(),
+            [&self.start, &self.complete, &self.preemption].map(Buckets::going_on),
         )
     }
 
@@ -246,9 +259,9 @@ mod tests {
                 is_waiting: true,
                 ..TenantUsage::default()
             },
-            start: Buckets(vec![(3, 5), (60_000, 1)]),
-            complete: Buckets(vec![(9, u64::MAX); 2000]),
-            preemption: Buckets(vec![(4, 2)]),
+            start: Buckets(vec![(3, 5), (60_000, 1)], (3, 3)),
+            complete: Buckets(vec![(9, u64::MAX); 2000], (9, 2)),
+            preemption: Buckets(vec![(4, 2)], (4, 4)),
         }
     }
 

@@ -96,6 +96,8 @@ pub struct ServiceStatistics {
     pub ebpf_unavailable: Option<String>,
     /// The device host.
     pub host: HostStatistics,
+    /// Numbers and names of tenants that were configured since the service started and are no more.
+    pub taken_out: Vec<(u32, String)>,
     /// The tenants' kernels, where they were asked for.
     pub kernels: Option<KernelStatistics>,
 }
@@ -113,7 +115,7 @@ pub struct KernelStatistics {
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// Nobody listens.
-    #[error("{path}: {source}")]
+    #[error("no service answers at {path}: {source}")]
     Connect {
         /// The socket.
         path: PathBuf,

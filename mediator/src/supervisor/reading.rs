@@ -195,6 +195,7 @@ impl Supervisor {
             ebpf_instance: unavailable.is_none().then_some(instance),
             ebpf_unavailable: unavailable,
             host,
+            taken_out: self.tenants.taken_out(),
             kernels: None,
         };
         for (operator, subject) in asked {

@@ -84,6 +84,17 @@ impl Tenants {
         &self.current
     }
 
+    /// Returns the numbers and names of those that are not configured any more, by number.
+    pub(super) fn taken_out(&self) -> Vec<(u32, String)> {
+        let all = self.numbers.iter();
+        let gone = all.filter(|(_, number)| !self.current.contains(number));
+        let mut gone: Vec<(u32, String)> = gone
+            .map(|(name, number)| ((*number).into(), name.clone()))
+            .collect();
+        gone.sort_unstable();
+        gone
+    }
+
     /// Returns the settings of the tenants in the configuration that they were made from.
     pub(super) fn facts(&self, config: &Config) -> Vec<TenantFacts> {
         let numbered = self.current.iter().zip(&config.tenants);
@@ -137,6 +148,9 @@ mod tests {
         set(&mut tenants, &["e"]);
         let facts = tenants.facts(&later);
         assert_eq!((facts[0].number, &*facts[0].name), (4, "e"));
+        let gone = tenants.taken_out();
+        let gone: Vec<(u32, &str)> = gone.iter().map(|(n, name)| (*n, &**name)).collect();
+        assert_eq!(gone, [(0, "a"), (1, "b"), (2, "c"), (3, "d")]);
     }
 
     #[test]

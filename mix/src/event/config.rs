@@ -109,7 +109,8 @@ impl Contention {
 
 impl EventConfig {
     /// Returns the GTX 480 of the SRTF paper (section 6, Table 3's residencies follow from it) with calibrated
-    /// contention.
+    /// contention. Its cycles are the paper's, taken for those of the card's shader clock; the SM model's are those of
+    /// the core clock, which is half of that (`hw-model/configs/gtx480.toml`).
     #[must_use]
     pub fn gtx480() -> Self {
         Self {

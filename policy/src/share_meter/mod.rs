@@ -26,12 +26,17 @@
 //! no time; nothing is allocated after the last tenant was added. Reading changes nothing: sums of floats depend on
 //! where they are cut, and readers come when they like.
 
+mod company;
 mod pace;
+mod wants;
 
 pub use pace::Pace;
 
+use company::Company;
+use wants::{Wants, each};
+
 use crate::ids::TenantId;
-use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
+use crate::shape::{BlockShape, DeviceShape, Held, SmUnits};
 use crate::units::Nanos;
 
 /// Passes in which [`ShareMeter::settle`] finds who could use less than his part; more are not needed in practice.
@@ -64,6 +69,7 @@ pub struct ShareMeter {
     placed: u64,
     /// What a launch takes of the thread that submits it, and from there to its first block.
     launch_cost: (Nanos, Nanos),
+    company: Company,
 }
 
 /// One tenant's integrals, in SM · nanoseconds since it was added.
@@ -92,8 +98,10 @@ struct Meter {
     wants: Wants,
     /// When its blocks that wait could begin, were it alone on the device.
     begins: Nanos,
-    /// What others had been given when the meter was last brought forward, in SMs.
+    /// What others had been given when the meter was last brought forward, in SMs, and for how long there had been
+    /// company, in nanoseconds.
     seen: f64,
+    company_ns: f64,
     /// Integrals up to the time at which the meter was last brought forward.
     reading: ShareReading,
     /// The same when shares were last settled.
@@ -110,19 +118,6 @@ struct Meter {
     per_weight_at: f64,
 }
 
-/// Blocks that a tenant could have on the device now.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wants {
-    /// How many they are.
-    blocks: u64,
-    /// The sum of their dominant shares.
-    share: SmUnits,
-    /// The room of an empty device that they take together, counted by how many of their kind fit an SM.
-    room: SmUnits,
-    /// What others had been given when its blocks began to wait, in SMs.
-    since: f64,
-}
-
 /// A tenant's part of a time, in SM · ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
@@ -130,11 +125,14 @@ struct Part {
     demand: f64,
     /// What it was due by its weight alone.
     by_weight: f64,
-    /// What it could hold with the device to itself.
+    /// What it held in company, and what it could have held then with the device to itself.
+    held: f64,
     alone: f64,
-    /// For how long it was busy, and for how long of this blocks of it could have run, in nanoseconds.
+    /// For how long it was busy in company, and for how long of this blocks of it could have run, in nanoseconds.
     busy_ns: f64,
     run_ns: f64,
+    /// For how long it was busy and no other tenant had a launch open, in nanoseconds.
+    solo_ns: f64,
     /// Launches that ended.
     launches: f64,
     /// Its demand is less than its part.
@@ -160,36 +158,6 @@ impl ShareReading {
     pub fn got(&self) -> Option<f64> {
         (self.total > 0.0).then(|| self.held / self.total)
     }
-}
-
-impl Wants {
-    /// Returns what of it fits an empty device, in SMs.
-    fn in_sms(&self, device: &DeviceShape) -> f64 {
-        let (share, room) = (self.share.as_sms(), self.room.as_sms());
-        share / (room / f64::from(device.sms.max(1))).max(1.0)
-    }
-
-    fn add(&mut self, device: &DeviceShape, block: &BlockShape, n: u64) {
-        let (share, room) = each(device, block);
-        self.blocks += n;
-        self.share = SmUnits(self.share.0.saturating_add(share.saturating_mul(n)));
-        self.room = SmUnits(self.room.0.saturating_add(room.saturating_mul(n)));
-    }
-
-    fn remove(&mut self, device: &DeviceShape, block: &BlockShape, n: u64) {
-        let (share, room) = each(device, block);
-        self.blocks = self.blocks.saturating_sub(n);
-        self.share = SmUnits(self.share.0.saturating_sub(share.saturating_mul(n)));
-        self.room = SmUnits(self.room.0.saturating_sub(room.saturating_mul(n)));
-    }
-}
-
-/// Returns a block's dominant share and the room of an empty SM that it takes beside others of its kind.
-fn each(device: &DeviceShape, block: &BlockShape) -> (u64, u64) {
-    let mut one = Held::default();
-    one.add(block, 1);
-    let fits = u64::from(max_residency(device, block).max(1));
-    (one.dominant(device).0, SmUnits::ONE.0 / fits)
 }
 
 impl Meter {
@@ -225,36 +193,54 @@ impl Meter {
     }
 
     /// Adds to its pace what it held since shares were last settled, where it could submit `most` alone.
-    fn note_pace(&mut self, held: f64, most: f64) {
+    fn note_pace(&mut self, most: f64) {
         let Part {
+            held,
             alone,
             busy_ns,
             run_ns,
+            solo_ns,
             ..
         } = self.since;
-        let alone = alone.min(most).max(held);
         let pace = &mut self.reading.pace;
-        pace.busy_ns += busy_ns;
+        pace.busy_ns += busy_ns + solo_ns;
+        pace.solo_ns += solo_ns;
+        if busy_ns == 0.0 {
+            return;
+        }
+        let most = most * (busy_ns / (busy_ns + solo_ns));
+        let alone = alone.min(most).max(held);
         pace.idle_ns += busy_ns - run_ns;
         if alone > 0.0 {
             pace.alone_ns += run_ns * held / alone;
         }
     }
 
-    /// Integrates to `at`, when others had been given as much as `others`; meanwhile its blocks could begin (`begun`).
-    fn integrate(&mut self, device: &DeviceShape, at: Nanos, others: f64, begun: bool) {
+    /// Integrates to `at`, when others had been given as much as `others` and there had been company for `company_ns`;
+    /// meanwhile its blocks could begin (`begun`).
+    fn integrate(
+        &mut self,
+        device: &DeviceShape,
+        at: Nanos,
+        (others, company_ns): (f64, f64),
+        begun: bool,
+    ) {
         let before = std::mem::replace(&mut self.seen, others);
+        let company_before = std::mem::replace(&mut self.company_ns, company_ns);
         let elapsed = (at - std::mem::replace(&mut self.at, at)).0 as f64;
         if !self.busy || elapsed == 0.0 {
             return;
         }
-        self.since.busy_ns += elapsed;
+        let beside = (company_ns - company_before).clamp(0.0, elapsed);
+        self.since.busy_ns += beside;
+        self.since.solo_ns += elapsed - beside;
         let held = self.held.as_sms();
         let alone = self.wants.in_sms(device).max(held);
         let waiting = alone - held;
+        self.since.held += held * beside;
         if begun && alone > 0.0 {
-            self.since.run_ns += elapsed;
-            self.since.alone += alone * elapsed;
+            self.since.run_ns += beside;
+            self.since.alone += alone * beside;
         }
         let missed = |others: f64| (others - self.wants.since).clamp(0.0, waiting);
         let missed = (missed(before) + missed(others)) / 2.0;
@@ -263,15 +249,16 @@ impl Meter {
     }
 
     /// Brings it to `now`: what others were given until its blocks could begin was lent to them.
-    fn forward(&mut self, device: &DeviceShape, now: Nanos, others: f64) {
+    fn forward(&mut self, device: &DeviceShape, now: Nanos, (others, company_ns): (f64, f64)) {
         if self.at < self.begins {
             let at = self.begins.min(now);
             let part = (at - self.at).0 as f64 / (now - self.at).0.max(1) as f64;
             let others = self.seen + (others - self.seen) * part;
+            let company_ns = self.company_ns + (company_ns - self.company_ns) * part;
             self.wants.since = others;
-            self.integrate(device, at, others, false);
+            self.integrate(device, at, (others, company_ns), false);
         }
-        self.integrate(device, now, others, true);
+        self.integrate(device, now, (others, company_ns), true);
     }
 
     fn reading_at(&self, now: Nanos, total: f64) -> ShareReading {
@@ -300,6 +287,7 @@ impl ShareMeter {
             per_weight: 0.0,
             placed: 0,
             launch_cost: (Nanos::ZERO, Nanos::ZERO),
+            company: Company::default(),
         }
     }
 
@@ -307,6 +295,18 @@ impl ShareMeter {
     /// both together (`latency`).
     pub fn set_launch_cost(&mut self, submission: Nanos, latency: Nanos) {
         self.launch_cost = (submission, latency);
+    }
+
+    /// Says how many tenants have a launch open, those whose shares are not measured yet among them.
+    pub fn set_working(&mut self, tenants: usize, at: Nanos) {
+        self.advance(at);
+        self.company.set(tenants, self.now);
+    }
+
+    /// Returns whether several tenants have a launch open, or had just now.
+    #[must_use]
+    pub fn is_company(&self) -> bool {
+        self.company.is_there(self.now)
     }
 
     /// Adds a tenant, idle, or changes its weight.
@@ -317,6 +317,7 @@ impl ShareMeter {
             self.meters.push(Meter {
                 weight: 1,
                 at: self.now,
+                company_ns: self.company.ns(),
                 total_at: self.total,
                 per_weight_at: self.per_weight,
                 ..Meter::default()
@@ -345,6 +346,7 @@ impl ShareMeter {
                 held: meter.held,
                 placed: meter.placed,
                 seen: meter.seen,
+                company_ns: meter.company_ns,
                 at: meter.at,
                 total_at: meter.total_at,
                 per_weight_at: meter.per_weight_at,
@@ -473,7 +475,9 @@ impl ShareMeter {
 
     fn integrate(&mut self, at: Nanos) {
         let elapsed = (at - self.now).0;
+        let before = self.now;
         self.now = self.now.max(at);
+        self.company.pass(before, self.now);
         if elapsed == 0 || self.weight == 0 {
             return;
         }
@@ -511,7 +515,7 @@ impl ShareMeter {
                 let held = meter.reading.held - meter.held_at;
                 let part = f64::from(meter.weight) / weights;
                 let alone = meter.submittable(submission, elapsed);
-                meter.note_pace(held, alone);
+                meter.note_pace(alone);
                 let most = (alone * part).max(held);
                 meter.since.demand = meter.since.demand.min(most);
                 left += meter.since.by_weight;
@@ -568,8 +572,10 @@ impl ShareMeter {
     /// Brings a tenant's integrals to the present.
     fn forward(&mut self, tenant: TenantId) -> Option<&mut Meter> {
         let (now, total, per_weight) = (self.now, self.total, self.per_weight);
+        let company_ns = self.company.ns();
         let meter = self.meters.get_mut(tenant.index())?;
-        meter.forward(&self.device, now, meter.others(self.placed));
+        let others = meter.others(self.placed);
+        meter.forward(&self.device, now, (others, company_ns));
         if meter.busy {
             meter.reading.total += total - meter.total_at;
             meter.since.by_weight += (per_weight - meter.per_weight_at) * f64::from(meter.weight);

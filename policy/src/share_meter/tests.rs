@@ -1,6 +1,6 @@
 //! What tenants are entitled to, in worked examples. Rule: every expected figure is computed by hand.
 
-use super::ShareMeter;
+use super::{Pace, ShareMeter};
 use crate::ids::TenantId;
 use crate::shape::{BlockShape, DeviceShape};
 use crate::units::Nanos;
@@ -194,4 +194,48 @@ fn weights_change_and_time_never_runs_backwards() {
     let reading = meter.read(A);
     assert_eq!(reading.held, 70.0);
     assert!((reading.entitled - (20.0 + 30.0)).abs() < 1e-9);
+}
+
+#[test]
+fn time_alone_is_what_it_would_have_been_alone() {
+    let mut meter = meter();
+    let slowdown = |meter: &ShareMeter, tenant| meter.read_settled(tenant).pace.slowdown(1.0);
+    meter.set_working(1, Nanos(0));
+    meter.opened(A, (&QUARTER, 1000), false, Nanos(0));
+    meter.set_busy(A, true, Nanos(0));
+    // One SM of four, though its blocks would fill the device.
+    meter.placed(A, &QUARTER, 4, Nanos(0));
+    assert_eq!(slowdown(&meter, A), None);
+    meter.settle(Nanos(1000));
+    assert_eq!(slowdown(&meter, A), Some(1.0));
+    // Beside B, which never runs, A takes 1000 for what alone takes 250.
+    meter.set_working(2, Nanos(1000));
+    meter.opened(B, (&QUARTER, 1000), false, Nanos(1000));
+    meter.set_busy(B, true, Nanos(1000));
+    meter.settle(Nanos(2000));
+    assert_eq!(slowdown(&meter, A), Some(2000.0 / 1250.0));
+    assert_eq!(slowdown(&meter, B), None);
+    // B is felt for 50 us after it has left.
+    meter.ended(B, &QUARTER, 1000, Nanos(2000));
+    meter.set_busy(B, false, Nanos(2000));
+    meter.set_working(1, Nanos(2000));
+    assert!(meter.is_company());
+    meter.settle(Nanos(102_000));
+    assert!(!meter.is_company());
+    let expected = Pace {
+        busy_ns: 102_000.0,
+        solo_ns: 51_000.0,
+        idle_ns: 0.0,
+        alone_ns: 12_750.0,
+    };
+    assert_eq!(meter.read_settled(A).pace, expected);
+}
+
+#[test]
+fn who_comes_to_an_empty_device_has_no_company() {
+    let mut meter = meter();
+    for (working, at) in [(2, 0), (1, 10), (0, 20), (1, 30)] {
+        meter.set_working(working, Nanos(at));
+    }
+    assert!(!meter.is_company());
 }

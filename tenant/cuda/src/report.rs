@@ -1,7 +1,8 @@
 //! What the library says on stderr, and the list of functions that were asked for and are missing.
 //!
 //! Rules: a line is written with one system call and without a lock, so that a child made by `fork` can say something
-//! too, and a closed stderr harms nobody. Nothing is said twice of one function.
+//! too, and a closed stderr harms nobody. Nothing is said twice of one function, and why the service was lost or memory
+//! was refused is said once in a process.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -10,13 +11,57 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use gridmux_channel::control::ControlCode;
+use gridmux_channel::session::CallError;
+use gridmux_tenant::{ClientError, Lost};
 use parking_lot::Mutex;
 
 /// Writes a line on stderr, after the library's name.
 pub fn say(text: fmt::Arguments<'_>) {
     let line = format!("gridmux: {text}\n");
     write_once(libc::STDERR_FILENO, line.as_bytes());
+}
+
+/// Says why the service was lost, if an error says so; the codes of the API do not.
+pub fn lost(error: &ClientError) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let reason = match error {
+        ClientError::DeviceLost(reason) => reason.to_string(),
+        ClientError::Call(CallError::Closed) => "the service closed it".to_owned(),
+        error if error.is_lost() => error.to_string(),
+        _ => return,
+    };
+    // Relaxed: of several threads, one finds it unset.
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let hint = match error {
+        ClientError::DeviceLost(Lost::Removed) => {
+            "`gridmux tenant list` shows the tenants that there are"
+        }
+        ClientError::DeviceLost(Lost::Stopped) => {
+            "start it with `gridmux serve` and run this again"
+        }
+        _ => "the service was stopped, or it replaces a device host that failed: run this again",
+    };
+    say(format_args!(
+        "the connection to the service was lost: {reason} ({hint})"
+    ));
+}
+
+/// Says why device memory was refused, which names the tenant and its limit.
+pub fn out_of_memory(error: &ClientError) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let is_refused = matches!(
+        error,
+        ClientError::Call(CallError::Control(refusal)) if refusal.code == ControlCode::OutOfMemory
+    );
+    // Relaxed: of several threads, one finds it unset.
+    if is_refused && !SAID.swap(true, Ordering::Relaxed) {
+        say(format_args!("{error}"));
+    }
 }
 
 /// Why a missing function was noticed.

@@ -3,6 +3,7 @@
 //! Rule: inside the library success is `Ok` and [`Status::SUCCESS`] is never an error; [`crate::border`] turns a result
 //! into the number that C sees.
 
+use crate::report;
 use gridmux_channel::control::ControlCode;
 use gridmux_channel::session::CallError;
 use gridmux_tenant::{ClientError, CompletionStatus};
@@ -170,7 +171,10 @@ impl Status {
 }
 
 impl From<&ClientError> for Status {
+    /// Returns the code of an error. Every error on its way to the program comes through here, so that the first one
+    /// that tells of a lost service is said on stderr.
     fn from(error: &ClientError) -> Self {
+        report::lost(error);
         match error {
             ClientError::Call(CallError::Control(refused)) => of_control(refused.code),
             ClientError::Call(CallError::Connect { .. }) => Self::NO_DEVICE,

@@ -34,6 +34,8 @@ fn each_launch_of_a_tenant_that_goes_is_reported_and_it_works_when_it_comes_back
     });
     let host = service.host();
     change(&service, |text| without(&text, "goes"));
+    let gone = [(1, "goes".to_owned())];
+    assert_eq!(service.statistics().taken_out, gone);
     for (place, launch) in launches.iter().enumerate() {
         let error = launch.wait().map(drop).unwrap_err();
         let is_reported = matches!(error, ClientError::Failed { .. }) || error.is_lost();

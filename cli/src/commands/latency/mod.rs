@@ -38,12 +38,18 @@ pub(crate) struct Latency {
     service: ServiceArgs,
 }
 
-/// A kind of latency.
+/// The kinds of latency, and how exact they are.
 const NOTES: &str = "\
 Launch latency is from a launch's submission to the start of its first block, completion latency to the end of its \
 last block, both on the device's clock, which is virtual on a modelled device. Where eBPF measures there is also, on \
 the wall clock, `submit to hand-over`, until the device was given the first part of the launch: what the service \
 itself costs.
+
+Latencies are of all launches without an error, measured by eBPF where the service is root, else by the service \
+itself, as `gridmux tenant show` has them always. They are kept in bins whose width is at most an eighth of their \
+lower end: a percentile is placed inside its bin, between the least and the greatest latency. Those of a tenant that \
+was taken out of the configuration stay in eBPF's maps until the service ends; a tenant `?` is one whose name only \
+the service knows, which does not answer.
 
 Preemption latency (--preemption) is from the moment at which a launch went to the device above blocks of other \
 tenants to its first block there, on the device's clock, measured by the mediator.";
@@ -119,10 +125,11 @@ impl Latency {
 fn row_text(row: &Row, unit: Unit) -> String {
     let (p50, p99) = row.measured.percentiles();
     let mut text = String::new();
+    let taken_out = if row.is_taken_out { ", taken out" } else { "" };
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "tenant = {} (id {})\n{}, {} clock\n{}, p50 {}, p99 {}",
+        "tenant = {} (id {}{taken_out})\n{}, {} clock\n{}, p50 {}, p99 {}",
         row.tenant,
         row.id,
         row.kind_in_words(),

@@ -28,6 +28,8 @@ pub(super) struct Row {
     pub(super) tenant: String,
     /// Its number.
     pub(super) id: u32,
+    /// It is configured no more.
+    pub(super) is_taken_out: bool,
     device: u16,
     kind: RowKind,
     /// The clock of the times: `virtual`, `device`, or `wall`.
@@ -84,8 +86,12 @@ pub(super) fn read(
         (Err(failure), None) => return Err(failure),
     };
     if let (Some(statistics), Some(tenant)) = (&statistics, tenant) {
-        let tenants = &statistics.host.tenants;
-        check_name(tenant, tenants.iter().map(|tenant| &*tenant.tenant.name))?;
+        let tenants = statistics.host.tenants.iter();
+        let taken_out = statistics.taken_out.iter().map(|(_, name)| &**name);
+        let names = tenants.map(|tenant| &*tenant.tenant.name);
+        if !taken_out.clone().any(|name| name == tenant) {
+            check_name(tenant, names)?;
+        }
     }
     let known = statistics
         .as_ref()
@@ -99,17 +105,21 @@ pub(super) fn read(
     match read_histograms(&name) {
         Ok(histograms) => {
             let clock = statistics.as_ref().map_or("device", clock_of);
-            let rows = histograms.into_iter().map(|found| Row {
-                tenant: name_of(statistics.as_ref(), found.tenant),
-                id: found.tenant,
-                device: found.device,
-                kind: RowKind::Launch(found.kind),
-                clock: if is_device_time(found.kind) {
-                    clock
-                } else {
-                    "wall"
-                },
-                measured: Measured::Histogram(found.histogram),
+            let rows = histograms.into_iter().map(|found| {
+                let (tenant, is_taken_out) = name_of(statistics.as_ref(), found.tenant);
+                Row {
+                    tenant,
+                    id: found.tenant,
+                    is_taken_out,
+                    device: found.device,
+                    kind: RowKind::Launch(found.kind),
+                    clock: if is_device_time(found.kind) {
+                        clock
+                    } else {
+                        "wall"
+                    },
+                    measured: Measured::Histogram(found.histogram),
+                }
             });
             let rows = rows.filter(|row| row.is_of(tenant)).collect();
             Ok(Reading {
@@ -140,6 +150,7 @@ pub(super) fn read_preemption(
     let rows = tenants.iter().map(|tenant| Row {
         tenant: tenant.tenant.name.clone(),
         id: tenant.tenant.number,
+        is_taken_out: false,
         device: 0,
         kind: RowKind::Preemption(PreemptionKind::Preemption),
         clock: clock_of(&statistics),
@@ -186,6 +197,7 @@ fn mediators_rows(tenant: &TenantStatistics, clock: &'static str) -> [Row; 2] {
     let row = |kind, p50_ns, p99_ns| Row {
         tenant: tenant.tenant.name.clone(),
         id: tenant.tenant.number,
+        is_taken_out: false,
         device: 0,
         kind: RowKind::Launch(kind),
         clock,
@@ -209,12 +221,19 @@ fn clock_of(statistics: &ServiceStatistics) -> &'static str {
     }
 }
 
-fn name_of(statistics: Option<&ServiceStatistics>, id: u32) -> String {
-    let mut tenants = statistics
-        .into_iter()
-        .flat_map(|statistics| &statistics.host.tenants);
-    let found = tenants.find(|tenant| tenant.tenant.number == id);
-    found.map_or_else(|| "?".to_owned(), |tenant| tenant.tenant.name.clone())
+/// Returns the name of a tenant, and whether it was taken out of the configuration.
+fn name_of(statistics: Option<&ServiceStatistics>, id: u32) -> (String, bool) {
+    let (mut tenants, mut taken_out) = match statistics {
+        Some(statistics) => (statistics.host.tenants.iter(), statistics.taken_out.iter()),
+        None => Default::default(),
+    };
+    if let Some(known) = tenants.find(|tenant| tenant.tenant.number == id) {
+        return (known.tenant.name.clone(), false);
+    }
+    match taken_out.find(|(number, _)| *number == id) {
+        Some((_, name)) => (name.clone(), true),
+        None => ("?".to_owned(), false),
+    }
 }
 
 fn is_device_time(kind: Kind) -> bool {
@@ -310,6 +329,7 @@ impl Row {
         json!({
             "tenant": self.tenant,
             "id": self.id,
+            "is_taken_out": self.is_taken_out,
             "device": self.device,
             "kind": self.kind,
             "clock": self.clock,

@@ -167,7 +167,7 @@ fn counters(registry: &mut Registry, tenants: &[TenantStatistics]) {
     });
     let help = "Operations that failed";
     add("failed_operations", help, None, |t| t.usage.failed as f64);
-    let help = "Operations whose client left before they ended";
+    let help = "Operations whose client left, or whose device host was replaced, before they ended";
     add("abandoned_operations", help, None, |t| {
         t.usage.abandoned as f64
     });
@@ -198,7 +198,7 @@ fn levels(registry: &mut Registry, tenants: &[TenantStatistics]) {
     add("dominant_share", help, ratio(), |t| t.usage.share_got);
     let help = "Part of what all tenants held, while it was busy, that it was entitled to";
     add("entitled_share", help, ratio(), |t| t.usage.share_entitled);
-    let help = "How many times longer its work took than it would have alone, estimated";
+    let help = "How many times longer its work took than it would have alone, estimated while others had work";
     add("slowdown", help, ratio(), |t| t.usage.slowdown);
     let help = "Operations admitted and not yet ended";
     add("pending_operations", help, None, |t| {

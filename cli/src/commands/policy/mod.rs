@@ -3,7 +3,7 @@
 mod set;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::service::ServiceArgs;
 use crate::table;
 use crate::units;
@@ -31,8 +31,9 @@ pub(crate) enum Policy {
     /// One policy: where it comes from, what weights mean to it, which elements of a plan it uses, and how well each
     /// executor holds them. Without NAME: which policy a running service obeys, and for how long
     #[command(
-        after_help = "SRTF is the paper on preemptive thread block scheduling with online structural runtime \
-        prediction, SMK the one on simultaneous multikernel GPUs."
+        after_help = "EXECUTOR says who executes: `event` and `model` are those of `gridmux sim mix --on`, `device` is \
+        every service, on a GPU or on a modelled one.\n\nSRTF is the paper on preemptive thread block scheduling with \
+        online structural runtime prediction, SMK the one on simultaneous multikernel GPUs."
     )]
     Show(Show),
     /// Have a running service obey another policy until the configuration is read again
@@ -242,6 +243,26 @@ impl Shown {
             ]
         });
         format!("{head}\n\n{}", table::of(&headings, rows))
+    }
+}
+
+/// Says on stderr which elements of a policy's plans an executor does not hold at all, which `sim mix --on model` does.
+pub(super) fn note_unheld(policy: &str, executor: &str, enforces: fn(Element) -> Enforcement) {
+    let info = all_policies().iter().find(|info| info.name == policy);
+    let uses = info.map_or(&[][..], |info| info.uses);
+    let is_unheld = |element: &&Element| matches!(enforces(**element), Enforcement::No(_));
+    for element in uses.iter().filter(is_unheld) {
+        let of = match element {
+            Element::Weight => "issue quotas are".to_owned(),
+            other => format!("{} is", other.name()),
+        };
+        let elsewhere = match gridmux_hw_model::plan::enforces(*element) {
+            Enforcement::No(_) => "",
+            _ => "; `gridmux sim mix --on model` does that",
+        };
+        note(&format!(
+            "note: {of} not enforced {executor}{elsewhere} (`gridmux policy show {policy}`)"
+        ));
     }
 }
 

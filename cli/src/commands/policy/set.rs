@@ -1,6 +1,6 @@
 //! `gridmux policy set`: another policy for a running service.
 
-use super::{in_force, name_parser};
+use super::{in_force, name_parser, note_unheld};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::{ServiceArgs, holds, unexpected};
@@ -41,6 +41,11 @@ impl Set {
             return Err(unexpected());
         };
         let is_new = policy != before;
+        note_unheld(
+            &policy,
+            "by a service",
+            gridmux_mediator::dispatch::enforces,
+        );
         // Where nothing changes, what decides was not chosen just now.
         let decides = match is_new {
             true => None,
@@ -49,15 +54,12 @@ impl Set {
         let shown = json!({
             "policy": policy, "before": before, "changed": is_new, "host_told": host_told, "until": "reload",
         });
-        out.show(&shown, || {
-            let what = match &decides {
-                None => format!("{policy}, in place of {before}"),
-                Some(decides) => {
-                    let decides = in_force(&policy, decides.as_ref());
-                    format!("{policy} was set already, nothing changes; in force: {decides}")
-                }
-            };
-            format!("{what}\n{}", holds(host_told))
+        out.show(&shown, || match &decides {
+            None => format!("{policy}, in place of {before}\n{}", holds(host_told)),
+            Some(decides) => {
+                let decides = in_force(&policy, decides.as_ref());
+                format!("{policy} was set already, nothing changes; in force: {decides}")
+            }
         })
     }
 }

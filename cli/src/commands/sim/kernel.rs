@@ -28,11 +28,16 @@ use gridmux_ptx::forms::{Form, Options, Shape, rewrite};
 use gridmux_ptx::kernel::{self, Entry};
 use std::path::{Path, PathBuf};
 
+/// The help of --set, which takes several values here.
+const SET_HELP: &str = "Change a key of the GPU's description, as sm.scheduler=lrr; may be repeated (`gridmux sim gpu \
+                        show` lists them); several values, as sm.count=8,16, make a table of runs";
+
 /// Runs a kernel.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gridmux sim kernel [OPTIONS] --entry NAME --grid X[,Y[,Z]]\n                          \
-                      --block X[,Y[,Z]] FILE"
+                      --block X[,Y[,Z]] FILE",
+    mut_arg("changes", |set| set.help(SET_HELP))
 )]
 pub(crate) struct Kernel {
     /// PTX file

@@ -116,8 +116,7 @@ pub(super) fn check_buffers(args: &[Argument]) -> Result<(), Failure> {
 /// Changes of a GPU's description.
 #[derive(Debug, Default, Clone, Args)]
 pub(super) struct Changes {
-    /// Change a key of the GPU's description, as sm.scheduler=lrr; may be repeated (`gridmux sim gpu show` lists them);
-    /// several values, as sm.count=8,16, make a table of runs of `sim kernel`
+    /// Change a key of the GPU's description, as sm.scheduler=lrr; may be repeated (`gridmux sim gpu show` lists them)
     #[arg(long = "set", value_name = "KEY=VALUE")]
     changes: Vec<String>,
 }
@@ -150,6 +149,19 @@ impl Changes {
             None => Ok(()),
             Some((key, _)) => Err(Failure::usage(format!(
                 "--set has {key} twice; several values of a key stand in one, as {key}=A,B"
+            ))),
+        }
+    }
+
+    /// Checks that each key has one value.
+    fn check_single(&self) -> Result<(), Failure> {
+        match self
+            .pairs()
+            .find(|(_, values)| alternatives(values).len() > 1)
+        {
+            None => Ok(()),
+            Some((key, values)) => Err(Failure::usage(format!(
+                "--set {key}={values}: several values only with `gridmux sim kernel`"
             ))),
         }
     }
@@ -223,6 +235,7 @@ pub(super) fn gpu(name: &str, changes: &Changes) -> Result<GpuConfig, Failure> {
             .map_err(|error| Failure::usage(error).hint("gridmux sim gpus"))?,
     };
     changes.check()?;
+    changes.check_single()?;
     for change in &changes.changes {
         description.set(change).map_err(Failure::usage)?;
     }
@@ -233,6 +246,24 @@ pub(super) fn gpu(name: &str, changes: &Changes) -> Result<GpuConfig, Failure> {
     };
     check_name(&config, name)?;
     Ok(config)
+}
+
+/// Returns a GPU with only some of its SMs, caches and bandwidth in proportion.
+///
+/// # Errors
+/// It has fewer.
+pub(super) fn with_sms(config: GpuConfig, sms: Option<u16>) -> Result<GpuConfig, Failure> {
+    let (all, name) = (config.sm.count, &config.name);
+    match sms {
+        Some(sms) if sms > all => Err(Failure::usage(format!(
+            "--sms: {sms} is more than the {all} SMs of {name}"
+        ))
+        .hint(format!(
+            "--set sm.count={sms} makes a larger GPU, with its caches and bandwidth as they are"
+        ))),
+        Some(sms) => Ok(config.scaled_to_sms(sms)),
+        None => Ok(config),
+    }
 }
 
 /// Checks that a GPU is not called as a built-in one from which it differs: figures and profiles are kept by name.

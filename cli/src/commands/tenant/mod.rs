@@ -61,18 +61,26 @@ functional one.
   GOT       percent that it held of what all tenants held while it was busy,
             each by the resource that it holds most of; - as for ASKED
   SLOWER    how many times longer its work took while it was busy than it
-            would have alone, estimated from what its blocks held and how
-            long they took, since the device's host started; - before any
+            would have alone, since the device's host started; - before any.
+            While no other tenant has a launch open that is 1; the rest is
+            estimated from what its blocks held and how long they took, in
+            tests within 25 % of the truth
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error
   PENDING   launches, copies and fills that were submitted and have not ended
   FAILED    those that ended with an error
+  ABANDONED those whose client left, or whose device host was replaced, before
+            they ended
   BLOCKS    thread blocks that ran
   P50, P99  median and 99th percentile of launch latency: from submission to
             the start of the first block
   END P99   99th percentile of completion latency: from submission to the end
-            of the last block";
+            of the last block
+Latencies are of all launches without an error, measured by the service itself
+(`gridmux latency` reads them from eBPF where the service is root). They are
+kept in bins whose width is at most an eighth of their lower end: a percentile
+is placed inside its bin, between the least and the greatest latency.";
 
 /// The legend of the columns of clients.
 const CLIENT_COLUMNS: &str = "\
@@ -99,7 +107,7 @@ struct Row {
     share_asked: Option<f64>,
     /// Part of what all tenants held while it was busy that it was entitled to.
     share_entitled: Option<f64>,
-    /// How many times longer its work took than it would have alone, estimated.
+    /// How many times longer its work took than it would have alone, estimated while others had launches open.
     slowdown: Option<f64>,
     /// Part of what all tenants held while it was busy that it held.
     share_got: Option<f64>,
@@ -116,7 +124,7 @@ struct Row {
     launches: u64,
     operations: u64,
     pending: u64,
-    /// Operations whose client left before they ended.
+    /// Operations whose client left, or whose device host was replaced, before they ended.
     abandoned: u64,
     failed: u64,
     slices: u64,
@@ -224,7 +232,15 @@ impl Reading {
             "tenant", "class", "clients", "weight", "asked", "got", "slower", "memory", "limit",
         ];
         let work = [
-            "tenant", "launches", "pending", "failed", "blocks", "p50", "p99", "end p99",
+            "tenant",
+            "launches",
+            "pending",
+            "failed",
+            "abandoned",
+            "blocks",
+            "p50",
+            "p99",
+            "end p99",
         ];
         let [holds, work] = [
             table::of(&holds, self.rows.iter().map(Row::holds)),
@@ -365,6 +381,7 @@ impl Row {
             self.launches.to_string(),
             self.pending.to_string(),
             self.failed.to_string(),
+            self.abandoned.to_string(),
             self.blocks.to_string(),
             units::nanos(latency.start_p50),
             units::nanos(latency.start_p99),

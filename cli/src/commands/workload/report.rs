@@ -87,7 +87,11 @@ impl Report {
         let launch = shown(self.launch_latency_ns);
         match launch.zip(shown(self.completion_latency_ns)) {
             Some((launch, completion)) => {
-                format!("launch latency {launch}, completion latency {completion}")
+                let of = match self.streams {
+                    1 => "without its first launch".to_owned(),
+                    streams => format!("without the first launch of each of {streams} streams"),
+                };
+                format!("launch latency {launch}, completion latency {completion}, {of}")
             }
             None => "latencies not measured: they need two launches of a stream".to_owned(),
         }

@@ -23,8 +23,16 @@ const LOST_HINT: &str = "the service was stopped (start it with `gridmux serve`)
 const REMOVED_HINT: &str =
     "`gridmux tenant list` shows the tenants that there are; root adds one to the configuration";
 
+/// Which launches latencies are of, behind the options.
+const NOTES: &str = "\
+Launch latency is from a launch's submission to the start of its first block, completion latency to the end of its \
+last block, on the device's clock. A launch counts as submitted when the one before it in its stream has ended, so that \
+the first launch of each stream is left out. Percentiles are values that occurred; `gridmux tenant show` places them in \
+bins, of all launches.";
+
 /// Runs a workload.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub(crate) struct Run {
     /// Workload (`gridmux workload list`)
     #[arg(value_name = "NAME", value_parser = names(), hide_possible_values = true)]

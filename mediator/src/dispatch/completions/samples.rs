@@ -70,24 +70,35 @@ impl SampleSink {
 #[derive(Debug)]
 pub struct LatencyHistogram {
     buckets: Box<[AtomicU64]>,
+    /// Least and greatest value: the greatest number and 0 while there is none.
+    least_ns: AtomicU64,
+    greatest_ns: AtomicU64,
 }
 
 impl Default for LatencyHistogram {
     fn default() -> Self {
-        Self {
-            buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Self::of(&[], (u64::MAX, 0))
     }
 }
 
 impl LatencyHistogram {
-    /// Makes one with these counts, one per bucket in order.
+    /// Makes one with these counts, one per bucket in order, of values from the least to the greatest.
     #[must_use]
-    pub fn of(counts: &[u64]) -> Self {
+    pub fn of(counts: &[u64], (least_ns, greatest_ns): (u64, u64)) -> Self {
         let counts = counts.iter().copied().chain(std::iter::repeat(0));
         Self {
             buckets: counts.take(BUCKETS).map(AtomicU64::new).collect(),
+            least_ns: least_ns.into(),
+            greatest_ns: greatest_ns.into(),
         }
+    }
+
+    /// Returns the least and the greatest value: the greatest number and 0 while there is none.
+    #[must_use]
+    pub fn range_ns(&self) -> (u64, u64) {
+        // Relaxed: each publishes nothing but itself.
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        (read(&self.least_ns), read(&self.greatest_ns))
     }
 
     /// Returns the count of every bucket, in order.
@@ -97,14 +108,22 @@ impl LatencyHistogram {
         self.buckets.iter().map(read)
     }
 
-    /// Adds one value; only the dispatcher does so. Relaxed: a bucket publishes nothing but itself.
+    /// Adds one value; only the dispatcher does so.
     pub fn add(&self, ns: u64) {
+        let (least_ns, greatest_ns) = self.range_ns();
+        // Relaxed: each publishes nothing but itself.
+        if ns < least_ns {
+            self.least_ns.store(ns, Ordering::Relaxed);
+        }
+        if ns > greatest_ns {
+            self.greatest_ns.store(ns, Ordering::Relaxed);
+        }
         add(&self.buckets[bucket_of(ns)], 1);
     }
 
-    /// Reads every bucket: its greatest value and its count.
+    /// Reads every bucket's count, and the least and the greatest value.
     pub fn read(&self) -> Histogram {
-        Histogram::from_counts(self.counts())
+        Histogram::from_counts(self.counts(), self.range_ns())
     }
 }
 

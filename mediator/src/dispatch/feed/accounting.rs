@@ -28,7 +28,7 @@ pub struct TenantCounters {
     entitled_bits: AtomicU64,
     total_bits: AtomicU64,
     slowdown_bits: AtomicU64,
-    /// Residence of blocks whose kernel's time alone is known, and what they would have resided for alone.
+    /// Residence in company of blocks whose kernel's time alone is known, and what they would have resided for alone.
     known_ns: AtomicU64,
     alone_ns: AtomicU64,
     budget_ends: AtomicU64,
@@ -62,7 +62,7 @@ pub struct TenantUsage {
     pub bytes_copied: u64,
     /// Operations admitted and not yet completed.
     pub pending: u64,
-    /// Operations admitted whose client left before they were completed.
+    /// Operations admitted whose client left, or whose device host was replaced, before they were completed.
     pub abandoned: u64,
     /// Part of what all tenants held, while this one was busy, that it held; `None` before any.
     pub share_got: Option<f64>,
@@ -75,8 +75,9 @@ pub struct TenantUsage {
     pub entitled_sm_ns: f64,
     /// SM · nanoseconds of device time that the blocks of all tenants held while it was busy.
     pub all_held_sm_ns: f64,
-    /// How many times longer its work took while it was busy than it would have alone, estimated from what its blocks
-    /// held and how long they took, since the device's host started; `None` before any.
+    /// How many times longer its work took while it was busy than it would have alone, since the device's host
+    /// started: time in which no other tenant had a launch open is what it would have been alone, the rest is estimated
+    /// from what its blocks held and how long they took. `None` before any.
     pub slowdown: Option<f64>,
     /// Launches that ended at their budget, until others that ended in time have run for as long.
     pub budget_ends: u64,
@@ -88,14 +89,11 @@ pub struct TenantUsage {
 }
 
 impl TenantCounters {
-    /// Makes counters that go on from what was counted before, of a tenant with nothing under way.
+    /// Makes counters that go on from what was counted before, of a tenant with nothing under way; latencies are those of
+    /// launch, completion and preemption.
     #[must_use]
-    pub fn going_on(
-        usage: &TenantUsage,
-        start: &[u64],
-        complete: &[u64],
-        preemption: &[u64],
-    ) -> Self {
+    pub fn going_on(usage: &TenantUsage, latencies: [LatencyHistogram; 3]) -> Self {
+        let [start_latency, complete_latency, preemption_latency] = latencies;
         let before = ShareReading {
             held: usage.held_sm_ns,
             entitled: usage.entitled_sm_ns,
@@ -116,9 +114,9 @@ impl TenantCounters {
             entitled_bits: before.entitled.to_bits().into(),
             total_bits: before.total.to_bits().into(),
             before,
-            start_latency: LatencyHistogram::of(start),
-            complete_latency: LatencyHistogram::of(complete),
-            preemption_latency: LatencyHistogram::of(preemption),
+            start_latency,
+            complete_latency,
+            preemption_latency,
             ..Self::default()
         }
     }
@@ -146,7 +144,7 @@ impl TenantCounters {
         add(&self.block_ns, ran.0);
     }
 
-    /// Counts blocks that resided for `ran` and would have for `alone` with the device to themselves.
+    /// Counts blocks that resided for `ran` in company and would have for `alone` with the device to themselves.
     pub(in crate::dispatch) fn resided(&self, ran: Nanos, alone: Nanos) {
         add(&self.known_ns, ran.0);
         add(&self.alone_ns, alone.0);

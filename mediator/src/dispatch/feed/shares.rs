@@ -20,6 +20,11 @@ impl PolicyFeed {
         self.meter.set_busy(tenant, measured, now);
     }
 
+    /// Tells the meter how many tenants have a launch open.
+    pub(super) fn count_working(&mut self, now: Nanos) {
+        self.meter.set_working(self.accounts.busy.len(), now);
+    }
+
     /// Divides what blocks held until now among those who were busy, where that was not done just now: it looks at each
     /// of them.
     pub(super) fn settle_shares(&mut self, at: Nanos) {
@@ -41,8 +46,11 @@ impl PolicyFeed {
         });
     }
 
-    /// Counts for how long `blocks` of a row resided, and how long they do alone where that is known.
+    /// Counts for how long `blocks` of a row resided in company, and how long they do alone where that is known.
     pub(in crate::dispatch) fn compare_with_alone(&self, row: RowId, blocks: u32, ran: Nanos) {
+        if !self.meter.is_company() {
+            return;
+        }
         let row = self.rows.get(row).filter(|row| !row.spill);
         let (Some(row), Some(profiles)) = (row, &self.profiles) else {
             return;

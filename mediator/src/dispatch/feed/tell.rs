@@ -72,6 +72,7 @@ impl PolicyFeed {
         let (row, blocks, is_ready) = (launch.row, launch.blocks, launch.after.is_none());
         let mut demand = blocks;
         self.accounts.open(tenant);
+        self.count_working(now);
         if let Some(row) = self.rows.get_mut(row) {
             row.open += 1;
             row.waiting += blocks;
@@ -206,6 +207,7 @@ impl PolicyFeed {
         }
         let over = self.accounts.close(tenant, now);
         self.measure(tenant, now);
+        self.count_working(now);
         if over {
             self.settle_shares(now);
             self.tell_share(tenant, now);

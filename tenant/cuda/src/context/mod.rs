@@ -193,14 +193,14 @@ impl Context {
         Ok(())
     }
 
-    /// Takes note of a fault: says it once, and keeps its code if it is the first.
+    /// Takes note of a fault: says it once, and keeps its code if it is the first. A lost service has been said.
     pub(crate) fn fail(&self, error: &ClientError) -> Status {
         let status = Status::from(error);
         // Relaxed: see `check`.
         let first = self
             .fault
             .compare_exchange(0, status.0, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_ok() {
+        if first.is_ok() && !error.is_lost() {
             report::say(format_args!("{error}"));
         }
         status

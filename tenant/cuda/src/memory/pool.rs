@@ -15,6 +15,7 @@ use crate::border::{self, AnyOut, In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
 use crate::registry::{Handle, Object, Registry};
+use crate::report;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, Stream, usable_stream};
 use gridmux_tenant::{Buffer, Mark};
@@ -305,13 +306,15 @@ impl Driver {
         let status = Status::from(&error);
         let pools = self.pools.all();
         if status != Status::OUT_OF_MEMORY || !pools.iter().any(|pool| pool.holds_free()) {
+            report::out_of_memory(&error);
             return Err(status);
         }
         for pool in pools {
             pool.await_free(self)?;
             pool.trim(self, 0);
         }
-        Ok(self.gpu.alloc(bytes)?)
+        let allocated = self.gpu.alloc(bytes);
+        Ok(allocated.inspect_err(report::out_of_memory)?)
     }
 
     /// Gives back what pools hold over their thresholds, as a synchronisation does.

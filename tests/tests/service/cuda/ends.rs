@@ -2,6 +2,7 @@
 
 use super::program::Program;
 use super::{builder, service};
+use gridmux_tests::reload::{change, without};
 use gridmux_tests::until;
 use gridmux_workloads::Prng;
 use nix::sys::signal::{Signal, kill};
@@ -76,7 +77,36 @@ fn a_program_outlives_its_service() {
             kill(service.pid(), Signal::SIGKILL).expect("the supervisor can be killed");
         }
         let _ = kill(host, Signal::SIGKILL);
-        program.succeed();
+        is_told_once(&program.succeed(), "run this again");
+    }
+}
+
+/// Checks that a program was told once why it lost its service, with this reason or hint.
+fn is_told_once(said: &str, why: &str) {
+    let sentence = "gridmux: the connection to the service was lost: ";
+    let told: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with(sentence))
+        .collect();
+    assert!(told.len() == 1 && told[0].contains(why), "{said}");
+}
+
+#[test]
+fn a_program_whose_tenant_is_taken_out_or_whose_service_stops_is_told() {
+    for stops in [false, true] {
+        let service = builder().start();
+        let mut program = Program::start(&service, "tenant", "victim::loses_its_service", "");
+        assert_eq!(program.hear(), "runs");
+        if stops {
+            kill(service.pid(), Signal::SIGTERM).expect("the service can be stopped");
+        } else {
+            change(&service, |text| without(&text, "tenant"));
+        }
+        let why = match stops {
+            true => "the service was stopped",
+            false => "no more in the service's configuration",
+        };
+        is_told_once(&program.succeed(), why);
     }
 }
 

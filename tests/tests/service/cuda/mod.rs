@@ -83,7 +83,13 @@ scenarios! {
 #[test]
 fn memory_over_the_tenants_limit_is_refused() {
     let limited = builder().tenant_key("tenant", "memory_limit_bytes = 67108864");
-    pass(limited, "memory::over_the_limit", "");
+    let said = pass(limited, "memory::over_the_limit", "");
+    let told = said.matches("gridmux: out of device memory").count();
+    assert_eq!(told, 1, "{said}");
+    assert_names(
+        &said,
+        &["67108864 bytes of tenant tenant", "memory_limit_bytes"],
+    );
 }
 
 #[test]

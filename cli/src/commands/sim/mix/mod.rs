@@ -10,9 +10,9 @@ mod spec;
 mod user;
 
 use super::argument::Argument;
-use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, is_file};
+use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, is_file, with_sms};
 use super::programs::{failure, hint_if_nobody_met};
-use crate::commands::policy::name_parser;
+use crate::commands::policy::{name_parser, note_unheld};
 use crate::failure::Failure;
 use crate::files;
 use crate::offer::gpus;
@@ -182,15 +182,15 @@ impl From<On> for gridmux_mix::On {
 impl Mix {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
+        if self.on == On::Event {
+            note_unheld(&self.policy, "on event", gridmux_mix::event::enforces);
+        }
         let _waiting = Waiting::begin("simulating".to_owned());
         self.simulate(out)
     }
 
     fn simulate(self, out: &Output) -> Result<(), Failure> {
-        let mut config = gpu(&self.gpu, &self.changes)?;
-        if let Some(sms) = self.sms {
-            config = config.scaled_to_sms(sms);
-        }
+        let config = with_sms(gpu(&self.gpu, &self.changes)?, self.sms)?;
         for spec in &self.workloads {
             if let Source::Ptx(kernel) = &spec.source {
                 check_block(&config, kernel.block, kernel.shared)

@@ -4,7 +4,7 @@
 
 mod report;
 
-use super::loading::{Changes, gpu};
+use super::loading::{Changes, gpu, with_sms};
 use super::programs::{failure, hint_if_nobody_met};
 use super::{When, recording};
 use crate::commands::policy::name_parser;
@@ -90,10 +90,7 @@ struct Source {
 impl Trace {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
-        let mut config = gpu(&self.gpu, &self.changes)?;
-        if let Some(sms) = self.sms {
-            config = config.scaled_to_sms(sms);
-        }
+        let config = with_sms(gpu(&self.gpu, &self.changes)?, self.sms)?;
         let members = self.sources.iter().map(|source| self.member(source));
         let members = members.collect::<Result<Vec<Member>, Failure>>()?;
         let all: Vec<usize> = (0..members.len()).collect();
