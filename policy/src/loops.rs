@@ -83,8 +83,8 @@ impl Loops {
     }
 
     /// Returns how many blocks a row's launches had that have ended since it loops. What comes of a loop is taken to be
-    /// as much again, because nobody says when it ends (attained service: Nuyens and Wierman, "The foreground-background
-    /// queue: a survey", Performance Evaluation 65, 2008).
+    /// as much again, because nobody says when it ends (attained service: Nuyens and Wierman, "The
+    /// foreground-background queue: a survey", Performance Evaluation 65, 2008).
     #[must_use]
     pub fn done(&self, row: RowId) -> u64 {
         self.rows.get(row.index()).map_or(0, |row| row.done)

@@ -7,8 +7,8 @@ use gridmux_ptx::forms::{Form, Options, rewrite};
 /// Returns whether a kernel that says something first and then waits at a barrier of its grid is a gang.
 fn is_gang(form: Form, before: &str, wait: &str) -> bool {
     let text = format!(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k (.param .u64 word)\n{{\n.reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred \
-         %p<2>;\nld.param.u64 %rd1, [word];\n{before}\n{wait}\nret;\n}}\n"
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k (.param .u64 word)\n{{\n.reg .b32 %r<4>; \
+         .reg .b64 %rd<4>; .reg .pred %p<2>;\nld.param.u64 %rd1, [word];\n{before}\n{wait}\nret;\n}}\n"
     );
     let module = Module::parse(text.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let program = module.decode().unwrap_or_else(|e| panic!("{e}\n{text}"));

@@ -116,6 +116,7 @@ impl LatencyHistogram {
             self.least_ns.store(ns, Ordering::Relaxed);
         }
         if ns > greatest_ns {
+            // Relaxed: as above.
             self.greatest_ns.store(ns, Ordering::Relaxed);
         }
         add(&self.buckets[bucket_of(ns)], 1);

@@ -89,8 +89,8 @@ pub struct TenantUsage {
 }
 
 impl TenantCounters {
-    /// Makes counters that go on from what was counted before, of a tenant with nothing under way; latencies are those of
-    /// launch, completion and preemption.
+    /// Makes counters that go on from what was counted before, of a tenant with nothing under way; latencies are those
+    /// of launch, completion and preemption.
     #[must_use]
     pub fn going_on(usage: &TenantUsage, latencies: [LatencyHistogram; 3]) -> Self {
         let [start_latency, complete_latency, preemption_latency] = latencies;
