@@ -15,9 +15,10 @@ use gridmux_policy::contract::{Element, Enforcement};
 pub fn enforces(element: Element) -> Enforcement {
     match element {
         Element::Cap => Enforcement::Approximate(
-            "caps are summed over groups: the hardware places blocks; where the plan lends room and blocks are short, \
-             two slices of about 0.1 ms are handed over whatever the cap; a kernel that cannot be cut goes whole, and \
-             before a block of a row has ended it gets one small window",
+            "caps are summed over groups: the hardware places blocks; where blocks are short, as many more are handed \
+             over as are on their way to their start, up to eight times the cap, and where the plan lends room two \
+             slices of about 0.1 ms whatever the cap; a kernel that cannot be cut goes whole, and before a block of a \
+             row has ended it gets one small window",
         ),
         Element::DeviceLimit => Enforcement::Approximate("as for caps"),
         Element::GroupLimit => {

@@ -9,7 +9,9 @@ use super::lanes::Flight;
 use super::levels::Grade;
 use super::queue::Active;
 use super::submission::had_its_turn;
-use super::window::{Behind, Piece, Situation, WINDOW_NS, two_slices_percent};
+use super::window::{
+    Behind, Piece, Situation, WINDOW_NS, slices, starting_percent, two_slices_percent,
+};
 use crate::device::{Command, Device, LaneId, LaunchCommand, Level, Tag};
 use crate::dispatch::admission::client::ClientSlot;
 use crate::dispatch::admission::clients::ClientTable;
@@ -144,9 +146,12 @@ impl<D: Device> Issuer<D> {
         let stops = view.stop == Stop::Checked || view.binds(launch.wave);
         let is_free = grade.is_lent || !stops;
         let slice_ns = self.slice_ns();
-        let may_stretch = lends && !is_free && launch.covers == Shape::Slice;
-        let ahead = may_stretch.then(|| two_slices_percent(slice_ns, row));
-        let ahead = ahead.unwrap_or(0);
+        let may_stretch = !is_free && launch.covers == Shape::Slice;
+        let ahead = match (may_stretch, lends) {
+            (false, _) => 0,
+            (true, true) => two_slices_percent(slice_ns, row),
+            (true, false) => starting_percent(self.launch_ns, row.lasts_ns()),
+        };
         let is_asked = is_free || beyond.is_some() || row.is_unproven();
         let backlog = is_asked.then(|| self.lanes.backlog(active.tenant));
         let limit = view.limit.percent(100 + ahead);
@@ -160,6 +165,7 @@ impl<D: Device> Issuer<D> {
                 .room_within(&feed.shape, limit, &launch.shape),
             over_limit: account.charged.dominant(&feed.shape) > limit,
             ahead,
+            slices: slices(lends, ahead),
             in_flight: operation.in_flight,
             window_ns: match lends && !is_alone {
                 true => slice_ns.min(WINDOW_NS),

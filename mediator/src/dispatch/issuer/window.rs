@@ -7,8 +7,9 @@
 //!   again behind others in their lanes: a newcomer who comes after them waits for four windows and a block at most.
 //! - **Capped**, or to be able to stop at once: four slices of a quarter of what the row may hold, which is never more
 //!   than the device holds at once, in lanes of their own, or, where its blocks are short and the plan lends room, two
-//!   that last [`slice_ns`] each: for so long it holds more, and the plan's order makes up for that. A smaller one goes
-//!   only where fewer are on the device.
+//!   that last [`slice_ns`] each: for so long it holds more, and the plan's order makes up for that. Where the plan
+//!   lends none, as much is handed over besides as is on its way to its first block ([`starting_percent`]). A smaller
+//!   one goes only where fewer are on the device.
 //! - **Lent room** ([`super::levels`]): windows as of a row without competitors, shorter while others have work.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) of a
 //!   launch; all such rows of a tenant together hold no more than that, or two of them of launches that are no larger,
@@ -48,6 +49,8 @@ const LEAST_PIECES_PER_WAVE: u32 = 6;
 const MOST_UNPROVEN: u64 = 25;
 /// Slices that a capped row has in flight: when one ends, a quarter of its room is idle until the next one starts.
 const SLICES: u32 = 4;
+/// Most that a row may have on the device beyond cap and limit while its launches start, in percent of these.
+const MOST_STARTING: u64 = 800;
 /// A slice lasts this many times as long as the thread that submits it takes for it, so that submitting costs 2 %.
 const SLICE_SUBMISSIONS: u64 = 50;
 /// A slice lasts at least this many times as long as it takes from handing a launch over to its first block.
@@ -77,8 +80,10 @@ pub struct Situation<'a> {
     pub limit_room: u32,
     /// Whether its tenant has more on the device than its limit, stretched likewise, permits.
     pub over_limit: bool,
-    /// Part that may be handed over beyond cap and limit, in percent ([`two_slices_percent`]).
+    /// Part that may be handed over beyond cap and limit, in percent ([`two_slices_percent`], [`starting_percent`]).
     pub ahead: u64,
+    /// Slices in which what the row may have goes to the device.
+    pub slices: u32,
     /// Pieces of it on the device.
     pub in_flight: u16,
     /// How long a window lasts.
@@ -128,6 +133,25 @@ pub fn two_slices_percent(slice_ns: u64, row: &Row) -> u64 {
     let two = slice_ns.saturating_mul(200);
     let percent = two.checked_div(row.lasts_ns()).unwrap_or(0);
     percent.saturating_sub(100)
+}
+
+/// Returns what a row whose blocks last `block_ns` may have on the device beyond cap and limit, in percent of these, so
+/// that on average as much resides as they permit: what is on its way to its first block, by Little's law.
+#[must_use]
+pub fn starting_percent(launch_ns: Option<u64>, block_ns: u64) -> u64 {
+    let starting = launch_ns.unwrap_or(0).saturating_mul(100);
+    let percent = starting.checked_div(block_ns).unwrap_or(0);
+    percent.min(MOST_STARTING)
+}
+
+/// Returns in how many slices goes what a row may have with `ahead` percent beyond cap and limit: few where its blocks
+/// are short, so that each is worth a submission.
+#[must_use]
+pub const fn slices(lends: bool, ahead: u64) -> u32 {
+    match (lends, ahead) {
+        (true, 1..) | (false, 100..) => 2,
+        _ => SLICES,
+    }
 }
 
 impl Situation<'_> {
@@ -254,11 +278,7 @@ impl Situation<'_> {
             return (room > 0).then(|| Piece::fresh(whole));
         }
         let most_charged = charged.saturating_add(room);
-        let slices = match self.ahead {
-            0 => SLICES,
-            _ => 2,
-        };
-        let part = most_charged.div_ceil(slices);
+        let part = most_charged.div_ceil(self.slices);
         let (allowance, quantum) = match self.row.block_ns {
             0 => (room.min(most).min(self.unproven_room(1)), 1),
             _ => (room.min(most), part.max(1)),
@@ -273,6 +293,6 @@ impl Situation<'_> {
             return None;
         }
         // Were there no end of small ones, the thread that submits would have no end of work.
-        (self.row.slices < slices).then(|| Piece::fresh(allowance))
+        (self.row.slices < self.slices).then(|| Piece::fresh(allowance))
     }
 }

@@ -17,7 +17,7 @@ use gridmux_mediator::dispatch::client::{ClientKernel, ClientSlot};
 use gridmux_mediator::dispatch::policy_link::{PolicyRunner, link_with_room};
 use gridmux_mediator::dispatch::rows::{ROWS_PER_TENANT, RowTable};
 use gridmux_mediator::dispatch::samples::SampleSink;
-use gridmux_mediator::dispatch::window::WINDOW_NS;
+use gridmux_mediator::dispatch::window::{WINDOW_NS, starting_percent};
 use gridmux_mediator::dispatch::{
     ClockMode, ControlLink, Dispatcher, DispatcherConfig, Message, Slot, Turn, enforces,
 };
@@ -99,16 +99,18 @@ impl Subject for Dispatched {
     }
 
     /// Returns how far a piece may be off: it obeys the plan under which it was handed over, and starts a launch's
-    /// latency later. Caps and
-    /// limits may be exceeded by what is handed over ahead, which is the more the shorter a slice is: the shortest
-    /// lasts a grain, or as long as the shortest block. Where blocks stay unequally long, what was handed over may have
+    /// latency later. Caps and limits may be exceeded by what is on its way to its first block, which is the more the
+    /// shorter blocks are: the shortest last a grain, or as the subject says. Where blocks stay unequally long, what was handed over may have
     /// to wait until a slice ahead of it in its lane and the blocks in its way have ended.
     fn slack(&self, element: Element) -> Slack {
-        let [_, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
+        let [shortest, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
+        let starting = starting_percent(Some(self.launch.0), shortest.0);
+        let starting = f64::from(u32::try_from(starting).expect("a percentage"));
         let exact = Slack::exact(self.launch + self.observation);
         match element {
             Element::Cap | Element::DeviceLimit | Element::GroupLimit => Slack {
                 time: exact.time + longest * 2,
+                factor: 1.0 + starting / 100.0,
                 ..exact
             },
             // The hardware runs what it was given in order of arrival, and rows are given their caps: a block an SM
