@@ -4,7 +4,8 @@ use crate::session::{NON_BLOCKING, Session, code, ok};
 use std::io::Write;
 
 scenarios! {
-    victim: works_until_it_is_killed leaves_everything_behind shows_an_address loses_its_service;
+    victim: works_until_it_is_killed leaves_everything_behind shows_an_address loses_its_service
+        is_taken_out;
 }
 
 /// Says something to whoever started the program.
@@ -68,6 +69,18 @@ fn shows_an_address() {
         [11; 1024],
         "another process changed it"
     );
+}
+
+/// Its tenant goes while a kernel runs: whoever waits for that gets an error.
+fn is_taken_out() {
+    let session = Session::start();
+    let stream = session.stream(0);
+    let device = session.words(&[0]);
+    let slow = session.function(c"slow");
+    ok(session.launch(slow, (1, 32), stream, &[device, 100_000_000, 1]));
+    say("runs");
+    let lost = session.cuStreamSynchronize(stream);
+    assert!(lost != 0 && lost != code::NOT_READY, "{lost}");
 }
 
 /// The service goes while a kernel runs: every call returns, with an error.

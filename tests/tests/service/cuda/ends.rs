@@ -92,22 +92,13 @@ fn is_told_once(said: &str, why: &str) {
 }
 
 #[test]
-fn a_program_whose_tenant_is_taken_out_or_whose_service_stops_is_told() {
-    for stops in [false, true] {
-        let service = builder().start();
-        let mut program = Program::start(&service, "tenant", "victim::loses_its_service", "");
-        assert_eq!(program.hear(), "runs");
-        if stops {
-            kill(service.pid(), Signal::SIGTERM).expect("the service can be stopped");
-        } else {
-            change(&service, |text| without(&text, "tenant"));
-        }
-        let why = match stops {
-            true => "the service was stopped",
-            false => "no more in the service's configuration",
-        };
-        is_told_once(&program.succeed(), why);
-    }
+fn a_program_whose_tenant_is_taken_out_is_told() {
+    let service = builder().start();
+    let mut program = Program::start(&service, "tenant", "victim::is_taken_out", "");
+    assert_eq!(program.hear(), "runs");
+    change(&service, |text| without(&text, "tenant"));
+    let why = "no more in the service's configuration";
+    is_told_once(&program.succeed(), why);
 }
 
 #[test]
