@@ -68,8 +68,8 @@ fn largest_slice(each: Nanos) -> u32 {
 
 #[test]
 fn slices_hold_a_part_and_what_starts_besides_however_long_it_takes_to_submit_them() {
-    // The device holds 8 blocks, of which each tenant may have 4. A launch takes as long to start as two blocks last, so
-    // that 8 more are on their way; all goes in two slices.
+    // The device holds 8 blocks, of which each tenant may have 4. A launch takes as long to start as two blocks last,
+    // so that 8 more are on their way; all goes in two slices.
     for each in [0, 2 * BLOCK_NS, 100 * BLOCK_NS] {
         assert_eq!(largest_slice(Nanos(each)), 6, "at {each} ns");
     }
