@@ -87,7 +87,7 @@ impl Sampling {
         Self::within(grid, blocks.div_ceil(1_u32.checked_shl(shift)?))
     }
 
-    /// Returns the densest sampling of so many records at most.
+    /// Returns the densest sampling with at most this number of records.
     fn within(grid: [u32; 3], most_records: u32) -> Option<Self> {
         let blocks = u32::try_from(Grid(grid).blocks()).ok()?;
         if blocks == 0 || most_records == 0 {
@@ -111,7 +111,7 @@ impl Sampling {
         sampling.told_of_row().map(|_| sampling)
     }
 
-    /// Returns how many records of a row a kernel is told; `None` where there are too many for that.
+    /// Returns how many records of a row the control block names; `None` where there are too many for that.
     fn told_of_row(&self) -> Option<u16> {
         match self.rows {
             1 => Some(0),

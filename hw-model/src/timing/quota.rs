@@ -62,7 +62,7 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    /// Returns no quotas, of an SM with so many schedulers.
+    /// Returns no quotas, for an SM with this number of schedulers.
     pub(super) fn new(schedulers: usize) -> Self {
         Self {
             on: false,

@@ -254,7 +254,7 @@ impl PolicyFeed {
         }
     }
 
-    /// Keeps what happened to blocks of a launch until it is told.
+    /// Keeps what happened to blocks of a launch until the policy hears of it.
     pub(in crate::dispatch) fn note_blocks<P>(
         &mut self,
         clients: &mut ClientTable<P>,

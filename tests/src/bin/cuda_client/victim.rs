@@ -71,9 +71,8 @@ fn shows_an_address() {
     );
 }
 
-/// Its tenant goes while a kernel runs: whoever waits for that gets an error.
-fn is_taken_out() {
-    let session = Session::start();
+/// Waits for a long kernel until it is lost with the service; returns the kernel, its argument and its stream.
+fn loses_a_kernel(session: &Session) -> (u64, u64, u64) {
     let stream = session.stream(0);
     let device = session.words(&[0]);
     let slow = session.function(c"slow");
@@ -81,18 +80,18 @@ fn is_taken_out() {
     say("runs");
     let lost = session.cuStreamSynchronize(stream);
     assert!(lost != 0 && lost != code::NOT_READY, "{lost}");
+    (slow, device, stream)
+}
+
+/// Its tenant goes while a kernel runs: whoever waits for that gets an error.
+fn is_taken_out() {
+    loses_a_kernel(&Session::start());
 }
 
 /// The service goes while a kernel runs: every call returns, with an error.
 fn loses_its_service() {
     let session = Session::start();
-    let stream = session.stream(0);
-    let device = session.words(&[0]);
-    let slow = session.function(c"slow");
-    ok(session.launch(slow, (1, 32), stream, &[device, 100_000_000, 1]));
-    say("runs");
-    let lost = session.cuStreamSynchronize(stream);
-    assert!(lost != 0 && lost != code::NOT_READY, "{lost}");
+    let (slow, device, stream) = loses_a_kernel(&session);
     let (mut made, mut free) = (0, 0);
     for _ in 0..3 {
         assert_ne!(session.cuCtxSynchronize(), 0);

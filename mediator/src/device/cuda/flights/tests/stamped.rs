@@ -223,7 +223,7 @@ fn forged_stamps_stay_within_the_launch() {
     );
 }
 
-/// A record that stands for more blocks than reside at once is told of piece by piece, each with its part of the
+/// A record that stands for more blocks than reside at once is reported piece by piece, each with its part of the
 /// residence.
 #[test]
 fn blocks_that_ended_together_resided_alike() {
