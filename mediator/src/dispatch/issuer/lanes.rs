@@ -29,6 +29,8 @@ pub struct Flight {
     pub shape: BlockShape,
     /// Linear number of the slice's first block.
     pub first_block: u64,
+    /// Device time at which its operation was admitted.
+    pub admitted: Nanos,
     /// Device time at which it was handed over.
     pub issued: Nanos,
     /// Blocks of the slice; 0 for a copy.
@@ -71,6 +73,7 @@ impl Flight {
             row: None,
             shape: BlockShape::default(),
             first_block: 0,
+            admitted: now,
             issued: now,
             blocks: 0,
             charge: 0,

@@ -9,6 +9,8 @@
 //! others go beyond theirs, right above the filler, while no block of another tenant that is within its own waits for
 //! room.
 //!
+//! Where arrival decides, nobody is the filler: a launch goes one level above those that arrived later and still wait.
+//!
 //! Rules: nothing overtakes what comes before it in the order. Blocks that a row left at the
 //! fillers' levels before it moved up may be overtaken, for [`LONG_NS`] at most, unless its own tenant is above it. A
 //! device with a single level lends nothing.
@@ -17,6 +19,7 @@
 
 use super::Issuer;
 use super::lanes::Flight;
+use super::queue::Active;
 use super::window::WINDOW_NS;
 use crate::device::{Device, Level};
 use crate::dispatch::feed::PolicyFeed;
@@ -42,8 +45,43 @@ const MOST_LOOKED_AT: usize = 64;
 const FILLING: u8 = 2;
 
 impl<D: Device> Issuer<D> {
-    /// Returns how pieces of a row go to the device now while its cap and limit have room, and once they have none.
+    /// Returns how pieces of an operation of a row go to the device now while the row's cap and limit have room, and
+    /// once they have none.
     pub(super) fn grades(
+        &self,
+        feed: &PolicyFeed,
+        (row, active): (RowId, Active),
+        now: Nanos,
+    ) -> (Grade, Option<Grade>) {
+        let is_lent = self.lends(feed);
+        let competes = feed.accounts.busy.len() > 1;
+        match feed.policy.plan().order() {
+            DispatchOrder::Arrival if competes && !is_lent => {
+                let level = self.level_by_arrival(active);
+                (Grade { level, is_lent }, None)
+            }
+            _ => self.grades_by_rank(feed, (row, active.tenant), now),
+        }
+    }
+
+    /// Returns the level of an operation where arrival decides: above those of other tenants that arrived later and
+    /// wait.
+    fn level_by_arrival(&self, active: Active) -> Level {
+        let own = (active.admitted, active.slot);
+        let highest = self.device.levels().saturating_sub(1);
+        let (mut below, mut above) = (Level::LOWEST, Level(highest));
+        let waiting = self.lanes.waiting();
+        for (level, flight) in waiting.filter(|(_, flight)| flight.tenant != active.tenant) {
+            match (flight.admitted, flight.op.slot) > own {
+                true => below = below.max(Level(level.0 + 1)),
+                false => above = above.min(level),
+            }
+        }
+        below.min(above)
+    }
+
+    /// Returns the same where ranks decide, which is by row.
+    pub(super) fn grades_by_rank(
         &self,
         feed: &PolicyFeed,
         (row, tenant): (RowId, TenantId),

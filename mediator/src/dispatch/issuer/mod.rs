@@ -23,6 +23,7 @@ pub mod window;
 
 pub(super) use piece::Attempt;
 
+use super::feed::accounts::Accounts;
 use super::ids::{OperationId, Slot};
 use crate::device::{Command, Device};
 use crate::wall_clock::wall_ns;
@@ -92,6 +93,13 @@ impl<D: Device> Issuer<D> {
     /// Returns how long slices of short blocks are to last, in nanoseconds.
     fn slice_ns(&self) -> u64 {
         slice_ns(self.device.submission().each, self.launch_ns)
+    }
+
+    /// Returns how long a slice waits before its first block where all that have work submit by turns, in nanoseconds.
+    fn slice_waits_ns(&self, accounts: &Accounts) -> u64 {
+        let turns = u64::try_from(accounts.busy.len()).unwrap_or(u64::MAX);
+        let submissions = self.device.submission().each * turns;
+        self.launch_ns.unwrap_or(0).saturating_add(submissions.0)
     }
 
     /// Takes note of how long a launch took from being handed over to its first block; returns the least time of all

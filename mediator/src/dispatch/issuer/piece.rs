@@ -89,7 +89,7 @@ impl<D: Device> Issuer<D> {
             }
             return kept_back;
         }
-        let grades = self.grades(feed, (row, active.tenant), now);
+        let grades = self.grades(feed, (row, active), now);
         if self.has_enough_ahead(feed, grades.0.level) {
             return Attempt::DeviceFull;
         }
@@ -150,7 +150,7 @@ impl<D: Device> Issuer<D> {
         let ahead = match (may_stretch, lends) {
             (false, _) => 0,
             (true, true) => two_slices_percent(slice_ns, row),
-            (true, false) => starting_percent(self.launch_ns, row.lasts_ns()),
+            (true, false) => starting_percent(self.slice_waits_ns(&feed.accounts), row.lasts_ns()),
         };
         let is_asked = is_free || beyond.is_some() || row.is_unproven();
         let backlog = is_asked.then(|| self.lanes.backlog(active.tenant));
@@ -165,7 +165,7 @@ impl<D: Device> Issuer<D> {
                 .room_within(&feed.shape, limit, &launch.shape),
             over_limit: account.charged.dominant(&feed.shape) > limit,
             ahead,
-            slices: slices(lends, ahead),
+            slices: slices(ahead),
             in_flight: operation.in_flight,
             window_ns: match lends && !is_alone {
                 true => slice_ns.min(WINDOW_NS),
@@ -241,6 +241,7 @@ impl<D: Device> Issuer<D> {
             is_fresh: piece.behind.is_none(),
             is_gang: launch.is_gang,
             preempts,
+            admitted: active.admitted,
             ..Flight::new(active.op(), tenant, now)
         };
         let control = Control::slice(slice.offset, launch.grid).to_bytes();

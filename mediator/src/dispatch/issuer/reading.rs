@@ -11,6 +11,7 @@ use crate::device::{Device, Level};
 use crate::dispatch::feed::PolicyFeed;
 use crate::dispatch::feed::rows::{LastPiece, Row};
 use gridmux_policy::ids::{KernelKey, ProfileKey, RowId, TenantId};
+use gridmux_policy::plan::DispatchOrder;
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -141,8 +142,11 @@ impl<D: Device> Issuer<D> {
     }
 
     fn role(&self, feed: &PolicyFeed, (id, row): (RowId, &Row), now: Nanos) -> Role {
-        let (within, _) = self.grades(feed, (id, row.tenant), now);
-        match (row.whole_only, within.level) {
+        let level = match feed.policy.plan().order() {
+            DispatchOrder::Arrival => self.lanes.level_of(id).unwrap_or(Level::LOWEST),
+            DispatchOrder::Rank => self.grades_by_rank(feed, (id, row.tenant), now).0.level,
+        };
+        match (row.whole_only, level) {
             (true, _) => Role::Whole,
             (false, Level::LOWEST) => Role::Filler,
             (false, _) => Role::Raised,

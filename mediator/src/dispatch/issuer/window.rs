@@ -8,8 +8,8 @@
 //! - **Capped**, or to be able to stop at once: four slices of a quarter of what the row may hold, which is never more
 //!   than the device holds at once, in lanes of their own, or, where its blocks are short and the plan lends room, two
 //!   that last [`slice_ns`] each: for so long it holds more, and the plan's order makes up for that. Where the plan
-//!   lends none, as much is handed over besides as is on its way to its first block ([`starting_percent`]). A smaller
-//!   one goes only where fewer are on the device.
+//!   lends none, as much is handed over besides as waits for its first block ([`starting_percent`]). A smaller one goes
+//!   only where fewer are on the device.
 //! - **Lent room** ([`super::levels`]): windows as of a row without competitors, shorter while others have work.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) of a
 //!   launch; all such rows of a tenant together hold no more than that, or two of them of launches that are no larger,
@@ -136,21 +136,25 @@ pub fn two_slices_percent(slice_ns: u64, row: &Row) -> u64 {
 }
 
 /// Returns what a row whose blocks last `block_ns` may have on the device beyond cap and limit, in percent of these, so
-/// that on average as much resides as they permit: what is on its way to its first block, by Little's law.
+/// that on average as much resides as they permit: what waits for its first block, by Little's law, where a slice waits
+/// `waits_ns`. Its room is empty for about as long again, from its last block until the next slice is handed over.
+/// Blocks that last longer than both have nothing handed over ahead.
 #[must_use]
-pub fn starting_percent(launch_ns: Option<u64>, block_ns: u64) -> u64 {
-    let starting = launch_ns.unwrap_or(0).saturating_mul(100);
-    let percent = starting.checked_div(block_ns).unwrap_or(0);
-    percent.min(MOST_STARTING)
+pub fn starting_percent(waits_ns: u64, block_ns: u64) -> u64 {
+    let starting = waits_ns.saturating_mul(200);
+    match starting.checked_div(block_ns) {
+        None | Some(..100) => 0,
+        Some(percent) => percent.min(MOST_STARTING),
+    }
 }
 
 /// Returns in how many slices goes what a row may have with `ahead` percent beyond cap and limit: few where its blocks
 /// are short, so that each is worth a submission.
 #[must_use]
-pub const fn slices(lends: bool, ahead: u64) -> u32 {
-    match (lends, ahead) {
-        (true, 1..) | (false, 100..) => 2,
-        _ => SLICES,
+pub const fn slices(ahead: u64) -> u32 {
+    match ahead {
+        0 => SLICES,
+        _ => 2,
     }
 }
 

@@ -104,7 +104,7 @@ impl Subject for Dispatched {
     /// was handed over may have to wait until a slice ahead of it in its lane and the blocks in its way have ended.
     fn slack(&self, element: Element) -> Slack {
         let [shortest, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
-        let starting = starting_percent(Some(self.launch.0), shortest.0);
+        let starting = starting_percent(self.launch.0, shortest.0);
         let starting = f64::from(u32::try_from(starting).expect("a percentage"));
         let exact = Slack::exact(self.launch + self.observation);
         match element {
