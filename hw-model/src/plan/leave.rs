@@ -3,9 +3,9 @@
 //!
 //! Rules: beyond a cap the blocks of the youngest launch leave first, beyond a tenant's limit those of the worst rank,
 //! then of the youngest launch; the highest numbers of a launch first. Only groups that switch give blocks up; the
-//! others wait for their ends. Where the cheapest way is asked for, a block stays that is expected to end sooner than
-//! its switch would take. Of what was lent no more leaves than makes the room that is waited for: the worst rank first,
-//! then the youngest launch.
+//! others wait for their ends. Where the cheapest way is asked for, a block stays that is expected to end before its
+//! row on the SM could be switched twice. Of what was lent no more leaves than makes the room that is waited for: the
+//! worst rank first, then the youngest launch.
 
 use super::obey::Obey;
 use crate::config::GpuConfig;
@@ -145,6 +145,7 @@ impl Obey {
                 if !beyond(self) {
                     break;
                 }
+                self.on_sm.read(&sms[*sm]);
                 if self.leaves(config, self.rules.group_of(*sm), block, now) {
                     self.switch_out(sms, *sm, block);
                 }
@@ -210,8 +211,10 @@ impl Obey {
         self.rules.preemption(group) != Preemption::Cheapest || self.pays(config, block, now)
     }
 
-    /// Returns whether switching a block out and in again costs less than what it may still have to run (Chimera's
-    /// estimate: the mean of its row's ended blocks, less its own time). Without an ended block the switch pays.
+    /// Returns whether switching a block of the SM that is being looked at out and in again takes less than half of
+    /// what it may still have to run (Chimera's estimate: the mean of its row's ended blocks, less its own time):
+    /// nothing moves for less than twice its cost. Contexts of the SM pass through one engine, so that a block takes
+    /// as long as all of its row there. Without an ended block the switch pays.
     fn pays(&self, config: &GpuConfig, block: &Running, now: u64) -> bool {
         let (sum, count) = self.books.row(block.row).ran;
         let Some(mean) = sum.checked_div(count) else {
@@ -223,9 +226,10 @@ impl Obey {
             0
         } else {
             // Half of the port is the engine's.
-            4 * context_bytes(&block.needs) / rate
+            let each = 4 * context_bytes(&block.needs) / rate;
+            each * u64::from(self.on_sm.blocks_of(block.row).max(1))
         };
-        cost < left
+        2 * cost < left
     }
 
     /// Returns where a launch is in a group's dispatch order.
