@@ -8,9 +8,10 @@ use std::io;
 use std::path::Path;
 
 /// Files and folders that decide it, from this room.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 13] = [
     "../hw-model/src",
     "../hw-model/configs",
+    "../mix/data",
     "../mix/src",
     "../policy/src",
     "../ptx/src",
@@ -18,6 +19,8 @@ const SOURCES: [&str; 10] = [
     "../workloads/ptx",
     "src/corun",
     "src/fixed.rs",
+    "src/gridmux/mixes.rs",
+    "src/gridmux/set.rs",
     "src/world.rs",
 ];
 

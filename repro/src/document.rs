@@ -8,13 +8,24 @@ use std::fmt::Write;
 use std::path::Path;
 
 const HEAD: &str = include_str!("head.md");
+/// The parts of the document, in their order.
+const PAPERS: [&str; 8] = [
+    "srtf",
+    "accelos",
+    "smk",
+    "kernelet",
+    "warped-slicer",
+    "gridmux",
+    "traces",
+    "calibrate",
+];
 
 /// What is done with the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// Written anew.
     Whole,
-    /// The tables that were made are replaced in it.
+    /// The tables that were made are replaced in it, or added to it.
     Tables,
     /// Compared with the tables that were made.
     Check,
@@ -28,8 +39,8 @@ pub(crate) fn keep(reports: &[Report], file: &Path, how: Keep) -> Result<()> {
     }
     let kept =
         std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let tables = reports.iter().flat_map(|report| &report.tables);
     if how == Keep::Check {
+        let tables = reports.iter().flat_map(|report| &report.tables);
         return match differing(&kept, tables) {
             Some(name) => bail!(
                 "docs/reproduction.md: {name:?} is not what came out; `cargo xtask repro all` writes it anew"
@@ -38,22 +49,39 @@ pub(crate) fn keep(reports: &[Report], file: &Path, how: Keep) -> Result<()> {
         };
     }
     let mut text = kept;
-    for table in tables {
-        let heading = format!("\n### {}\n", table.name);
-        let from = text.find(&heading);
-        let from = from.with_context(|| {
-            format!(
-                "the document has no table {:?}; `repro all` writes it anew",
-                table.name
-            )
-        })?;
-        let rest = &text[from + heading.len()..];
-        let to = rest
-            .find("\n##")
-            .map_or(text.len(), |end| from + heading.len() + end);
-        text.replace_range(from..to, &section(table));
+    for report in reports {
+        for table in &report.tables {
+            put(&mut text, report.paper, table);
+        }
     }
     std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Puts a table in the place of its paper's of the same name or, where there is none, at the paper's end.
+fn put(text: &mut String, paper: &str, table: &Figures) {
+    let Some((from, end)) = range(text, &format!("\n## {paper}\n"), "\n## ") else {
+        let later = PAPERS.iter().skip_while(|name| **name != paper).skip(1);
+        let mut headings = later.filter_map(|name| text.find(&format!("\n## {name}\n")));
+        let at = headings.next().unwrap_or(text.len());
+        text.insert_str(at, &format!("\n## {paper}\n{}", section(table)));
+        return;
+    };
+    match range(
+        &text[from..end],
+        &format!("\n### {}\n", table.name),
+        "\n### ",
+    ) {
+        Some((first, last)) => text.replace_range(from + first..from + last, &section(table)),
+        None => text.insert_str(end, &section(table)),
+    }
+}
+
+/// Returns where a heading is, and where what it heads ends: at the next such one, or at the text's end.
+fn range(text: &str, heading: &str, next: &str) -> Option<(usize, usize)> {
+    let from = text.find(heading)?;
+    let rest = from + heading.len();
+    let end = text[rest..].find(next);
+    Some((from, end.map_or(text.len(), |end| rest + end)))
 }
 
 /// Returns the name of the first table that the document does not show as it came out.
@@ -220,8 +248,21 @@ mod tests {
             super::document(&reports),
             "nothing but the table has changed"
         );
-        reports[0].tables[0].name = "sets".to_owned();
-        let error = keep(&reports, &file, Keep::Tables).expect_err("there is no such table");
-        assert!(error.to_string().contains("sets"), "{error}");
+        let part = |paper, name: &str| Report {
+            paper,
+            tables: vec![Figures {
+                name: name.to_owned(),
+                ..table()
+            }],
+            pictures: Vec::new(),
+        };
+        let [first] = reports;
+        let mut all = vec![first, part("accelos", "sets"), part("gridmux", "pairs")];
+        keep(&all[2..], &file, Keep::Tables).expect("adds a paper");
+        keep(&all[1..2], &file, Keep::Tables).expect("adds one before it");
+        all[2].tables.extend(part("gridmux", "mixes").tables);
+        keep(&all[2..], &file, Keep::Tables).expect("adds a table");
+        let text = std::fs::read_to_string(&file).expect("reads");
+        assert_eq!(text, super::document(&all), "in the order of papers");
     }
 }

@@ -14,7 +14,7 @@ use gridmux_policy::policies::gridmux::Settings;
 const DRAWN: usize = 1024;
 
 /// STP, ANTT and fairness of a policy.
-type Point = (String, [f64; 3]);
+pub(super) type Point = (String, [f64; 3]);
 
 /// Returns every policy, the combined one with profiles, and SMK's partition as in its paper.
 fn contenders() -> Vec<Contender> {
@@ -130,7 +130,7 @@ fn drawn(name: &str, about: &str, all: &[Point]) -> (Figures, Picture) {
 }
 
 /// Returns whether no other policy is at least as good in all three metrics and better in one.
-fn is_on_front(own: &[f64; 3], all: &[Point]) -> bool {
+pub(super) fn is_on_front(own: &[f64; 3], all: &[Point]) -> bool {
     let gains = |point: &[f64; 3]| [point[0], -point[1], point[2]];
     let own = gains(own);
     let dominates = |(_, other): &Point| {

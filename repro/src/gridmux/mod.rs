@@ -1,10 +1,12 @@
 //! The combined policy beside the papers': which of its terms is worth what, and which policies nothing else beats.
 //!
-//! [`ablation`] switches each term off in turn, [`front`] finds the policies that are not dominated. There is no paper
-//! to compare with; rows of the papers' policies stand beside.
+//! [`ablation`] switches each term off in turn, [`front`] finds the policies that are not dominated, and [`mixes`] runs
+//! all of them on the SM model. There is no paper to compare with; rows of the papers' policies stand beside.
 
 mod ablation;
 mod front;
+mod mixes;
+mod set;
 
 use crate::context::{Context, On};
 use crate::tables::Report;
@@ -57,6 +59,9 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
             report.tables.push(table);
             report.pictures.push(picture);
         }
+    }
+    if context.wants(On::Model) {
+        report.tables.extend(mixes::tables(context)?);
     }
     Ok(report)
 }

@@ -37,6 +37,10 @@ enum Paper {
     Accelos,
     /// Sharing every SM, and its issue slots.
     Smk,
+    /// Slices of kernels that complement each other, chosen by a model of their speed.
+    Kernelet,
+    /// Room on every SM after how each kernel's speed grows with it.
+    WarpedSlicer,
     /// No paper: the combined policy beside the papers', term by term.
     Gridmux,
     /// No paper: mixes of recorded CUDA programs under every policy.

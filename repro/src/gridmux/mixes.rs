@@ -1,0 +1,258 @@
+//! Every realisable policy over a committed set of 24 pairs and 12 mixes on the SM model ([`super::set`]), and how well
+//! the `event` executor ranks them.
+//!
+//! All programs of a mix start together, each in a closed loop, and are compared with themselves alone under `fifo`.
+//! `throughput` is the time of the programs one after the other over that together; `least_throughput` and
+//! `least_over_fifo` are those of the worst mix, the latter in STP.
+//!
+//! Rules: a policy that knows runtimes beforehand does not take part; a wrong result ends the experiment.
+
+use super::front::{Point, is_on_front};
+use super::set::{Kind, MIXES, PAIRS, Program};
+use crate::context::Context;
+use crate::tables::{Figures, Row};
+use anyhow::{Result, bail};
+use gridmux_hw_model::GpuConfig;
+use gridmux_mix::report::{Metrics, MixReport, ProgramReport, Setting};
+use gridmux_mix::{Member, On, OnEvent, OnModel, Pace, Source, Verdict};
+use gridmux_policy::metrics::geometric_mean;
+use gridmux_policy::{Class, Profiles, all_policies};
+use gridmux_workloads::{Size, by_name};
+use serde::{Deserialize, Serialize};
+
+/// The GPU, and how many of its SMs are modelled.
+const GPU: &str = "gtx980";
+const SMS: u16 = 4;
+/// What programs run under alone.
+const ALONE: &str = "fifo";
+/// Policies that differ from another one in a rule of a paper's only.
+const VARIANTS: [&str; 2] = ["fifo-strict", "smk-p-strict"];
+
+/// How a mix went under a policy.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+struct Went {
+    stp: f64,
+    antt: f64,
+    fairness: f64,
+    throughput: f64,
+}
+
+/// How a mix went on both executors, by policy.
+#[derive(Debug, Deserialize, Serialize)]
+struct Both {
+    model: Vec<Went>,
+    event: Vec<Went>,
+}
+
+/// Returns the tables.
+pub(super) fn tables(context: &Context) -> Result<Vec<Figures>> {
+    let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
+    let mixes: Vec<&[Program]> = PAIRS
+        .iter()
+        .map(|(_, pair)| &pair[..])
+        .chain(MIXES)
+        .collect();
+    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?}");
+    let went = context.runs("mixes", &mixes, key, |mix| both(&config, mix))?;
+    let (pairs, larger) = went.split_at(PAIRS.len());
+    let of_kind = |kind: Kind| {
+        let chosen = PAIRS
+            .iter()
+            .zip(pairs)
+            .filter(move |(pair, _)| pair.0 == kind);
+        chosen.map(|(_, both)| both).collect::<Vec<_>>()
+    };
+    let all: Vec<&Both> = went.iter().collect();
+    let pairs: Vec<&Both> = pairs.iter().collect();
+    let larger: Vec<&Both> = larger.iter().collect();
+    Ok(vec![
+        ranking("all 36 mixes", &all),
+        ranking("24 pairs", &pairs),
+        ranking(
+            "pairs of which one needs DRAM",
+            &of_kind(Kind::ComputeMemory),
+        ),
+        ranking("12 mixes of 3 to 8 programs", &larger),
+        agreement(&pairs, &larger),
+    ])
+}
+
+/// Returns the policies that take part.
+fn policies() -> Vec<&'static str> {
+    let all = all_policies().iter();
+    let names = all.filter(|info| !info.is_oracle).map(|info| info.name);
+    names.filter(|name| !VARIANTS.contains(name)).collect()
+}
+
+/// Runs a mix on both executors under every policy.
+fn both(config: &GpuConfig, mix: &[Program]) -> Result<Both> {
+    let members: Vec<Member> = mix.iter().map(member).collect();
+    let model = OnModel {
+        config,
+        threads: 1,
+        members: &members,
+    };
+    let event = OnEvent::new(config, &members, |_| {})?;
+    let nothing = Profiles::default();
+    let run = |on: On, policy: &str, take: &[(usize, u64)]| -> Result<_> {
+        Ok(match on {
+            On::Model => {
+                let (run, verdicts, _) = model.run((policy, &nothing), take)?;
+                (run, verdicts)
+            }
+            On::Event => {
+                let run = event.run((policy, &nothing), take)?;
+                (run, take.iter().map(|_| None).collect::<Vec<Verdict>>())
+            }
+        })
+    };
+    let on = |on: On| -> Result<Vec<Went>> {
+        let mut alone = Vec::new();
+        for place in 0..members.len() {
+            alone.extend(run(on, ALONE, &[(place, 0)])?.0.played);
+        }
+        let take: Vec<(usize, u64)> = (0..members.len()).map(|place| (place, 0)).collect();
+        let under = |policy: &'static str| {
+            let (together, verdicts) = run(on, policy, &take)?;
+            let played = members.iter().zip(together.played.iter().zip(&alone));
+            let programs = played
+                .zip(verdicts)
+                .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict));
+            let setting = Setting {
+                policy: policy.to_owned(),
+                on,
+                gpu: config.name.clone(),
+                sms: config.sm.count,
+            };
+            let report = MixReport::new(setting, programs.collect(), (&together, &alone));
+            match report.wrong() {
+                Some(wrong) => bail!("{policy}: {wrong}"),
+                None => Ok(Went::from(&report.metrics)),
+            }
+        };
+        policies().into_iter().map(under).collect()
+    };
+    Ok(Both {
+        model: on(On::Model)?,
+        event: on(On::Event)?,
+    })
+}
+
+fn member(&(kernel, launches): &Program) -> Member {
+    Member {
+        name: kernel.to_owned(),
+        weight: 1,
+        class: Class::Normal,
+        source: Source::Own {
+            workload: by_name(kernel).expect("a workload"),
+            size: Size::Large,
+        },
+        launches,
+        pace: Pace::Closed(0),
+    }
+}
+
+impl From<&Metrics> for Went {
+    fn from(metrics: &Metrics) -> Self {
+        Self {
+            stp: metrics.stp,
+            antt: metrics.antt,
+            fairness: metrics.fairness,
+            throughput: metrics.throughput,
+        }
+    }
+}
+
+/// Returns the table of all policies over some mixes on the model.
+fn ranking(which: &str, mixes: &[&Both]) -> Figures {
+    let policies = policies();
+    let fifo = policies
+        .iter()
+        .position(|name| *name == ALONE)
+        .expect("it takes part");
+    let mean = |place: usize, of: fn(&Went) -> f64| {
+        let values: Vec<f64> = mixes.iter().map(|both| of(&both.model[place])).collect();
+        geometric_mean(&values)
+    };
+    let least = |of: &dyn Fn(&Both) -> f64| {
+        mixes
+            .iter()
+            .map(|both| of(both))
+            .fold(f64::INFINITY, f64::min)
+    };
+    let points: Vec<Point> = (0..)
+        .zip(&policies)
+        .map(|(place, name)| {
+            let point = [
+                mean(place, |went| went.stp),
+                mean(place, |went| went.antt),
+                mean(place, |went| went.fairness),
+            ];
+            ((*name).to_owned(), point)
+        })
+        .collect();
+    let rows = (0..)
+        .zip(&points)
+        .map(|(place, (name, point)): (usize, _)| {
+            let [stp, antt, fairness] = *point;
+            let metrics = [
+                "stp",
+                "antt",
+                "fairness",
+                "throughput",
+                "least_throughput",
+                "least_over_fifo",
+                "on_front",
+            ];
+            let measured = [
+                stp,
+                antt,
+                fairness,
+                mean(place, |went| went.throughput),
+                least(&|both| both.model[place].throughput),
+                least(&|both| both.model[place].stp / both.model[fifo].stp),
+                f64::from(u8::from(is_on_front(point, &points))),
+            ];
+            Row::new(name, metrics, [f64::NAN; 7], measured)
+        });
+    Figures {
+        name: format!("Every policy on the SM model: {which}"),
+        about: "Geometric means over programs of our kernels that start together in closed loops; `throughput` is over \
+                taking turns, `least_throughput` and `least_over_fifo` (in STP) are of the worst mix. `on_front` is 1 \
+                where no other policy is at least as good in STP, ANTT and fairness and better in one."
+            .to_owned(),
+        rows: rows.collect(),
+        ..Figures::default()
+    }
+}
+
+/// Returns how far `event` is from the model: in the throughput of pairs, and in which policy is best.
+fn agreement(pairs: &[&Both], larger: &[&Both]) -> Figures {
+    let mut squares = Vec::new();
+    for both in pairs {
+        let went = both.event.iter().zip(&both.model);
+        squares
+            .extend(went.map(|(event, model)| (event.throughput / model.throughput).ln().powi(2)));
+    }
+    let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
+    let best = |went: &[Went]| {
+        let best = (0..went.len()).max_by(|one, other| went[*one].stp.total_cmp(&went[*other].stp));
+        best.unwrap_or(0)
+    };
+    let agrees = larger
+        .iter()
+        .filter(|both| best(&both.event) == best(&both.model));
+    let agrees = agrees.count() as f64;
+    Figures {
+        name: "The `event` executor beside the SM model".to_owned(),
+        about: "Over the same pairs and mixes under the same policies: the root of the mean square of the logarithm of \
+                `event`'s throughput over the model's, over pairs, and in how many of the 12 larger mixes the same policy \
+                is best in STP."
+            .to_owned(),
+        rows: vec![
+            Row::one("throughput of pairs", "rms_of_ln", None, mean.sqrt()),
+            Row::one("larger mixes", "same_best_policy", None, agrees),
+        ],
+        ..Figures::default()
+    }
+}
