@@ -66,6 +66,8 @@ named! {
         Matrix "matrix",
         /// Matrix products, step by step better.
         Sgemm "sgemm",
+        /// Whole kernels, from submission to end.
+        Kernels "kernels",
     }
 }
 
@@ -180,6 +182,81 @@ pub enum SgemmStep {
     Vectors,
 }
 
+named! {
+    /// A kernel of `hw-model/validation/kernels/whole.cu`, by the name of its entry.
+    WholeKernel {
+        /// Sum of two pictures; lanes side by side.
+        AddAlongRows "add_along_rows",
+        /// The same; neighbouring lanes a row apart.
+        AddAlongColumns "add_along_columns",
+        /// Convolution of an array.
+        Line "line",
+        /// The same with elements in shared memory.
+        LineTiled "line_tiled",
+        /// The same with the block's own elements there.
+        LineCached "line_cached",
+        /// Convolution of a picture.
+        Picture "picture",
+        /// The same with a tile in shared memory.
+        PictureTiled "picture_tiled",
+        /// Histogram in global memory.
+        Histogram "histogram",
+        /// One for each block in shared memory, added up.
+        HistogramShared "histogram_shared",
+        /// Grey picture of a coloured one.
+        Grey "grey",
+        /// Product of integer matrices.
+        Product "product",
+        /// The same with tiles in shared memory.
+        ProductTiled "product_tiled",
+        /// The same with two results a thread.
+        ProductWide "product_wide",
+        /// Product of a matrix and a vector, a row a thread.
+        RowsByVector "rows_by_vector",
+        /// The same with the vector in shared memory.
+        RowsBySharedVector "rows_by_shared_vector",
+        /// Sum of an array, lanes that work apart.
+        Reduce1 "reduce_1",
+        /// Lanes that work side by side.
+        Reduce2 "reduce_2",
+        /// Their words side by side, too.
+        Reduce3 "reduce_3",
+        /// Two loads a thread.
+        Reduce4 "reduce_4",
+        /// The last warp without barriers.
+        Reduce5 "reduce_5",
+        /// Every step written out.
+        Reduce6 "reduce_6",
+        /// Blocks that go on through the array.
+        Reduce7 "reduce_7",
+    }
+}
+
+impl WholeKernel {
+    /// Returns whether its size is that of a side, of a picture or of matrices.
+    pub const fn has_two_sides(self) -> bool {
+        matches!(
+            self,
+            Self::AddAlongRows
+                | Self::AddAlongColumns
+                | Self::Picture
+                | Self::PictureTiled
+                | Self::Grey
+                | Self::Product
+                | Self::ProductTiled
+                | Self::ProductWide
+        )
+    }
+
+    /// Returns whether its work is shared by all SMs, and not by a few, nor is done at one word of memory.
+    pub const fn fills_a_chip(self) -> bool {
+        !matches!(
+            self,
+            Self::Histogram | Self::RowsByVector | Self::RowsBySharedVector
+        )
+    }
+}
+
 /// The way in which launches are handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -284,6 +361,13 @@ pub enum Run {
         /// The algorithm.
         step: SgemmStep,
     },
+    /// One launch of a whole kernel with cold caches.
+    Whole {
+        /// The kernel.
+        entry: WholeKernel,
+        /// Elements, or those of a side.
+        size: u64,
+    },
     /// A read right after the end of a writer to other memory, over the same read alone.
     ReadAfterWrite {
         /// The size of the data that is written, in 10⁶ bytes.
@@ -331,6 +415,7 @@ impl Run {
             Self::EmptyLaunch {} => ("empty-launch", &[Cycles, Microseconds]),
             Self::Newcomer { .. } => ("newcomer", &[Ratio]),
             Self::Sgemm { .. } => ("sgemm", &[GigaflopsPerSecond, TeraflopsPerSecond]),
+            Self::Whole { .. } => ("whole", &[Microseconds]),
             Self::ReadAfterWrite { .. } => ("read-after-write", &[Ratio]),
         }
     }
@@ -362,6 +447,7 @@ impl Run {
             } => between("block", block, 1024)
                 .or_else(|| between("blocks_per_sm", blocks_per_sm, 32)),
             Self::Atomics { lanes, .. } => between("lanes", lanes, 32),
+            Self::Whole { size, .. } => positive("size", size),
             Self::Barrier { warps } => between("warps", warps, 32),
             Self::Launches {
                 elements,

@@ -10,10 +10,19 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use validation::judge::{run, summaries};
 use validation::read::{parse, read_all};
-use validation::schema::{Class, Run};
+use validation::schema::{Class, Run, WholeKernel};
 
 /// Elements of a launch, KiB of a chain of pointers and KiB of a sweep from which a figure takes seconds.
 const LONG: (u64, u64, u64) = (1 << 22, 60_000, 6_000);
+
+/// Whole kernels that take seconds.
+const LONG_KERNELS: [WholeKernel; 5] = [
+    WholeKernel::Picture,
+    WholeKernel::PictureTiled,
+    WholeKernel::ProductWide,
+    WholeKernel::Reduce1,
+    WholeKernel::Reduce2,
+];
 
 /// How far below its bound, in percent points, an error may fall before the bound must follow.
 const SLACK: f64 = 2.0;
@@ -56,6 +65,7 @@ fn is_quick(run: &Run) -> bool {
         } => elements < LONG.0 || matches!(block, 32 | 1024),
         Run::Chase { footprint_kb } => footprint_kb < LONG.1,
         Run::Sweep { footprint_kb } => footprint_kb < LONG.2,
+        Run::Whole { entry, .. } => !LONG_KERNELS.contains(&entry),
         _ => true,
     }
 }
@@ -252,7 +262,9 @@ fn the_guide_names_everything_that_exists() {
         }
     }
     let classes = Class::ALL.iter().map(|class| class.name());
-    for name in classes.chain(Op::ALL.iter().map(|op| op.name())) {
+    let kernels = WholeKernel::ALL.iter().map(|kernel| kernel.name());
+    let names = classes.chain(kernels);
+    for name in names.chain(Op::ALL.iter().map(|op| op.name())) {
         assert!(
             guide.contains(&format!("`{name}`")),
             "README.md lacks {name}"

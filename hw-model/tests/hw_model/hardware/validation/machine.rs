@@ -24,8 +24,10 @@ pub struct Shape {
     pub blocks: u32,
     /// Blocks along y.
     pub rows_of_blocks: u32,
-    /// Threads of a block.
+    /// Threads of a block along x.
     pub threads: u32,
+    /// Threads of a block along y.
+    pub rows_of_threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub dynamic_shared_bytes: u32,
 }
@@ -37,6 +39,7 @@ impl Shape {
             blocks,
             rows_of_blocks: 1,
             threads,
+            rows_of_threads: 1,
             dynamic_shared_bytes: 0,
         }
     }
@@ -115,7 +118,7 @@ impl Machine {
             domain: self.domain,
             kernel: kernel.clone(),
             grid: [shape.blocks, shape.rows_of_blocks, 1],
-            block: [shape.threads, 1, 1],
+            block: [shape.threads, shape.rows_of_threads, 1],
             dynamic_shared_bytes: shape.dynamic_shared_bytes,
             params: &params,
             budget: None,

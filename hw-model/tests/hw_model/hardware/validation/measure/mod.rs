@@ -12,6 +12,7 @@ mod level_1;
 mod sgemm;
 mod stream;
 mod synchronisation;
+mod whole;
 
 use super::schema::{Bound, Card, Figure, Run, Unit};
 
@@ -114,6 +115,7 @@ fn measure(card: &Card, run: Run) -> Amount {
         Run::Newcomer { highest } => launches::newcomer(&slice, highest),
         Run::EmptyLaunch {} => launches::empty_launch(whole),
         Run::Sgemm { step } => sgemm::sgemm(&slice, step),
+        Run::Whole { entry, size } => whole::whole(whole, &slice, entry, size),
         Run::ReadAfterWrite { write_mb, read_mb } => {
             let share =
                 |mb: u64| mb * 1_000_000 * u64::from(slice.sm.count) / u64::from(whole.sm.count);
