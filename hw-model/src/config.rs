@@ -150,6 +150,9 @@ pub struct Sm {
     /// there.
     #[serde(default)]
     pub parameters_cached: bool,
+    /// Lanes of an access that the load/store unit takes in a cycle; it passes over a group without an active lane.
+    #[serde(default = "warp_lanes")]
+    pub load_store_lanes: u32,
     /// Resident threads.
     pub max_threads: u32,
     /// Resident blocks.
@@ -504,6 +507,10 @@ pub struct Stripe {
     pub banks: u32,
     /// Bytes of a turn.
     pub bytes: u64,
+}
+
+fn warp_lanes() -> u32 {
+    WARP_LANES
 }
 
 fn one() -> u32 {

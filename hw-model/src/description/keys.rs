@@ -57,6 +57,7 @@ pub(super) const KEYS: &[Key] = &[
     ("sm.folds_moves", "true or false", Any),
     ("sm.expands_sequences", "true or false", Any),
     ("sm.parameters_cached", "true or false", Any),
+    ("sm.load_store_lanes", "lanes a cycle and SM", PowerOfTwo(1, 32)),
     ("sm.max_threads", "threads of an SM", Multiple(32, 32, 2048)),
     ("sm.max_blocks", "blocks of an SM", from(1, 64)),
     ("sm.max_threads_per_block", "threads", from(1, 1024)),

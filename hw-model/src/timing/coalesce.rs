@@ -180,6 +180,14 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     }
 }
 
+/// Returns the cycles in which the load/store unit takes the active lanes of an access, so many a cycle.
+pub(crate) fn passes(mask: u32, lanes: u32) -> u64 {
+    match lanes {
+        32.. => 1,
+        _ => phases(mask, lanes).count() as u64,
+    }
+}
+
 /// Returns, for each phase of `lanes` neighbouring lanes (a power of two), which of them are in `mask`; leaves out the
 /// phases in which none is.
 fn phases(mask: u32, lanes: u32) -> impl Iterator<Item = u32> {
@@ -277,7 +285,7 @@ fn conflicts(access: &Access, mask: u32, bank_bytes: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, shared_cycles, shared_turns};
+    use super::{Lines, passes, shared_cycles, shared_turns};
     use crate::exec::{Access, Pattern};
 
     fn scattered(bytes: u32, address: impl Fn(u64) -> u64) -> Access {
@@ -339,6 +347,14 @@ mod tests {
             assert_eq!(shared_cycles(&meet, 4), 1);
         }
         assert_eq!(shared_turns(&scattered(4, |lane| lane * 128), 4), 32);
+    }
+
+    #[test]
+    fn the_unit_takes_groups_of_lanes_and_passes_over_idle_ones() {
+        for (mask, lanes, cycles) in [(!0, 32, 1), (!0, 16, 2), (0xffff, 16, 1), (0x1_0001, 16, 2)]
+        {
+            assert_eq!(passes(mask, lanes), cycles, "{mask:x} of {lanes}");
+        }
     }
 
     #[test]

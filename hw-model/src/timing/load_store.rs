@@ -7,7 +7,7 @@
 //! takes its line at once (`l1.reserves`), a full set holds the unit until it has room.
 
 use super::cache::{Evicted, Line};
-use super::coalesce::{LineAccess, shared_cycles, shared_turns};
+use super::coalesce::{LineAccess, passes, shared_cycles, shared_turns};
 use super::copy_groups::Copied;
 use super::lsu::{Miss, NOBODY, PendingLoad, Target, Waiter};
 use super::memory_system::{NO_REPLY, Request, RequestKind};
@@ -32,9 +32,10 @@ impl Sm {
         }
         match self.lsu.access.space {
             Space::Shared => {
-                let cycles = u64::from(self.shared_rounds(&config.shared));
+                let rounds = u64::from(self.shared_rounds(&config.shared));
+                self.counters_of(slot).shared_conflict_cycles += rounds - 1;
+                let cycles = rounds.max(passes(self.lsu.access.mask, config.sm.load_store_lanes));
                 self.lsu.free_at = now + cycles;
-                self.counters_of(slot).shared_conflict_cycles += cycles - 1;
                 self.finish(
                     slot,
                     op,
@@ -186,6 +187,8 @@ impl Sm {
         }
         load.at += interval;
         self.take_turns(&mut load, &config.l1);
+        let passes = passes(self.lsu.access.mask, config.sm.load_store_lanes);
+        load.at = load.at.max(self.now + passes);
         if self.lsu.free_at != UNKNOWN {
             self.lsu.free_at = load.at;
         }
