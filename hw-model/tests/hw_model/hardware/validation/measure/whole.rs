@@ -1,4 +1,4 @@
-//! Whole kernels: one launch with cold caches, from submission to end.
+//! Whole kernels: one launch, from submission to end, whose data are in no cache.
 //!
 //! Rules: a kernel that fills the chip runs on the card's slice, with its share of the rows or elements; what depends
 //! on one word or on few blocks runs on the whole chip. A reduction's time is that of twice as many elements less that
