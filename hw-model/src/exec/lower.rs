@@ -4,7 +4,6 @@
 //! in common (guard, scoreboard entries, pipeline numbers) is added here.
 //! Rule: a family returns `None` for any combination that it does not execute, and the module is refused.
 
-use super::condition::{Condition, is_negation};
 use super::control::frame_layout::FrameLayout;
 use super::expansion::Expansion;
 use super::isa::{handler, lane_fn};
@@ -160,8 +159,6 @@ pub(crate) struct Lower<'a> {
     expands_sequences: bool,
     /// What the instruction before gave, if that was a product of twice its factors' length.
     product: Option<Product>,
-    /// What the instruction before gave, if that was a comparison.
-    condition: Option<Condition>,
     parameters_cached: bool,
     register_banks: u8,
     constants: Constants,
@@ -204,7 +201,6 @@ impl<'a> Lower<'a> {
             folds_moves: config.sm.folds_moves,
             expands_sequences: config.sm.expands_sequences,
             product: None,
-            condition: None,
             parameters_cached: config.sm.parameters_cached,
             register_banks: config.sm.register_banks,
             constants,
@@ -426,25 +422,17 @@ impl<'a> Lower<'a> {
     /// Forgets what came before: control may reach the next instruction from elsewhere.
     pub(crate) fn begin_block(&mut self) {
         self.product = None;
-        self.condition = None;
     }
 
     /// Takes note of what comes before the next instruction.
     pub(crate) fn passed(&mut self, i: &Instruction) {
         self.product = Product::of(i).filter(|_| self.expands_sequences);
-        self.condition = Condition::of(i).filter(|_| self.expands_sequences);
     }
 
     /// Returns whether an instruction adds to the product right before it, which the chip does in one.
     fn adds_to_product(&self, i: &Instruction) -> bool {
         self.product
             .is_some_and(|product| product.is_added_to_by(i))
-    }
-
-    /// Returns whether an instruction is part of the comparison before it, or of those that read what it gives.
-    fn is_in_comparison(&self, i: &Instruction) -> bool {
-        let joins = self.condition.is_some_and(|before| before.is_joined_by(i));
-        joins || self.expands_sequences && is_negation(i)
     }
 
     /// Adds what every operation has.
@@ -491,9 +479,7 @@ impl<'a> Lower<'a> {
             interval: u16::try_from(timing.interval).unwrap_or(u16::MAX),
             free: i.guard.is_none()
                 && draft.kind == Kind::Alu
-                && (self.folds_moves && is_folded(i)
-                    || self.adds_to_product(i)
-                    || self.is_in_comparison(i)),
+                && (self.folds_moves && is_folded(i) || self.adds_to_product(i)),
         };
         let unnamed = (draft.also != NONE).then(|| self.slots + draft.also);
         let written: Vec<u16> = writes.iter().map(entry).chain(unnamed).collect();

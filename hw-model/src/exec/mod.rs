@@ -9,7 +9,6 @@
 //! access is checked before memory is touched; nothing allocates.
 
 mod block;
-pub(crate) mod condition;
 mod control;
 mod cx;
 mod expansion;

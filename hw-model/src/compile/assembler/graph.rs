@@ -1,13 +1,12 @@
 //! What of a window of instructions must start before what.
 //!
-//! A node is an instruction, or a product with the sum right behind it, which a chip does in one (`IMAD.WIDE`), or a
-//! comparison with what joins it (`ISETP.AND`). Edges say how many cycles later the second node starts at least: what
-//! its operand takes, or nothing where the order alone must stay.
+//! A node is an instruction, or a product with the sum right behind it, which a chip does in one (`IMAD.WIDE`). Edges
+//! say how many cycles later the second node starts at least: what its operand takes, or nothing where the order alone
+//! must stay.
 //! Rule: the order of the window is one of those that the graph permits.
 
 use super::dependence::{Effect, MemoryAccess};
 use crate::config::GpuConfig;
-use crate::exec::condition::Condition;
 use crate::exec::product::Product;
 use gridmux_ptx::analysis::{Access, for_each_register};
 use gridmux_ptx::decode::{AddressBase, Family, Instruction, RegId, ScalarType, StateSpace};
@@ -17,7 +16,7 @@ use std::ops::Range;
 /// Cycles of a division or an approximation.
 const SLOW: u32 = 20;
 
-/// An instruction, or two that a chip does in one, and its edges.
+/// An instruction, or a product with its sum, and its edges.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Its instructions in the window.
@@ -65,13 +64,12 @@ impl Graph {
     }
 }
 
-/// Returns whether the first two instructions are a product and a sum with it, or a comparison and what joins it.
+/// Returns whether the first two instructions are a product and a sum with it.
 fn makes_one(rest: &[Instruction]) -> bool {
-    let [first, second, ..] = rest else {
+    let [product, sum, ..] = rest else {
         return false;
     };
-    Product::of(first).is_some_and(|product| product.is_added_to_by(second))
-        || Condition::of(first).is_some_and(|condition| condition.is_joined_by(second))
+    Product::of(product).is_some_and(|product| product.is_added_to_by(sum))
 }
 
 /// A graph being built, over the instructions so far.
