@@ -96,7 +96,7 @@ pub enum Preemption {
     Drain,
     /// Blocks are switched out at once.
     Switch,
-    /// Blocks are switched out where that is cheaper than waiting for their end.
+    /// Blocks are switched out where waiting for their end is expected to cost more; executors say how much more.
     Cheapest,
 }
 

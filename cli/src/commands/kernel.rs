@@ -54,8 +54,9 @@ functional one; none of them is a promise.
   WAITING    blocks of launches that could go and that have not started
   LEVEL      of pieces that are on the device: the highest one, 0 being the
              lowest; - while it has none there
-  ROLE       of the next piece. raised: it outranks the filler and gets the next
-             room that comes free; filler: it goes at the lowest level, into
+  ROLE       of the next piece or, where arrival decides, of those on the
+             device. raised: it outranks others and gets the next room that
+             comes free; filler: it goes at the lowest level, into
              what the raised ones leave, and where none is raised all are
              fillers; whole: its kernel cannot be cut; - while no launch is open
   PIECE      blocks that were handed to the device at once, the last time, of

@@ -206,15 +206,16 @@ impl Obey {
             || beyond(self.books.held(tenant), plan.device_limit(tenant))
     }
 
-    /// Returns whether a block that is to leave is switched out; it stays where its end is expected sooner than that.
+    /// Returns whether a block that is to leave is switched out; it stays where its end is expected before its row on
+    /// the SM could be switched twice.
     fn leaves(&self, config: &GpuConfig, group: usize, block: &Running, now: u64) -> bool {
         self.rules.preemption(group) != Preemption::Cheapest || self.pays(config, block, now)
     }
 
     /// Returns whether switching a block of the SM that is being looked at out and in again takes less than half of
     /// what it may still have to run (Chimera's estimate: the mean of its row's ended blocks, less its own time):
-    /// nothing moves for less than twice its cost. Contexts of the SM pass through one engine, so that a block takes
-    /// as long as all of its row there. Without an ended block the switch pays.
+    /// nothing moves for less than twice its cost. Contexts of the SM pass through one engine, so that a block is
+    /// taken to take as long as all of its row there. Without an ended block the switch pays.
     fn pays(&self, config: &GpuConfig, block: &Running, now: u64) -> bool {
         let (sum, count) = self.books.row(block.row).ran;
         let Some(mean) = sum.checked_div(count) else {

@@ -5,7 +5,8 @@
 //! `throughput` is the time of the programs one after the other over that together; `least_throughput` and
 //! `least_over_fifo` are those of the worst mix, the latter in STP.
 //!
-//! Rules: a policy that knows runtimes beforehand does not take part; a wrong result ends the experiment.
+//! Rules: a policy that knows runtimes beforehand does not take part, nor one that differs from another in one rule of
+//! its paper only ([`VARIANTS`]); a wrong result ends the experiment.
 
 use super::front::{Point, is_on_front};
 use super::set::{Kind, MIXES, PAIRS, Program};
@@ -25,7 +26,7 @@ const GPU: &str = "gtx980";
 const SMS: u16 = 4;
 /// What programs run under alone.
 const ALONE: &str = "fifo";
-/// Policies that differ from another one in a rule of a paper's only.
+/// Policies that differ from another one only in a rule of their paper.
 const VARIANTS: [&str; 2] = ["fifo-strict", "smk-p-strict"];
 
 /// How a mix went under a policy.
@@ -246,7 +247,7 @@ fn agreement(pairs: &[&Both], larger: &[&Both]) -> Figures {
     Figures {
         name: "The `event` executor beside the SM model".to_owned(),
         about: "Over the same pairs and mixes under the same policies: the root of the mean square of the logarithm of \
-                `event`'s throughput over the model's, over pairs, and in how many of the 12 larger mixes the same policy \
+                `event`'s throughput over the model's, over pairs, and in how many of the larger mixes the same policy \
                 is best in STP."
             .to_owned(),
         rows: vec![

@@ -9,9 +9,11 @@
 //! others go beyond theirs, right above the filler, while no block of another tenant that is within its own waits for
 //! room.
 //!
-//! Where arrival decides, nobody is the filler: a launch goes one level above those that arrived later and still wait.
+//! Where arrival decides, nobody is the filler. A launch that cap or limit binds goes one level above those of other
+//! tenants that arrived later and still wait; others go at the lowest level, because there a long launch in windows
+//! leaves room for newcomers in between.
 //!
-//! Rules: nothing overtakes what comes before it in the order. Blocks that a row left at the
+//! Rules: nothing overtakes what comes before it in the order of other tenants. Blocks that a row left at the
 //! fillers' levels before it moved up may be overtaken, for [`LONG_NS`] at most, unless its own tenant is above it. A
 //! device with a single level lends nothing.
 //!
@@ -46,18 +48,19 @@ const FILLING: u8 = 2;
 
 impl<D: Device> Issuer<D> {
     /// Returns how pieces of an operation of a row go to the device now while the row's cap and limit have room, and
-    /// once they have none.
+    /// once they have none; `binds` says whether either binds the operation at all.
     pub(super) fn grades(
         &self,
         feed: &PolicyFeed,
-        (row, active): (RowId, Active),
+        (row, active, binds): (RowId, Active, bool),
         now: Nanos,
     ) -> (Grade, Option<Grade>) {
         let is_lent = self.lends(feed);
         let competes = feed.accounts.busy.len() > 1;
         match feed.policy.plan().order() {
-            DispatchOrder::Arrival if competes && !is_lent => {
+            DispatchOrder::Arrival if competes && binds && !is_lent => {
                 let level = self.level_by_arrival(active);
+                let is_lent = false;
                 (Grade { level, is_lent }, None)
             }
             _ => self.grades_by_rank(feed, (row, active.tenant), now),
@@ -80,7 +83,7 @@ impl<D: Device> Issuer<D> {
         below.min(above)
     }
 
-    /// Returns the same where ranks decide, which is by row.
+    /// Returns how pieces of a row go to the device where ranks decide; where arrival does, all go at the lowest level.
     pub(super) fn grades_by_rank(
         &self,
         feed: &PolicyFeed,

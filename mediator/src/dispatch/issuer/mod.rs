@@ -23,7 +23,7 @@ pub mod window;
 
 pub(super) use piece::Attempt;
 
-use super::feed::accounts::Accounts;
+use super::feed::PolicyFeed;
 use super::ids::{OperationId, Slot};
 use crate::device::{Command, Device};
 use crate::wall_clock::wall_ns;
@@ -95,9 +95,13 @@ impl<D: Device> Issuer<D> {
         slice_ns(self.device.submission().each, self.launch_ns)
     }
 
-    /// Returns how long a slice waits before its first block where all that have work submit by turns, in nanoseconds.
-    fn slice_waits_ns(&self, accounts: &Accounts) -> u64 {
-        let turns = u64::try_from(accounts.busy.len()).unwrap_or(u64::MAX);
+    /// Returns how long a slice waits before its first block where all that have something to submit do so by turns, in
+    /// nanoseconds.
+    fn slice_waits_ns(&self, feed: &PolicyFeed) -> u64 {
+        let turns = match feed.policy.is_head_of_line() {
+            true => 1,
+            false => u64::from(feed.accounts.wanting.max(1)),
+        };
         let submissions = self.device.submission().each * turns;
         self.launch_ns.unwrap_or(0).saturating_add(submissions.0)
     }

@@ -74,7 +74,7 @@ impl<D: Device> Issuer<D> {
                 _ => self.issue_transfer(clients, feed, active, now),
             };
         };
-        let (row, is_gang) = (launch.row, launch.is_gang);
+        let (row, is_gang, wave) = (launch.row, launch.is_gang, launch.wave);
         if self.is_submitting(now) {
             return Attempt::DeviceFull;
         }
@@ -89,7 +89,8 @@ impl<D: Device> Issuer<D> {
             }
             return kept_back;
         }
-        let grades = self.grades(feed, (row, active), now);
+        let binds = feed.policy.row(row, active.tenant).binds(wave);
+        let grades = self.grades(feed, (row, active, binds), now);
         if self.has_enough_ahead(feed, grades.0.level) {
             return Attempt::DeviceFull;
         }
@@ -150,7 +151,7 @@ impl<D: Device> Issuer<D> {
         let ahead = match (may_stretch, lends) {
             (false, _) => 0,
             (true, true) => two_slices_percent(slice_ns, row),
-            (true, false) => starting_percent(self.slice_waits_ns(&feed.accounts), row.lasts_ns()),
+            (true, false) => starting_percent(self.slice_waits_ns(feed), row.lasts_ns()),
         };
         let is_asked = is_free || beyond.is_some() || row.is_unproven();
         let backlog = is_asked.then(|| self.lanes.backlog(active.tenant));

@@ -8,8 +8,8 @@
 //! - **Capped**, or to be able to stop at once: four slices of a quarter of what the row may hold, which is never more
 //!   than the device holds at once, in lanes of their own, or, where its blocks are short and the plan lends room, two
 //!   that last [`slice_ns`] each: for so long it holds more, and the plan's order makes up for that. Where the plan
-//!   lends none, as much is handed over besides as waits for its first block ([`starting_percent`]). A smaller one goes
-//!   only where fewer are on the device.
+//!   lends none, as much is handed over besides, in two slices, as waits for its first block ([`starting_percent`]):
+//!   where the device is empty enough, that resides at once. A smaller one goes only where fewer are on the device.
 //! - **Lent room** ([`super::levels`]): windows as of a row without competitors, shorter while others have work.
 //! - **Unproven** (no block of the row has ended, or one ran into its budget since): a small window ([`probe`]) of a
 //!   launch; all such rows of a tenant together hold no more than that, or two of them of launches that are no larger,
@@ -49,7 +49,8 @@ const LEAST_PIECES_PER_WAVE: u32 = 6;
 const MOST_UNPROVEN: u64 = 25;
 /// Slices that a capped row has in flight: when one ends, a quarter of its room is idle until the next one starts.
 const SLICES: u32 = 4;
-/// Most that a row may have on the device beyond cap and limit while its launches start, in percent of these.
+/// Most that a row may have on the device beyond cap and limit while its slices wait, in percent of these: so a slice,
+/// of which there are two then, holds at most four and a half times what cap and limit permit.
 const MOST_STARTING: u64 = 800;
 /// A slice lasts this many times as long as the thread that submits it takes for it, so that submitting costs 2 %.
 const SLICE_SUBMISSIONS: u64 = 50;
