@@ -180,7 +180,7 @@ pub(crate) fn shared_cycles(access: &Access, bank_bytes: u32) -> u32 {
     }
 }
 
-/// Returns the cycles in which the load/store unit takes the active lanes of an access, so many a cycle.
+/// Returns the cycles in which the load/store unit takes the active lanes of an access, `lanes` of them a cycle.
 pub(crate) fn passes(mask: u32, lanes: u32) -> u64 {
     match lanes {
         32.. => 1,

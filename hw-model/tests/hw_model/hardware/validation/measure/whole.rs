@@ -53,7 +53,7 @@ pub(super) fn whole(chip: &GpuConfig, slice: &GpuConfig, kernel: WholeKernel, si
     }
 }
 
-/// Runs one launch on an idle machine; `words` get a way to allocate buffers of so many bytes.
+/// Runs one launch on an idle machine; `words` gets a function that allocates a buffer of a number of bytes.
 fn cold(
     config: &GpuConfig,
     kernel: WholeKernel,
@@ -130,7 +130,7 @@ fn picture(config: &GpuConfig, kernel: WholeKernel, (rows, columns): (u64, u64))
     })
 }
 
-/// Measures a product of a matrix of so many rows with a square one, or with a vector.
+/// Measures a product of a matrix of `rows` rows with a square one of `side`, or with a vector.
 fn product(config: &GpuConfig, kernel: WholeKernel, (rows, side): (u64, u64)) -> f64 {
     if let WholeKernel::RowsByVector | WholeKernel::RowsBySharedVector = kernel {
         let shape = Shape {
@@ -162,7 +162,7 @@ fn product(config: &GpuConfig, kernel: WholeKernel, (rows, side): (u64, u64)) ->
     })
 }
 
-/// Measures a reduction's first launch, in which a thread loads so many elements. The later ones are as long for twice
+/// Measures a reduction's first launch, in which a thread loads `loads` elements. The later ones are as long for twice
 /// the elements.
 fn reduction(config: &GpuConfig, kernel: WholeKernel, elements: u64, loads: u32) -> f64 {
     let once = |elements: u64| {
