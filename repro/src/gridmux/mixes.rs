@@ -220,7 +220,8 @@ fn ranking(which: &str, mixes: &[&Both]) -> Figures {
         name: format!("Every policy on the SM model: {which}"),
         about: "Geometric means over programs of our kernels that start together in closed loops; `throughput` is over \
                 taking turns, `least_throughput` and `least_over_fifo` (in STP) are of the worst mix. `on_front` is 1 \
-                where no other policy is at least as good in STP, ANTT and fairness and better in one."
+                where no other policy is at least as good in STP, ANTT and fairness and better in one. \
+                Policies that know runtimes beforehand, `fifo-strict` and `smk-p-strict` do not take part."
             .to_owned(),
         rows: rows.collect(),
         ..Figures::default()

@@ -60,8 +60,11 @@ impl<D: Device> Issuer<D> {
         match feed.policy.plan().order() {
             DispatchOrder::Arrival if competes && binds && !is_lent => {
                 let level = self.level_by_arrival(active);
-                let is_lent = false;
-                (Grade { level, is_lent }, None)
+                let grade = Grade {
+                    level,
+                    is_lent: false,
+                };
+                (grade, None)
             }
             _ => self.grades_by_rank(feed, (row, active.tenant), now),
         }

@@ -83,7 +83,7 @@ fn loses_a_kernel(session: &Session) -> (u64, u64, u64) {
     (slow, device, stream)
 }
 
-/// Its tenant goes while a kernel runs: whoever waits for that gets an error.
+/// Loses its tenant while a kernel runs, and checks that the wait for the kernel ends with an error.
 fn is_taken_out() {
     loses_a_kernel(&Session::start());
 }
