@@ -120,7 +120,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         let submits = self.issuer.submits_next(&self.feed.accounts, self.now);
         let waits_ends = [
             self.feed.accounts.quiet_at(self.now),
-            self.issuer.gang.keeps_back_until(self.now),
+            self.issuer.gang.waits_until(self.now),
         ];
         let awaited = [self.completions.next_due(), clock.ready(), submits];
         let awaited = awaited.into_iter().chain(waits_ends);

@@ -20,6 +20,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if self.feed.accounts.has_become_quiet(self.now) {
             self.issuer.unpark_those_behind(clients, &mut self.feed);
         }
+        if self.issuer.gang.has_rested(self.now) {
+            self.issuer.unpark_gangs(clients, &mut self.feed);
+        }
         self.issuer
             .begin_rounds_after_rest(clients, &mut self.feed, self.now);
         loop {

@@ -281,7 +281,9 @@ impl Gridmux {
         let open = f64::from(record.map_or(1, |of| of.open_launches));
         let divides = (open / FEW).max(1.0);
         let band = match (self.settings.bound, self.settings.guard) {
-            (Some(bound), _) if slowdown > bound * divides => Band::Of(class, Urgency::Late),
+            (Some(bound), _) if slowdown > bound * divides && device_ns <= 0.0 => {
+                Band::Of(class, Urgency::Late)
+            }
             (_, Some(window)) if device_ns > window => Band::Guarded,
             _ => Band::Of(class, Urgency::Ordinary),
         };
@@ -290,7 +292,7 @@ impl Gridmux {
             place,
             band,
             key: present * remaining * divides / weight,
-            total: total / weight,
+            total: total * divides / weight,
             length: (total + self.loops.done(row) as f64 * wave_ns) / weight,
             left: job.left().max(1),
             room,

@@ -152,9 +152,17 @@ impl<D: Device> Issuer<D> {
         feed: &mut PolicyFeed,
         (tag, now): (Tag, Nanos),
     ) {
-        if !self.gang.end(tag, now) {
-            return;
+        if self.gang.end(tag, now) {
+            self.unpark_gangs(clients, feed);
         }
+    }
+
+    /// Puts back what tenants have parked of which a gang waits for its turn.
+    pub(in crate::dispatch) fn unpark_gangs<P>(
+        &mut self,
+        clients: &ClientTable<P>,
+        feed: &mut PolicyFeed,
+    ) {
         while let Some(tenant) = feed.accounts.gangs.pop() {
             self.unpark(clients, feed, tenant);
         }
