@@ -5,21 +5,22 @@
 //!    for the weights), which its open launches divide where they are many, so that more launches make nobody come
 //!    sooner; free room that the first cannot use goes to the next;
 //! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
-//!    (accelOS, section 3), because one after another the last of them would wait for all others. **Two** programs of
+//!    (accelOS, section 3), because one after another the last of them would wait for all others; but not those that
+//!    wait for DRAM as the first one does, of which both together take as long as one after the other. **Two** programs of
 //!    about the same length that do not both wait for DRAM ([`crate::roofline`]) share it in any case, and fill nothing
 //!    beyond their parts, because a block more of either costs both more than it does (Warped-Slicer, section III);
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
-//!    least [`PRIOR_NS`];
+//!    least [`PRIOR_NS`]. Where no launch is known, all of them share;
 //! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
-//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class; better
-//!    classes come first, but for whom the guard puts last.
+//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class, unless the
+//!    tenant held more than its part; better classes come first, but for whom the guard puts last.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -155,9 +156,9 @@ struct Entry {
     band: Band,
     /// Predicted remaining device time over its part of its tenant's weight.
     key: f64,
-    /// Predicted device time of the whole launch over its tenant's weight.
+    /// Predicted device time of the whole launch over its part of its tenant's weight.
     total: f64,
-    /// The same with what its row's launches had since it loops.
+    /// Predicted device time of all of its row's launches since it loops over its tenant's weight.
     length: f64,
     /// Its blocks that have not ended, at least one.
     left: u64,
@@ -346,14 +347,21 @@ impl Gridmux {
             && (one_side, other_side) != (Side::Memory, Side::Memory)
     }
 
-    /// Returns how many launches are not much longer than the first one, itself included.
+    /// Returns how many launches share with the first one, itself included: they are not much longer, and not both it
+    /// and they wait for DRAM.
     fn alike(&self) -> usize {
         let Some(first) = self.order.first() else {
             return 0;
         };
         let most = self.settings.share_within * first.total;
-        let like = |entry: &&Entry| entry.band == first.band && entry.total <= most;
-        self.order.iter().take_while(like).count().max(1)
+        let is_memory = |entry: &Entry| self.roofline.side(entry.row) == Some(Side::Memory);
+        let like = |entry: &&Entry| {
+            entry.band == first.band
+                && entry.total <= most
+                && !(is_memory(first) && is_memory(entry))
+        };
+        let others = self.order.iter().skip(1);
+        1 + others.take_while(like).count()
     }
 
     /// Returns whether one tenant alone has work, and has had for a grace.
@@ -396,8 +404,9 @@ impl Gridmux {
             }
         }
         let sharing = &self.rows[..self.sharing];
-        // Of an unknown row no more runs before a block of it has ended.
-        let usable = |place: usize| match order[place].unknown {
+        // Beside a row that is known no more runs of an unknown one before a block of it has ended.
+        let is_any_known = order.iter().any(|entry| !entry.unknown);
+        let usable = |place: usize| match order[place].unknown && is_any_known {
             true => order[place].lasting.min(self.settings.samples.max(1)),
             false => order[place].lasting,
         };
