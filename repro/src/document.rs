@@ -37,8 +37,7 @@ pub(crate) fn keep(reports: &[Report], file: &Path, how: Keep) -> Result<()> {
         return std::fs::write(file, document(reports))
             .with_context(|| format!("writing {}", file.display()));
     }
-    let kept =
-        std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let kept = read(file)?;
     if how == Keep::Check {
         let tables = reports.iter().flat_map(|report| &report.tables);
         return match differing(&kept, tables) {
@@ -55,6 +54,11 @@ pub(crate) fn keep(reports: &[Report], file: &Path, how: Keep) -> Result<()> {
         }
     }
     std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Reads the document.
+pub(crate) fn read(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
 /// Puts a table in the place of its paper's of the same name or, where there is none, at the paper's end.
@@ -94,7 +98,31 @@ pub(crate) fn differing<'a>(
     found.map(|table| table.name.as_str())
 }
 
-fn document(reports: &[Report]) -> String {
+/// The text of the document, for its figures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Document<'a>(pub(crate) &'a str);
+
+impl Document<'_> {
+    /// Returns a measured figure of a row in a paper's table, if there is such a one.
+    pub(crate) fn figure(&self, paper: &str, table: &str, row: &str, metric: &str) -> Option<f64> {
+        let (from, end) = range(self.0, &format!("\n## {paper}\n"), "\n## ")?;
+        let text = &self.0[from..end];
+        let (from, end) = range(text, &format!("\n### {table}\n"), "\n### ")?;
+        let mut rows = text[from..end].lines().filter_map(|line| {
+            let cells = line.strip_prefix('|')?.strip_suffix('|')?;
+            Some(cells.split('|').map(str::trim))
+        });
+        let told = format!("{metric}: paper");
+        let mut heads = rows.next()?;
+        // What is told by the paper stands in front of ours.
+        let place = heads.position(|head| head == metric || head == told)?;
+        let is_told = text[from..end].contains(&told);
+        let mut cells = rows.find(|cells| cells.clone().next() == Some(row))?;
+        cells.nth(place + usize::from(is_told))?.parse().ok()
+    }
+}
+
+pub(crate) fn document(reports: &[Report]) -> String {
     let mut text = HEAD.to_owned();
     for report in reports {
         let _ = writeln!(text, "\n## {}", report.paper);
@@ -190,7 +218,7 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Keep, keep, section};
+    use super::{Document, Keep, document, keep, section};
     use crate::tables::{Figures, Note, Report, Row};
 
     fn table() -> Figures {
@@ -221,6 +249,25 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_read_as_they_were_written() {
+        let report = |paper| Report {
+            paper,
+            tables: vec![table()],
+            pictures: Vec::new(),
+        };
+        let text = document(&[report("srtf"), report("smk")]);
+        let figure = |row, metric| Document(&text).figure("smk", "pairs", row, metric);
+        assert_eq!(figure("sjf", "antt"), Some(1.5));
+        assert_eq!(figure("fifo", "stp"), Some(1.2), "ours, not the paper's");
+        assert_eq!(figure("ljf", "stp"), None);
+        assert_eq!(figure("sjf", "fairness"), None);
+        assert_eq!(
+            Document(&text).figure("accelos", "pairs", "sjf", "stp"),
+            None
+        );
+    }
+
+    #[test]
     fn what_was_written_is_what_comes_out_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("reproduction.md");
@@ -245,7 +292,7 @@ mod tests {
         let text = std::fs::read_to_string(&file).expect("reads");
         assert_eq!(
             text,
-            super::document(&reports),
+            document(&reports),
             "nothing but the table has changed"
         );
         let part = |paper, name: &str| Report {
@@ -263,6 +310,6 @@ mod tests {
         all[2].tables.extend(part("gridmux", "mixes").tables);
         keep(&all[2..], &file, Keep::Tables).expect("adds a table");
         let text = std::fs::read_to_string(&file).expect("reads");
-        assert_eq!(text, super::document(&all), "in the order of papers");
+        assert_eq!(text, document(&all), "in the order of papers");
     }
 }

@@ -26,7 +26,7 @@ mod world;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use context::{Context, On};
-use document::Keep;
+use document::{Document, Keep};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tables::Report;
@@ -169,10 +169,37 @@ fn run(args: &Args) -> Result<()> {
         (_, _, true) => Some(Keep::Tables),
         _ => None,
     };
+    let file = root.join("docs/reproduction.md");
     if let Some(keep) = keep {
-        document::keep(&reports, &root.join("docs/reproduction.md"), keep)?;
+        document::keep(&reports, &file, keep)?;
+    }
+    let mut reports = reports;
+    if let Some(report) = reports
+        .iter_mut()
+        .find(|report| report.paper == gridmux::PAPER)
+    {
+        add_cells(report, &file, keep)?;
     }
     show(&reports, args.json)
+}
+
+/// Adds the table of cells to the report of `gridmux`, from the document as it is now, and keeps it there.
+fn add_cells(report: &mut Report, file: &Path, keep: Option<Keep>) -> Result<()> {
+    let text = document::read(file)?;
+    let cells = Report {
+        tables: vec![gridmux::cells::table(&Document(&text))?],
+        ..Report::new(report.paper)
+    };
+    if let Some(keep) = keep {
+        let how = if keep == Keep::Check {
+            keep
+        } else {
+            Keep::Tables
+        };
+        document::keep(std::slice::from_ref(&cells), file, how)?;
+    }
+    report.tables.extend(cells.tables);
+    Ok(())
 }
 
 /// Prints reports: one JSON object for one paper, a list of them for several.

@@ -94,15 +94,14 @@ fn both(config: &GpuConfig, mix: &[Program]) -> Result<Both> {
         members: &members,
     };
     let event = OnEvent::new(config, &members, |_| {})?;
-    let nothing = Profiles::default();
     let run = |on: On, policy: &str, take: &[(usize, u64)]| -> Result<_> {
         Ok(match on {
             On::Model => {
-                let (run, verdicts, _) = model.run((policy, &nothing), take)?;
+                let (run, verdicts, _) = model.run((policy, &Profiles::default()), take)?;
                 (run, verdicts)
             }
             On::Event => {
-                let run = event.run((policy, &nothing), take)?;
+                let run = event.run((policy, &Profiles::default()), take)?;
                 (run, take.iter().map(|_| None).collect::<Vec<Verdict>>())
             }
         })
@@ -221,7 +220,8 @@ fn ranking(which: &str, mixes: &[&Both]) -> Figures {
         about: "Geometric means over programs of our kernels that start together in closed loops; `throughput` is over \
                 taking turns, `least_throughput` and `least_over_fifo` (in STP) are of the worst mix. `on_front` is 1 \
                 where no other policy is at least as good in STP, ANTT and fairness and better in one. \
-                Policies that know runtimes beforehand, `fifo-strict` and `smk-p-strict` do not take part."
+                No policy knows a kernel beforehand; those that have to, `fifo-strict` and `smk-p-strict` do not take \
+                part."
             .to_owned(),
         rows: rows.collect(),
         ..Figures::default()

@@ -1,9 +1,10 @@
 //! The combined policy beside the papers': which of its terms is worth what, and which policies nothing else beats.
 //!
 //! [`ablation`] switches each term off in turn, [`front`] finds the policies that are not dominated, and [`mixes`] runs
-//! all of them on the SM model. There is no paper to compare with; rows of the papers' policies stand beside.
+//! all of them on the SM model, [`cells`] reads from the document who is best in each paper's own measures. There is no paper to compare with; rows of the papers' policies stand beside.
 
 mod ablation;
+pub(crate) mod cells;
 mod front;
 mod mixes;
 mod set;
@@ -15,6 +16,9 @@ use crate::{accelos, srtf};
 use anyhow::Result;
 use gridmux_policy::plan::Preemption;
 use gridmux_policy::policies::gridmux::Settings;
+
+/// The report's name.
+pub(crate) const PAPER: &str = "gridmux";
 
 /// A term's name and how it is switched off.
 type Term = (&'static str, fn(&mut Settings));
@@ -49,7 +53,7 @@ fn line_up(known: bool) -> Vec<Contender> {
 
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
-    let mut report = Report::new("gridmux");
+    let mut report = Report::new(PAPER);
     if context.wants(On::Event) {
         let (_, pairs) = srtf::kernels()?;
         let (_, sets) = accelos::kernels()?;

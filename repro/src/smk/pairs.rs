@@ -35,7 +35,14 @@ const MEMORY: [&str; 6] = [
 ];
 
 /// Policies, the baselines first.
-pub(super) const POLICIES: [&str; 5] = ["fifo", "spatial", "smk", "smk-p-strict", "smk-pw"];
+pub(super) const POLICIES: [&str; 6] = [
+    "fifo",
+    "spatial",
+    "smk",
+    "smk-p-strict",
+    "smk-pw",
+    "gridmux",
+];
 /// The policy that also runs with contexts that move at no cost.
 pub(super) const BEST: &str = "smk-pw";
 

@@ -218,7 +218,7 @@ fn each(pairs: &Pairs) -> Figures {
     let row = |pair: &&Pair| {
         let ours = POLICIES.map(|policy| pair.merit(policy).stp);
         let name = format!("{}: {}", pair.group.name(), pair.name());
-        Row::new(name, POLICIES, [NONE; 5], ours)
+        Row::new(name, POLICIES, [NONE; POLICIES.len()], ours)
     };
     Figures {
         name: "STP of each pair under SMK's policies (Figures 11 and 13)".to_owned(),

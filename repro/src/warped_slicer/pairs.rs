@@ -17,7 +17,14 @@ const LATEST: u64 = 20 * ALONE;
 const SAMPLE_EVERY: u64 = 1_000;
 
 /// The policies; the last is Algorithm 1 with the curves of long runs alone.
-pub(super) const POLICIES: [&str; 5] = ["fifo", "even", "spatial", "warped-slicer", "oracle"];
+pub(super) const POLICIES: [&str; 6] = [
+    "fifo",
+    "even",
+    "spatial",
+    "warped-slicer",
+    "gridmux",
+    "oracle",
+];
 
 /// A pair under each policy, in the order of [`POLICIES`].
 pub(super) struct Pair {

@@ -122,7 +122,10 @@ mod tests {
         for now in [Nanos(9), last, over] {
             assert_eq!(turn.keeps_back(true, true, now), Some(Attempt::Blocked));
         }
-        assert_eq!(turn.keeps_back(false, true, last), Some(Attempt::DeviceFull));
+        assert_eq!(
+            turn.keeps_back(false, true, last),
+            Some(Attempt::DeviceFull)
+        );
         assert_eq!(turn.keeps_back(false, true, over), None);
         assert!(!turn.end(SECOND, over), "another one's end");
         assert!(turn.end(FIRST, over));

@@ -1,0 +1,152 @@
+//! Each paper's measures in its own reproduction: the best of its policies that can be had, beside `gridmux`.
+//!
+//! A cell is a measure of a paper. Its figures are those of the paper's tables in `docs/reproduction.md`, which need
+//! hours of runs on the SM model, so that the table of cells says nothing that the document does not show.
+//!
+//! Kernelet has no cells: its schedules are replayed from co-runs of two kernels, in which no other policy can run.
+
+use crate::document::Document;
+use crate::tables::{Figures, Row};
+use anyhow::{Context as _, Result};
+use gridmux_policy::policies::gridmux::NAME;
+
+/// Which of two figures is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    Higher,
+    Lower,
+}
+
+/// A measure of a paper.
+struct Cell {
+    /// The paper and its measure.
+    name: &'static str,
+    /// Part of the document and table where the figures are, and metric.
+    section: &'static str,
+    table: &'static str,
+    metric: &'static str,
+    better: Better,
+    /// In front of the names of policies in the table's rows.
+    prefix: &'static str,
+    /// The paper's policies; those that know runtimes beforehand are left out.
+    policies: &'static [&'static str],
+}
+
+const SRTF: Cell = Cell {
+    name: "SRTF: STP",
+    section: "gridmux",
+    table: "Every policy on the 56 ERCBench pairs",
+    metric: "stp",
+    better: Better::Higher,
+    prefix: "",
+    policies: &["srtf", "srtf-adaptive"],
+};
+const ACCELOS: Cell = Cell {
+    name: "accelOS: unfairness",
+    section: "accelos",
+    table: "Sets of 4 kernels that start together (sections 8.1 to 8.3)",
+    metric: "unfairness",
+    better: Better::Lower,
+    prefix: "",
+    policies: &["accelos"],
+};
+const SMK: Cell = Cell {
+    name: "SMK: STP",
+    section: "smk",
+    table: "SMK's policies on 45 pairs (Figure 10, Table 3)",
+    metric: "stp",
+    better: Better::Higher,
+    prefix: "all, ",
+    policies: &["smk", "smk-p-strict", "smk-pw"],
+};
+const WARPED_SLICER: Cell = Cell {
+    name: "Warped-Slicer: IPC",
+    section: "warped-slicer",
+    table: "Pairs under each policy: all pairs (Figures 6 and 9)",
+    metric: "ipc",
+    better: Better::Higher,
+    prefix: "",
+    policies: &["warped-slicer"],
+};
+
+const CELLS: [Cell; 10] = [
+    SRTF,
+    Cell {
+        name: "SRTF: ANTT",
+        metric: "antt",
+        better: Better::Lower,
+        ..SRTF
+    },
+    Cell {
+        name: "SRTF: fairness",
+        metric: "fairness",
+        ..SRTF
+    },
+    ACCELOS,
+    Cell {
+        name: "accelOS: throughput",
+        metric: "throughput",
+        better: Better::Higher,
+        ..ACCELOS
+    },
+    SMK,
+    Cell {
+        name: "SMK: fairness",
+        metric: "fairness",
+        ..SMK
+    },
+    Cell {
+        name: "SMK: ANTT",
+        metric: "antt",
+        better: Better::Lower,
+        ..SMK
+    },
+    WARPED_SLICER,
+    Cell {
+        name: "Warped-Slicer: least speedup",
+        metric: "least_speedup",
+        ..WARPED_SLICER
+    },
+];
+
+/// Returns the table of cells by what the document says.
+///
+/// # Errors
+/// The document lacks a figure.
+pub(crate) fn table(document: &Document<'_>) -> Result<Figures> {
+    let row = |cell: &Cell| -> Result<Row> {
+        let of = |policy: &str| {
+            let row = format!("{}{policy}", cell.prefix);
+            let figure = document.figure(cell.section, cell.table, &row, cell.metric);
+            figure.with_context(|| {
+                format!(
+                    "docs/reproduction.md has no {} of {row:?} in {:?}; \
+                     `cargo xtask repro {} --write` makes it",
+                    cell.metric, cell.table, cell.section
+                )
+            })
+        };
+        let best = |one: f64, other: f64| match cell.better {
+            Better::Higher => one.max(other),
+            Better::Lower => one.min(other),
+        };
+        let papers = cell.policies.iter().map(|policy| of(policy));
+        let papers: Vec<f64> = papers.collect::<Result<_>>()?;
+        let paper = papers.into_iter().reduce(best).context("no policies")?;
+        let ours = of(NAME)?;
+        let wins = best(ours, paper) == ours;
+        let metrics = ["gridmux", "papers_best", "wins"];
+        let figures = [ours, paper, f64::from(u8::from(wins))];
+        Ok(Row::new(cell.name, metrics, [f64::NAN; 3], figures))
+    };
+    Ok(Figures {
+        name: "Each paper's measures: its best policy and gridmux".to_owned(),
+        about: "In the paper's own experiments above; `papers_best` is the best of the paper's policies that know \
+                nothing beforehand, `wins` is 1 where `gridmux` is at least as good. Unfairness and ANTT are better \
+                where they are lower. Kernelet's schedules are replayed from co-runs of two kernels, in which no other \
+                policy can run."
+            .to_owned(),
+        rows: CELLS.iter().map(row).collect::<Result<_>>()?,
+        ..Figures::default()
+    })
+}
