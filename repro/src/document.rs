@@ -113,15 +113,17 @@ impl Document<'_> {
             Some(cells.split('|').map(str::trim))
         });
         let told = format!("{metric}: paper");
-        let mut heads = rows.next()?;
-        // What is told by the paper stands in front of ours.
-        let place = heads.position(|head| head == metric || head == told)?;
-        let is_told = text[from..end].contains(&told);
+        let (place, is_told) = (0..).zip(rows.next()?).find_map(|(place, head)| {
+            let is_told = head == told;
+            (is_told || head == metric).then_some((place, is_told))
+        })?;
         let mut cells = rows.find(|cells| cells.clone().next() == Some(row))?;
+        // What the paper says stands in front of ours.
         cells.nth(place + usize::from(is_told))?.parse().ok()
     }
 }
 
+/// Returns the text of the whole document.
 pub(crate) fn document(reports: &[Report]) -> String {
     let mut text = HEAD.to_owned();
     for report in reports {
@@ -251,9 +253,8 @@ mod tests {
     #[test]
     fn figures_are_read_as_they_were_written() {
         let report = |paper| Report {
-            paper,
             tables: vec![table()],
-            pictures: Vec::new(),
+            ..Report::new(paper)
         };
         let text = document(&[report("srtf"), report("smk")]);
         let figure = |row, metric| Document(&text).figure("smk", "pairs", row, metric);

@@ -183,23 +183,34 @@ fn run(args: &Args) -> Result<()> {
     show(&reports, args.json)
 }
 
-/// Adds the table of cells to the report of `gridmux`, from the document as it is now, and keeps it there.
+/// Adds the table of cells to the report of `gridmux`, from the document as it is now, and keeps it there. Where the
+/// document lacks a figure, it is said which, and nothing is added.
+///
+/// # Errors
+/// The document cannot be read or written, or is to be checked and lacks a figure.
 fn add_cells(report: &mut Report, file: &Path, keep: Option<Keep>) -> Result<()> {
     let text = document::read(file)?;
+    let table = match (gridmux::cells::table(&Document(&text)), keep) {
+        (Ok(table), _) => table,
+        (Err(error), Some(Keep::Check)) => return Err(error),
+        (Err(error), _) => {
+            eprintln!("no table of each paper's measures: {error:#}");
+            return Ok(());
+        }
+    };
+    report.tables.push(table.clone());
+    let Some(keep) = keep else {
+        return Ok(());
+    };
     let cells = Report {
-        tables: vec![gridmux::cells::table(&Document(&text))?],
+        tables: vec![table],
         ..Report::new(report.paper)
     };
-    if let Some(keep) = keep {
-        let how = if keep == Keep::Check {
-            keep
-        } else {
-            Keep::Tables
-        };
-        document::keep(std::slice::from_ref(&cells), file, how)?;
-    }
-    report.tables.extend(cells.tables);
-    Ok(())
+    let how = match keep {
+        Keep::Check => Keep::Check,
+        Keep::Whole | Keep::Tables => Keep::Tables,
+    };
+    document::keep(&[cells], file, how)
 }
 
 /// Prints reports: one JSON object for one paper, a list of them for several.

@@ -118,9 +118,11 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             return false;
         }
         let submits = self.issuer.submits_next(&self.feed.accounts, self.now);
+        let accounts = &self.feed.accounts;
+        let gang_waits = !accounts.gangs.is_empty();
         let waits_ends = [
-            self.feed.accounts.quiet_at(self.now),
-            self.issuer.gang.waits_until(self.now),
+            accounts.quiet_at(self.now),
+            self.issuer.gang.waits_until(gang_waits, self.now),
         ];
         let awaited = [self.completions.next_due(), clock.ready(), submits];
         let awaited = awaited.into_iter().chain(waits_ends);

@@ -1,7 +1,7 @@
 //! Kernels whose blocks wait for each other, of several tenants: none is kept from its end by another one that holds
 //! the rest of the device.
 
-use crate::modelled::{ModelRig, SMS, SPIN, Shape, StreamLoop};
+use crate::modelled::{Done, ModelRig, SMS, SPIN, Shape, StreamLoop};
 use crate::scripted::{Rig, launch, named, sliced, submit};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_mediator::device::Residency;
@@ -46,6 +46,31 @@ fn gangs_of_several_tenants_go_one_after_another() {
             assert!(ended(client).all(|status| status == ok), "{policy}");
         }
     }
+}
+
+/// A tenant that always comes first takes what comes free: a gang that could not be placed in its time would hold its
+/// room in vain for as long as the other works.
+#[test]
+fn gangs_beside_one_that_comes_first_rest_and_go_on() {
+    const FROM_NS: u64 = 4_000_000;
+    const TO_NS: u64 = 6_000_000;
+    let mut rig = ModelRig::new("gridmux");
+    let (first, second) = (rig.tenant(1), rig.tenant(1));
+    let short = StreamLoop::endless(Shape::new(16, 256, 0, 560), 1);
+    rig.client(first, &[short; 2]);
+    let gang = launches(2 * u32::from(SMS) - 1, 2_800);
+    let gangs = rig.client_of(second, GANG, &[gang; 4]);
+    rig.run_until(FROM_NS);
+    let held = |rig: &ModelRig| [first, second].map(|tenant| rig.usage(tenant).held_sm_ns);
+    let before = held(&rig);
+    rig.run_until(TO_NS);
+    let late = |done: &&Done| done.client == gangs && done.end >= FROM_NS;
+    let late = rig.done.iter().filter(late).count();
+    assert!(late >= 5, "{late} gangs in 2 ms, of 0.1 ms each");
+    let after = held(&rig);
+    let held = [0, 1].map(|tenant| after[tenant] - before[tenant]);
+    let part = 2.0 * held[0] / (held[0] + held[1]);
+    assert!(part >= 0.8, "{part} of half of what both held");
 }
 
 /// A device that sees every block tells when a gang has started; one that estimates it does not know before its end.

@@ -5,14 +5,15 @@
 //!    for the weights), which its open launches divide where they are many, so that more launches make nobody come
 //!    sooner; free room that the first cannot use goes to the next;
 //! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
-//!    (accelOS, section 3), because one after another the last of them would wait for all others; but not those that
-//!    wait for DRAM as the first one does, of which both together take as long as one after the other. **Two** programs of
-//!    about the same length that do not both wait for DRAM ([`crate::roofline`]) share it in any case, and fill nothing
-//!    beyond their parts, because a block more of either costs both more than it does (Warped-Slicer, section III);
+//!    (accelOS, section 3), because one after another the last of them would wait for all others. Of those that wait for
+//!    DRAM ([`crate::roofline`]) only one shares, because two take as long together as one after the other. **Two**
+//!    programs of about the same length that do not both wait for DRAM share it in any case, and fill nothing beyond
+//!    their parts, because a block more of either costs both more than it does (Warped-Slicer, section III);
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
-//!    least [`PRIOR_NS`]. Where no launch is known, all of them share;
+//!    least [`PRIOR_NS`]. Beside a known one no more of it runs; while no launch is known, those of about the same
+//!    number of blocks share;
 //! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
@@ -20,7 +21,8 @@
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class, unless the
-//!    tenant held more than its part; better classes come first, but for whom the guard puts last.
+//!    tenant held more than its part, by more than the launch takes alone; better classes come first, but for whom the
+//!    guard puts last.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -158,7 +160,7 @@ struct Entry {
     key: f64,
     /// Predicted device time of the whole launch over its part of its tenant's weight.
     total: f64,
-    /// Predicted device time of all of its row's launches since it loops over its tenant's weight.
+    /// Predicted device time of this and all earlier launches since its row began to loop, over its tenant's weight.
     length: f64,
     /// Its blocks that have not ended, at least one.
     left: u64,
@@ -282,7 +284,7 @@ impl Gridmux {
         let open = f64::from(record.map_or(1, |of| of.open_launches));
         let divides = (open / FEW).max(1.0);
         let band = match (self.settings.bound, self.settings.guard) {
-            (Some(bound), _) if slowdown > bound * divides && device_ns <= 0.0 => {
+            (Some(bound), _) if slowdown > bound * divides && device_ns <= alone => {
                 Band::Of(class, Urgency::Late)
             }
             (_, Some(window)) if device_ns > window => Band::Guarded,
@@ -321,14 +323,14 @@ impl Gridmux {
             let band = one.band.cmp(&other.band);
             band.then(key).then(one.place.cmp(&other.place))
         });
-        self.rows.clear();
-        self.rows.extend(self.order.iter().map(|entry| entry.row));
-        self.first = self.rows.first().copied();
         self.is_pair = self.is_pair();
         self.sharing = match self.is_pair {
             true => 2,
-            false => self.alike(),
+            false => self.gather_alike(),
         };
+        self.rows.clear();
+        self.rows.extend(self.order.iter().map(|entry| entry.row));
+        self.first = self.rows.first().copied();
     }
 
     /// Returns whether there are two launches alone, of programs that are about as long, not both of which wait for
@@ -347,21 +349,28 @@ impl Gridmux {
             && (one_side, other_side) != (Side::Memory, Side::Memory)
     }
 
-    /// Returns how many launches share with the first one, itself included: they are not much longer, and not both it
-    /// and they wait for DRAM.
-    fn alike(&self) -> usize {
-        let Some(first) = self.order.first() else {
+    /// Brings those launches to the front that share with the first one, which are not much longer and of which one at
+    /// most waits for DRAM; returns how many there are, itself included.
+    fn gather_alike(&mut self) -> usize {
+        let Some(first) = self.order.first().copied() else {
             return 0;
         };
         let most = self.settings.share_within * first.total;
-        let is_memory = |entry: &Entry| self.roofline.side(entry.row) == Some(Side::Memory);
-        let like = |entry: &&Entry| {
-            entry.band == first.band
-                && entry.total <= most
-                && !(is_memory(first) && is_memory(entry))
-        };
-        let others = self.order.iter().skip(1);
-        1 + others.take_while(like).count()
+        let mut sharing = 0;
+        let mut has_memory = false;
+        for place in 0..self.order.len() {
+            let entry = self.order[place];
+            if entry.band != first.band || entry.total > most {
+                break;
+            }
+            let is_memory = self.roofline.side(entry.row) == Some(Side::Memory);
+            if !(is_memory && has_memory) {
+                has_memory |= is_memory;
+                self.order[sharing..=place].rotate_right(1);
+                sharing += 1;
+            }
+        }
+        sharing
     }
 
     /// Returns whether one tenant alone has work, and has had for a grace.
@@ -404,7 +413,6 @@ impl Gridmux {
             }
         }
         let sharing = &self.rows[..self.sharing];
-        // Beside a row that is known no more runs of an unknown one before a block of it has ended.
         let is_any_known = order.iter().any(|entry| !entry.unknown);
         let usable = |place: usize| match order[place].unknown && is_any_known {
             true => order[place].lasting.min(self.settings.samples.max(1)),

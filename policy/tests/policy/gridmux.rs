@@ -393,4 +393,81 @@ fn two_programs_that_do_not_both_wait_for_dram_stay_within_their_parts() {
         assert_eq!(plan(without, bytes, [1000, 300]), order);
     }
     assert_eq!(plan(Settings::default(), [many, many], [1000, 300]), order);
+    // Nor do those share that are alike.
+    assert_eq!(plan(Settings::default(), [many, many], [1000, 600]), order);
+}
+
+#[test]
+fn of_those_that_wait_for_dram_one_shares_with_the_others() {
+    let device = DeviceShape {
+        dram_bytes_per_kcycle: 16_000,
+        ..DEVICE
+    };
+    let caps = |bytes: [u64; 3]| {
+        let mut timed = Timed::on(&device, Settings::default(), &[0, 1, 2]);
+        timed.host.tell(&[tenant(2, 1), row_new(2, 2, TENTH)]);
+        for (row, dram_bytes) in (0..).zip(bytes) {
+            timed.host.tell(&[Event::Sample {
+                row: RowId(row),
+                group: GroupId(0),
+                cycles: 100_000,
+                block_cycles: 100_000,
+                issued: 100_000,
+                memory_stalls: 0,
+                l1_misses: 0,
+                l2_misses: 0,
+                dram_bytes,
+            }]);
+        }
+        for (row, blocks) in [(0, 1000), (1, 1100), (2, 1200)] {
+            timed.arrive(row, blocks);
+        }
+        [0, 1, 2].map(|row| timed.caps(row).iter().sum::<u16>())
+    };
+    let (few, many) = (1_000, 1_000_000);
+    assert_eq!(caps([many, many, few]), [10, 0, 10]);
+    assert_eq!(caps([few, many, many]), [10, 10, 0]);
+    assert_eq!(caps([few, few, many]), [7, 7, 6]);
+}
+
+#[test]
+fn launches_of_which_none_is_known_share() {
+    let mut timed = Timed::new(Settings::default(), &[]);
+    timed.arrive(0, 400);
+    timed.arrive(1, 400);
+    assert_eq!((timed.caps(0), timed.caps(1)), ([5, 5], [5, 5]));
+}
+
+#[test]
+fn launches_of_a_tenant_that_has_many_are_not_alike_to_one() {
+    // Four launches of a tenant count whole, eight as twice as long each.
+    for (open, caps) in [(4, ([5, 5], [5, 5])), (8, ([10, 10], [0, 0]))] {
+        let mut timed = Timed::new(Settings::default(), &[0, 1]);
+        timed.arrive(0, 1000);
+        for _ in 0..open {
+            timed.arrive(1, 1200);
+        }
+        assert_eq!((timed.caps(0), timed.caps(1)), caps, "{open}");
+    }
+}
+
+#[test]
+fn who_held_more_than_its_part_is_not_late() {
+    let settings = Settings {
+        bound: Some(4.0),
+        share_within: 0.0,
+        ..Settings::default()
+    };
+    // Excess in nanoseconds of both SMs; the launch takes 50 us alone.
+    for (excess, first) in [(0.0, true), (2.0 * 40_000.0, true), (2.0 * 60_000.0, false)] {
+        let mut timed = Timed::new(settings.clone(), &[0, 1]);
+        timed.arrive(0, 1000);
+        timed.now = 100_000;
+        timed.arrive(1, 400);
+        timed.now = 160_000;
+        timed.share(0, excess, 0.0);
+        timed.blocks_end(1, 200, 1000);
+        let caps = if first { [10, 10] } else { [0, 0] };
+        assert_eq!(timed.caps(0), caps, "{excess}");
+    }
 }

@@ -94,6 +94,7 @@ fn both(config: &GpuConfig, mix: &[Program]) -> Result<Both> {
         members: &members,
     };
     let event = OnEvent::new(config, &members, |_| {})?;
+    // Each run has profiles of its own: clones share one table, from which the next policy would know the kernels.
     let run = |on: On, policy: &str, take: &[(usize, u64)]| -> Result<_> {
         Ok(match on {
             On::Model => {

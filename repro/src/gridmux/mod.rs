@@ -1,7 +1,8 @@
 //! The combined policy beside the papers': which of its terms is worth what, and which policies nothing else beats.
 //!
 //! [`ablation`] switches each term off in turn, [`front`] finds the policies that are not dominated, and [`mixes`] runs
-//! all of them on the SM model, [`cells`] reads from the document who is best in each paper's own measures. There is no paper to compare with; rows of the papers' policies stand beside.
+//! all of them on the SM model; [`cells`] reads from the document who is best in each paper's own measures. There is no
+//! paper to compare with; rows of the papers' policies stand beside.
 
 mod ablation;
 pub(crate) mod cells;

@@ -81,7 +81,7 @@ pub struct Accounts {
     pub behind: TenantSet,
     /// When tenants that are not behind have been without a launch for a [`GRACE`], if they have none until then.
     quiet_at: Nanos,
-    /// Tenants of which a gang waits until all blocks of another one have started.
+    /// Tenants of which a gang waits: until all blocks of another one have started, or for the end of a rest.
     pub gangs: TenantSet,
     /// How many tenants have something queued or on the device.
     pub wanting: u32,
@@ -252,6 +252,12 @@ impl Accounts {
         account.is_behind() && (others > 0 || now < self.quiet_at)
     }
 
+    /// Returns whether several tenants have a launch open, or one other than the last had less than a [`GRACE`] ago.
+    #[must_use]
+    pub fn has_company(&self, now: Nanos) -> bool {
+        self.busy.len() > 1 || now < self.quiet_at
+    }
+
     /// Returns whether the time for which tenants wait for the others has just passed.
     pub fn has_become_quiet(&mut self, now: Nanos) -> bool {
         let is_over = self.quiet_at > Nanos::ZERO && self.quiet_at <= now;
@@ -355,6 +361,7 @@ mod tests {
         let quiet = Nanos(20) + GRACE;
         assert_eq!(accounts.quiet_at(Nanos(20)), Some(quiet));
         assert!(!accounts.has_become_quiet(Nanos(21)));
+        assert!(accounts.has_company(Nanos(21)) && !accounts.has_company(quiet));
         assert!(accounts.has_become_quiet(quiet));
         assert!(!accounts.has_become_quiet(quiet), "it is said once");
         assert!(!waits(&accounts, quiet.0));

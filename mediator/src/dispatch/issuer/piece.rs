@@ -83,8 +83,8 @@ impl<D: Device> Issuer<D> {
             return Attempt::NotItsTurn;
         }
         feed.announce(clients, active.op(), now);
-        let competes = feed.accounts.busy.len() > 1;
-        if let Some(kept_back) = self.gang.keeps_back(is_gang, competes, now) {
+        let has_company = feed.accounts.has_company(now);
+        if let Some(kept_back) = self.gang.keeps_back(is_gang, has_company, now) {
             if is_gang {
                 feed.accounts.gangs.insert(active.tenant);
             }
