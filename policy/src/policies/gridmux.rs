@@ -5,8 +5,8 @@
 //!    for the weights), which its open launches divide where they are many, so that more launches make nobody come
 //!    sooner; free room that the first cannot use goes to the next;
 //! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
-//!    (accelOS, section 3), because one after another the last of them would wait for all others. Of those that wait for
-//!    DRAM ([`crate::roofline`]) only one shares, because two take as long together as one after the other. **Two**
+//!    (accelOS, section 3), because one after another the last of them would wait for all others. Of those that wait
+//!    for DRAM ([`crate::roofline`]) only one shares, because two take as long together as one after the other. **Two**
 //!    programs of about the same length that do not both wait for DRAM share it in any case, and fill nothing beyond
 //!    their parts, because a block more of either costs both more than it does (Warped-Slicer, section III);
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
