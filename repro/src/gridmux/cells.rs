@@ -155,7 +155,7 @@ fn row(cell: &Cell, document: &Document<'_>) -> Result<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Better, CELLS, Cell, table};
+    use super::{Better, CELLS, table};
     use crate::document::{Document, document};
     use crate::tables::{Figures, Report, Row};
 

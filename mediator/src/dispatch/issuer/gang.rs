@@ -128,7 +128,7 @@ mod tests {
         turn.begin(FIRST, *now);
         let others = turn.keeps_back(false, has_company, *now);
         assert_eq!(others, Some(Attempt::DeviceFull));
-        *now = *now + Nanos(ns);
+        *now += Nanos(ns);
         assert!(turn.end(FIRST, *now));
     }
 
@@ -188,7 +188,7 @@ mod tests {
         // Gangs behind each other keep no other launch back.
         for _ in 0..1_000 {
             turn.begin(FIRST, now);
-            now = now + Nanos(MOST_NS);
+            now += Nanos(MOST_NS);
             assert_eq!(turn.keeps_back(true, true, now), Some(Attempt::Blocked));
             assert!(turn.end(FIRST, now));
         }
