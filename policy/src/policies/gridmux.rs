@@ -20,9 +20,8 @@
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
-//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class, unless the
-//!    tenant held more than its part, by more than the launch takes alone; better classes come first, but for whom the
-//!    guard puts last.
+//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class; better
+//!    classes come first, but for whom the guard puts last.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -284,9 +283,7 @@ impl Gridmux {
         let open = f64::from(record.map_or(1, |of| of.open_launches));
         let divides = (open / FEW).max(1.0);
         let band = match (self.settings.bound, self.settings.guard) {
-            (Some(bound), _) if slowdown > bound * divides && device_ns <= alone => {
-                Band::Of(class, Urgency::Late)
-            }
+            (Some(bound), _) if slowdown > bound * divides => Band::Of(class, Urgency::Late),
             (_, Some(window)) if device_ns > window => Band::Guarded,
             _ => Band::Of(class, Urgency::Ordinary),
         };

@@ -450,24 +450,3 @@ fn launches_of_a_tenant_that_has_many_are_not_alike_to_one() {
         assert_eq!((timed.caps(0), timed.caps(1)), caps, "{open}");
     }
 }
-
-#[test]
-fn who_held_more_than_its_part_is_not_late() {
-    let settings = Settings {
-        bound: Some(4.0),
-        share_within: 0.0,
-        ..Settings::default()
-    };
-    // Excess in nanoseconds of both SMs; the launch takes 50 us alone.
-    for (excess, first) in [(0.0, true), (2.0 * 40_000.0, true), (2.0 * 60_000.0, false)] {
-        let mut timed = Timed::new(settings.clone(), &[0, 1]);
-        timed.arrive(0, 1000);
-        timed.now = 100_000;
-        timed.arrive(1, 400);
-        timed.now = 160_000;
-        timed.share(0, excess, 0.0);
-        timed.blocks_end(1, 200, 1000);
-        let caps = if first { [10, 10] } else { [0, 0] };
-        assert_eq!(timed.caps(0), caps, "{excess}");
-    }
-}
