@@ -20,8 +20,8 @@
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
-//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class; better
-//!    classes come first, but for whom the guard puts last.
+//! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class, unless its
+//!    tenant has many open and held more than its part; better classes come first, but for whom the guard puts last.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -282,8 +282,11 @@ impl Gridmux {
         // Beyond a few, launches of a tenant divide its weight and are late through each other.
         let open = f64::from(record.map_or(1, |of| of.open_launches));
         let divides = (open / FEW).max(1.0);
+        let may_be_late = open <= FEW || device_ns <= alone;
         let band = match (self.settings.bound, self.settings.guard) {
-            (Some(bound), _) if slowdown > bound * divides => Band::Of(class, Urgency::Late),
+            (Some(bound), _) if slowdown > bound * divides && may_be_late => {
+                Band::Of(class, Urgency::Late)
+            }
             (_, Some(window)) if device_ns > window => Band::Guarded,
             _ => Band::Of(class, Urgency::Ordinary),
         };
