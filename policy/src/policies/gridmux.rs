@@ -279,7 +279,8 @@ impl Gridmux {
             }
             false => room,
         };
-        // Beyond a few, launches of a tenant divide its weight and are late through each other.
+        // Beyond a few, launches of a tenant divide its weight and are late through each other: no reason to come
+        // first for who held more than its part.
         let open = f64::from(record.map_or(1, |of| of.open_launches));
         let divides = (open / FEW).max(1.0);
         let may_be_late = open <= FEW || device_ns <= alone;

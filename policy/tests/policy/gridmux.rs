@@ -106,6 +106,21 @@ impl Timed {
         }]);
     }
 
+    /// DRAM moved that many bytes for 100,000 instructions of a row.
+    fn sample(&mut self, row: u32, dram_bytes: u64) {
+        self.host.tell(&[Event::Sample {
+            row: RowId(row),
+            group: GroupId(0),
+            cycles: 100_000,
+            block_cycles: 100_000,
+            issued: 100_000,
+            memory_stalls: 0,
+            l1_misses: 0,
+            l2_misses: 0,
+            dram_bytes,
+        }]);
+    }
+
     fn end(&mut self, row: u32) {
         self.tell(Event::Ended {
             row: RowId(row),
@@ -357,17 +372,7 @@ fn two_programs_that_do_not_both_wait_for_dram_stay_within_their_parts() {
     let plan = |settings: Settings, bytes: [u64; 2], blocks: [u64; 2]| {
         let mut timed = Timed::on(&device, settings, &[0, 1]);
         for (row, dram_bytes) in (0..).zip(bytes) {
-            timed.host.tell(&[Event::Sample {
-                row: RowId(row),
-                group: GroupId(0),
-                cycles: 100_000,
-                block_cycles: 100_000,
-                issued: 100_000,
-                memory_stalls: 0,
-                l1_misses: 0,
-                l2_misses: 0,
-                dram_bytes,
-            }]);
+            timed.sample(row, dram_bytes);
         }
         timed.arrive(0, blocks[0]);
         timed.arrive(1, blocks[1]);
@@ -407,17 +412,7 @@ fn of_those_that_wait_for_dram_one_shares_with_the_others() {
         let mut timed = Timed::on(&device, Settings::default(), &[0, 1, 2]);
         timed.host.tell(&[tenant(2, 1), row_new(2, 2, TENTH)]);
         for (row, dram_bytes) in (0..).zip(bytes) {
-            timed.host.tell(&[Event::Sample {
-                row: RowId(row),
-                group: GroupId(0),
-                cycles: 100_000,
-                block_cycles: 100_000,
-                issued: 100_000,
-                memory_stalls: 0,
-                l1_misses: 0,
-                l2_misses: 0,
-                dram_bytes,
-            }]);
+            timed.sample(row, dram_bytes);
         }
         for (row, blocks) in [(0, 1000), (1, 1100), (2, 1200)] {
             timed.arrive(row, blocks);
@@ -448,5 +443,26 @@ fn launches_of_a_tenant_that_has_many_are_not_alike_to_one() {
             timed.arrive(1, 1200);
         }
         assert_eq!((timed.caps(0), timed.caps(1)), caps, "{open}");
+    }
+}
+
+#[test]
+fn who_has_many_launches_and_held_more_than_its_part_is_not_late() {
+    let settings = Settings {
+        bound: Some(4.0),
+        share_within: 0.0,
+        ..Settings::default()
+    };
+    // Launches that are open, and excess in nanoseconds of both SMs; a launch takes 50 us alone.
+    for (open, excess, first) in [(1, 1e6, true), (8, 80e3, true), (8, 1e6, false)] {
+        let mut timed = Timed::new(settings.clone(), &[0, 1]);
+        for _ in 0..open {
+            timed.arrive(0, 1000);
+        }
+        timed.now = 500_000;
+        timed.share(0, excess, 0.0);
+        timed.arrive(1, 400);
+        let caps = if first { [10, 10] } else { [0, 0] };
+        assert_eq!(timed.caps(0), caps, "{open} launches, {excess} ns");
     }
 }

@@ -118,8 +118,8 @@ pub(crate) fn table(document: &Document<'_>) -> Result<Figures> {
         name: "Each paper's measures: its best policy and gridmux".to_owned(),
         about: "In the paper's own experiments above; `papers_best` is the best of the paper's policies that know \
                 nothing beforehand, `wins` is 1 where `gridmux` is at least as good to three places. Unfairness and \
-                ANTT are better where they are lower. Kernelet's schedules are replayed from co-runs of two kernels, in \
-                which no other policy can run."
+                ANTT are better where they are lower. Kernelet's schedules are replayed from co-runs of two kernels, \
+                in which no other policy can run."
             .to_owned(),
         rows: rows.collect::<Result<_>>()?,
         ..Figures::default()
