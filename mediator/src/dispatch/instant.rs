@@ -119,10 +119,9 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         }
         let submits = self.issuer.submits_next(&self.feed.accounts, self.now);
         let accounts = &self.feed.accounts;
-        let gang_waits = !accounts.gangs.is_empty();
         let waits_ends = [
             accounts.quiet_at(self.now),
-            self.issuer.gang.waits_until(gang_waits, self.now),
+            self.issuer.gang.waits_until(accounts, self.now),
         ];
         let awaited = [self.completions.next_due(), clock.ready(), submits];
         let awaited = awaited.into_iter().chain(waits_ends);

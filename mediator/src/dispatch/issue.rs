@@ -2,7 +2,7 @@
 //!
 //! Rules: copies and fills go first ([`super::issuer::transfers`]); launches go in the order of the queue, and in
 //! rounds while the device is slow to take them (`issuer/submission.rs`); under a strict head of line nothing overtakes
-//! a launch, but one of a gang that rests (`issuer/gang.rs`).
+//! a launch, but a gang while gangs are paused (`issuer/gang.rs`).
 
 use super::admission::port::TenantPort;
 use super::dispatcher::Dispatcher;
@@ -20,8 +20,8 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if self.feed.accounts.has_become_quiet(self.now) {
             self.issuer.unpark_those_behind(clients, &mut self.feed);
         }
-        let has_company = self.feed.accounts.has_company(self.now);
-        if self.issuer.gang.has_rested(has_company, self.now) {
+        let accounts = &self.feed.accounts;
+        if self.issuer.gang.lets_gangs_go(accounts, self.now) {
             self.issuer.unpark_gangs(clients, &mut self.feed);
         }
         self.issuer

@@ -168,6 +168,10 @@ pub(crate) struct Bench {
     pub(crate) residency: Residency,
     /// How launches come to it.
     pub(crate) submission: Submission,
+    /// Its levels, at least one.
+    pub(crate) levels: u8,
+    /// Blocks start when time passes, not as they are handed over.
+    pub(crate) starts_late: bool,
     /// Launches that it refuses for want of room, before it takes one.
     pub(crate) refuses: usize,
     /// Kills that it refuses for want of room, before it takes one.
@@ -202,11 +206,13 @@ impl Device for MockDevice {
                 }
                 bench.in_flight.push_back((launch.tag, blocks));
                 bench.submission.add(now);
-                bench.reports.push_back(DeviceReport::Placed {
-                    tag: launch.tag,
-                    blocks,
-                    at: now,
-                });
+                if !bench.starts_late {
+                    bench.reports.push_back(DeviceReport::Placed {
+                        tag: launch.tag,
+                        blocks,
+                        at: now,
+                    });
+                }
             }
             Command::Copy(copy) => bench.in_flight.push_back((copy.tag, 0)),
             Command::DeviceCopy(copy) => bench.in_flight.push_back((copy.tag, 0)),
@@ -280,6 +286,10 @@ impl Device for MockDevice {
     fn submission(&self) -> Submission {
         self.0.borrow().submission
     }
+
+    fn levels(&self) -> u8 {
+        self.0.borrow().levels.max(1)
+    }
 }
 
 impl Bench {
@@ -296,6 +306,13 @@ impl Bench {
         }
         if let Some((tag, blocks)) = self.in_flight.pop_front() {
             let start = Nanos(self.now);
+            if self.starts_late && blocks > 0 {
+                self.reports.push_back(DeviceReport::Placed {
+                    tag,
+                    blocks,
+                    at: start,
+                });
+            }
             self.now += BLOCK_NS;
             let at = Nanos(self.now);
             if blocks > 0 {

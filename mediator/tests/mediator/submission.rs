@@ -95,3 +95,41 @@ fn a_row_that_had_all_turns_of_its_tenant_lets_the_others_go_first() {
     // two, the one in which the saved turns ended included.
     assert_eq!(turns, Some(8 + 1), "{domains:?}");
 }
+
+/// Lets three tenants launch grids larger than their parts at once and a fourth one of a block, on a device of so many
+/// levels on which blocks wait; returns the levels of the pieces by client.
+fn levels_by_arrival(levels: u8) -> [Vec<u8>; 4] {
+    let mut rig = Rig::new("even");
+    let wires = join(&mut rig, 0..4);
+    // So that the dispatcher knows how long their blocks take.
+    launch_all(&mut rig, &wires, 1, 1024);
+    rig.bench.borrow_mut().levels = levels;
+    rig.bench.borrow_mut().starts_late = true;
+    rig.bench.borrow_mut().launched.clear();
+    submit(&wires[3], launch(1, [1, 1, 1], [1024, 1, 1]));
+    let (large, _) = wires.split_at(3);
+    launch_all(&mut rig, &large.to_vec(), 400, 1024);
+    let bench = rig.bench.borrow();
+    let of = |client: u32| {
+        let pieces = bench.launched.iter();
+        let own = pieces.filter(|piece| piece.domain.0 == client);
+        own.map(|piece| piece.level.0).collect()
+    };
+    [0, 1, 2, 3].map(of)
+}
+
+#[test]
+fn who_came_earlier_is_above_who_came_later_where_arrival_decides() {
+    for (levels, settled) in [(6, [2, 1, 0]), (2, [1, 1, 0])] {
+        let [first, second, third, small] = levels_by_arrival(levels);
+        assert_eq!(small, [0], "its cap does not bind it");
+        let rounds = first.iter().zip(&second).zip(&third);
+        for ((first, second), third) in rounds.clone() {
+            assert!(first >= second && second >= third, "{levels} levels");
+        }
+        let last = rounds
+            .last()
+            .map(|((first, second), third)| [*first, *second, *third]);
+        assert_eq!(last, Some(settled), "{levels} levels");
+    }
+}

@@ -12,8 +12,8 @@
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
-//!    least [`PRIOR_NS`]. Beside a known one no more of it runs; while no launch is known, those of about the same
-//!    number of blocks share;
+//!    least [`PRIOR_NS`]. Beside a known one it shares with no more than that, and else has only room that is left over;
+//!    while no launch is known, those of about the same number of blocks share;
 //! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
@@ -21,7 +21,8 @@
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
 //!    to others;
 //! 7. **bound**: a launch whose slowdown would exceed a bound comes before all others of its tenant's class, unless its
-//!    tenant has many open and held more than its part; better classes come first, but for whom the guard puts last.
+//!    tenant has many open and held more than its part, by more than the launch takes alone; better classes come first,
+//!    but for whom the guard puts last.
 //!
 //! Launches that queue up, because each takes the thread that submits it longer than their blocks last, have room for
 //! as many blocks as reside on average; what else their launches could fill goes to others first.
@@ -280,7 +281,7 @@ impl Gridmux {
             false => room,
         };
         // Beyond a few, launches of a tenant divide its weight and are late through each other: no reason to come
-        // first for who held more than its part.
+        // first for who held more than its part by more than this launch takes alone.
         let open = f64::from(record.map_or(1, |of| of.open_launches));
         let divides = (open / FEW).max(1.0);
         let may_be_late = open <= FEW || device_ns <= alone;
@@ -357,14 +358,15 @@ impl Gridmux {
             return 0;
         };
         let most = self.settings.share_within * first.total;
-        let mut sharing = 0;
-        let mut has_memory = false;
-        for place in 0..self.order.len() {
+        let waits_for_memory = |entry: &Entry| self.roofline.side(entry.row) == Some(Side::Memory);
+        let mut sharing = 1;
+        let mut has_memory = waits_for_memory(&first);
+        for place in 1..self.order.len() {
             let entry = self.order[place];
             if entry.band != first.band || entry.total > most {
                 break;
             }
-            let is_memory = self.roofline.side(entry.row) == Some(Side::Memory);
+            let is_memory = waits_for_memory(&entry);
             if !(is_memory && has_memory) {
                 has_memory |= is_memory;
                 self.order[sharing..=place].rotate_right(1);

@@ -466,3 +466,23 @@ fn who_has_many_launches_and_held_more_than_its_part_is_not_late() {
         assert_eq!(timed.caps(0), caps, "{open} launches, {excess} ns");
     }
 }
+
+#[test]
+fn a_row_for_many_kernels_is_not_capped_where_it_comes_first_without_sharing() {
+    let settings = Settings {
+        share_within: 0.0,
+        ..Settings::default()
+    };
+    let mut timed = Timed::new(settings, &[0, 7]);
+    timed.host.tell(&[Event::RowNew {
+        row: RowId(2),
+        tenant: TenantId(1),
+        block: TENTH,
+        profile: ProfileKey(7),
+        spill: true,
+    }]);
+    timed.arrive(0, 400);
+    timed.arrive(2, 40);
+    assert_eq!(timed.caps(2), [NO_CAP, NO_CAP]);
+    assert!(timed.caps(0) != [NO_CAP, NO_CAP]);
+}

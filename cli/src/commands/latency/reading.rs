@@ -85,22 +85,26 @@ pub(super) fn read(
         }
         (Err(failure), None) => return Err(failure),
     };
-    if let (Some(statistics), Some(tenant)) = (&statistics, tenant) {
-        let tenants = statistics.host.tenants.iter();
-        let taken_out = statistics.taken_out.iter().map(|(_, name)| &**name);
-        let names = tenants.map(|tenant| &*tenant.tenant.name);
-        if !taken_out.clone().any(|name| name == tenant) {
-            check_name(tenant, names)?;
-        }
-    }
-    let known = statistics
+    let is_taken_out = match (&statistics, tenant) {
+        (Some(statistics), Some(tenant)) => is_taken_out(statistics, tenant)?,
+        _ => false,
+    };
+    let by_mediator = |reason: Option<String>| match tenant.filter(|_| is_taken_out) {
+        // It keeps no figures of tenants that it does not have.
+        Some(name) => Err(Failure::new(format!(
+            "{name} was taken out of the configuration, and its figures are eBPF's alone, which cannot be read: {}",
+            reason.as_deref().unwrap_or("the service has no maps")
+        ))),
+        None => Ok(from_mediator(statistics.as_ref(), reason, tenant)),
+    };
+    let running = statistics
         .as_ref()
         .and_then(|statistics| statistics.ebpf_instance.clone());
-    let Some(name) = instance.map(ToOwned::to_owned).or(known) else {
+    let Some(name) = instance.map(ToOwned::to_owned).or(running) else {
         let reason = statistics
             .as_ref()
             .and_then(|statistics| statistics.ebpf_unavailable.clone());
-        return Ok(from_mediator(statistics.as_ref(), reason, tenant));
+        return by_mediator(reason);
     };
     match read_histograms(&name) {
         Ok(histograms) => {
@@ -128,12 +132,22 @@ pub(super) fn read(
                 rows,
             })
         }
-        Err(error) if instance.is_none() => Ok(from_mediator(
-            statistics.as_ref(),
-            Some(error.to_string()),
-            tenant,
-        )),
+        Err(error) if instance.is_none() => by_mediator(Some(error.to_string())),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns whether a tenant is configured no more.
+///
+/// # Errors
+/// If nobody has or had that name.
+fn is_taken_out(statistics: &ServiceStatistics, name: &str) -> Result<bool, Failure> {
+    let mut taken_out = statistics.taken_out.iter();
+    let tenants = &statistics.host.tenants;
+    let known = check_name(name, tenants.iter().map(|tenant| &*tenant.tenant.name));
+    match known {
+        Err(_) if taken_out.any(|(_, taken_out)| taken_out == name) => Ok(true),
+        known => known.map(|()| false),
     }
 }
 

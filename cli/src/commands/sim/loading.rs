@@ -148,7 +148,7 @@ impl Changes {
         match self.pairs().find(|(key, _)| !known.insert(key.trim())) {
             None => Ok(()),
             Some((key, _)) => Err(Failure::usage(format!(
-                "--set has {key} twice; several values of a key stand in one, as {key}=A,B"
+                "--set has {key} twice; set it once (`gridmux sim kernel` tries several values: --set {key}=A,B)"
             ))),
         }
     }

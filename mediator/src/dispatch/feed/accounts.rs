@@ -81,10 +81,15 @@ pub struct Accounts {
     pub behind: TenantSet,
     /// When tenants that are not behind have been without a launch for a [`GRACE`], if they have none until then.
     quiet_at: Nanos,
-    /// Tenants of which a gang waits: until all blocks of another one have started, or for the end of a rest.
+    /// The tenant whose last launch ended latest and the latest one beside it, each with when it has been without a
+    /// launch for a [`GRACE`].
+    lately: [Option<(TenantId, Nanos)>; 2],
+    /// Tenants of which a gang waits: until all blocks of another one have started, or until gangs are no longer paused.
     pub gangs: TenantSet,
     /// How many tenants have something queued or on the device.
     pub wanting: u32,
+    /// How many tenants have something queued.
+    pub queueing: u32,
 }
 
 impl Account {
@@ -158,8 +163,10 @@ impl Default for Accounts {
             yielding: TenantSet::default(),
             behind: TenantSet::default(),
             quiet_at: Nanos::ZERO,
+            lately: [None; 2],
             gangs: TenantSet::default(),
             wanting: 0,
+            queueing: 0,
         }
     }
 }
@@ -193,6 +200,7 @@ impl Accounts {
         self.behind.remove(tenant);
         self.gangs.remove(tenant);
         self.wanting -= u32::from(account.wants());
+        self.queueing -= u32::from(account.queued > 0);
         Some(account)
     }
 
@@ -238,9 +246,14 @@ impl Accounts {
         let is_behind = account.is_behind();
         if over {
             self.busy.remove(tenant);
+            let until = now + GRACE;
             if !is_behind {
-                self.quiet_at = now + GRACE;
+                self.quiet_at = until;
             }
+            if self.lately[0].is_some_and(|(latest, _)| latest != tenant) {
+                self.lately[1] = self.lately[0];
+            }
+            self.lately[0] = Some((tenant, until));
         }
         over
     }
@@ -252,10 +265,34 @@ impl Accounts {
         account.is_behind() && (others > 0 || now < self.quiet_at)
     }
 
-    /// Returns whether several tenants have a launch open, or one other than the last had less than a [`GRACE`] ago.
+    /// Returns until when a tenant has co-runners: others with a launch open, or with one less than a [`GRACE`] ago.
+    /// `None` if it has none; the greatest time while a launch of others is open.
     #[must_use]
-    pub fn has_company(&self, now: Nanos) -> bool {
-        self.busy.len() > 1 || now < self.quiet_at
+    pub fn co_runners_until(&self, tenant: TenantId, now: Nanos) -> Option<Nanos> {
+        if self.busy.len() > usize::from(self.busy.contains(tenant)) {
+            return Some(Nanos(u64::MAX));
+        }
+        let others = self.lately.iter().flatten().filter(|of| of.0 != tenant);
+        others
+            .map(|(_, until)| *until)
+            .filter(|until| *until > now)
+            .max()
+    }
+
+    /// Returns until when those have co-runners whose gangs wait; `None` if no gang waits, or one of a tenant alone.
+    #[must_use]
+    pub fn gangs_have_co_runners_until(&self, now: Nanos) -> Option<Nanos> {
+        let waiting = self.gangs.members().iter();
+        waiting
+            .filter_map(|tenant| self.co_runners_until(*tenant, now))
+            .min()
+    }
+
+    /// Returns whether tenants other than this one have something queued.
+    #[must_use]
+    pub fn others_queue(&self, tenant: TenantId) -> bool {
+        let own = self.get(tenant).is_some_and(|account| account.queued > 0);
+        self.queueing > u32::from(own)
     }
 
     /// Returns whether the time for which tenants wait for the others has just passed.
@@ -292,16 +329,17 @@ impl Accounts {
         active
     }
 
-    /// Changes what a tenant has queued and how many lanes it holds, and counts the tenants that want lanes.
+    /// Changes what a tenant has queued and how many lanes it holds, and counts the tenants that queue and want lanes.
     pub fn change(&mut self, tenant: TenantId, queued: i32, lanes: i32) {
         let Some(account) = self.get_mut(tenant) else {
             return;
         };
-        let before = account.wants();
+        let before = (account.wants(), account.queued > 0);
         account.queued = account.queued.saturating_add_signed(queued);
         account.lanes = account.lanes.saturating_add_signed(lanes);
-        let after = account.wants();
-        self.wanting = self.wanting + u32::from(after) - u32::from(before);
+        let after = (account.wants(), account.queued > 0);
+        self.wanting = self.wanting + u32::from(after.0) - u32::from(before.0);
+        self.queueing = self.queueing + u32::from(after.1) - u32::from(before.1);
     }
 }
 
@@ -361,7 +399,6 @@ mod tests {
         let quiet = Nanos(20) + GRACE;
         assert_eq!(accounts.quiet_at(Nanos(20)), Some(quiet));
         assert!(!accounts.has_become_quiet(Nanos(21)));
-        assert!(accounts.has_company(Nanos(21)) && !accounts.has_company(quiet));
         assert!(accounts.has_become_quiet(quiet));
         assert!(!accounts.has_become_quiet(quiet), "it is said once");
         assert!(!waits(&accounts, quiet.0));
@@ -369,5 +406,50 @@ mod tests {
         accounts.open(bad);
         accounts.close(bad, quiet);
         assert!(!waits(&accounts, quiet.0));
+    }
+
+    #[test]
+    fn who_ended_a_launch_lately_is_a_co_runner_of_others_alone() {
+        let mut accounts = Accounts::default();
+        let [one, other] = [0, 1].map(|number| {
+            assert!(accounts.set(account(number)).is_none());
+            TenantId(number)
+        });
+        let until =
+            |accounts: &Accounts, tenant, now| accounts.co_runners_until(tenant, Nanos(now));
+        accounts.open(one);
+        assert_eq!(until(&accounts, one, 0), None);
+        assert_eq!(until(&accounts, other, 0), Some(Nanos(u64::MAX)));
+        accounts.close(one, Nanos(10));
+        let over = Nanos(10) + GRACE;
+        assert_eq!(until(&accounts, one, 11), None, "by its own launch");
+        assert_eq!(until(&accounts, other, 11), Some(over));
+        assert_eq!(until(&accounts, other, over.0), None);
+        // Whoever ends launches in between.
+        for now in [20, 30] {
+            accounts.open(other);
+            accounts.close(other, Nanos(now));
+        }
+        assert_eq!(until(&accounts, other, 31), Some(over));
+        assert_eq!(until(&accounts, one, 31), Some(Nanos(30) + GRACE));
+    }
+
+    #[test]
+    fn tenants_that_queue_are_counted_apart_from_those_that_hold_lanes() {
+        let mut accounts = Accounts::default();
+        let [one, other] = [0, 1].map(|number| {
+            assert!(accounts.set(account(number)).is_none());
+            TenantId(number)
+        });
+        accounts.change(one, 2, 0);
+        accounts.change(other, 0, 1);
+        assert_eq!((accounts.wanting, accounts.queueing), (2, 1));
+        assert!(!accounts.others_queue(one) && accounts.others_queue(other));
+        accounts.change(one, -1, 0);
+        accounts.change(one, -1, 1);
+        assert_eq!((accounts.wanting, accounts.queueing), (2, 0));
+        accounts.change(other, 1, -1);
+        accounts.remove(other);
+        assert_eq!((accounts.wanting, accounts.queueing), (1, 0));
     }
 }

@@ -95,12 +95,12 @@ impl<D: Device> Issuer<D> {
         slice_ns(self.device.submission().each, self.launch_ns)
     }
 
-    /// Returns how long a slice waits before its first block where all that have something to submit do so by turns, in
+    /// Returns how long a slice waits before its first block where all that have something queued submit by turns, in
     /// nanoseconds.
     fn slice_waits_ns(&self, feed: &PolicyFeed) -> u64 {
         let turns = match feed.policy.is_head_of_line() {
             true => 1,
-            false => u64::from(feed.accounts.wanting.max(1)),
+            false => u64::from(feed.accounts.queueing.max(1)),
         };
         let submissions = self.device.submission().each * turns;
         self.launch_ns.unwrap_or(0).saturating_add(submissions.0)

@@ -9,9 +9,7 @@ use super::lanes::Flight;
 use super::levels::Grade;
 use super::queue::Active;
 use super::submission::had_its_turn;
-use super::window::{
-    Behind, Piece, Situation, WINDOW_NS, slices, starting_percent, two_slices_percent,
-};
+use super::window::{Behind, Piece, Situation, WINDOW_NS, starting_percent, two_slices_percent};
 use crate::device::{Command, Device, LaneId, LaunchCommand, Level, Tag};
 use crate::dispatch::admission::client::ClientSlot;
 use crate::dispatch::admission::clients::ClientTable;
@@ -83,8 +81,8 @@ impl<D: Device> Issuer<D> {
             return Attempt::NotItsTurn;
         }
         feed.announce(clients, active.op(), now);
-        let has_company = feed.accounts.has_company(now);
-        if let Some(kept_back) = self.gang.keeps_back(is_gang, has_company, now) {
+        let kind = (active.tenant, is_gang);
+        if let Some(kept_back) = self.gang.keep_back(kind, &feed.accounts, now) {
             if is_gang {
                 feed.accounts.gangs.insert(active.tenant);
             }
@@ -167,7 +165,6 @@ impl<D: Device> Issuer<D> {
                 .room_within(&feed.shape, limit, &launch.shape),
             over_limit: account.charged.dominant(&feed.shape) > limit,
             ahead,
-            slices: slices(ahead),
             in_flight: operation.in_flight,
             window_ns: match lends && !is_alone {
                 true => slice_ns.min(WINDOW_NS),
@@ -275,7 +272,7 @@ impl<D: Device> Issuer<D> {
             return Attempt::DeviceFull;
         }
         if flight.is_gang {
-            self.gang.begin(tag, now);
+            self.gang.begin(tag, tenant, now);
         }
         self.count_issued(clients, feed, (tag, &flight), now);
         Attempt::Issued

@@ -5,8 +5,8 @@
 //!   Blocks that last longer than two windows go in parts of a wave. All launches of a tenant together have no more on
 //!   the device than such a piece beyond a window or, where that is more, their longest block, and no more than as much
 //!   again behind others in their lanes: a newcomer who comes after them waits for four windows and a block at most.
-//! - **Capped**, or to be able to stop at once: four slices of a quarter of what the row may hold, which is never more
-//!   than the device holds at once, in lanes of their own, or, where its blocks are short and the plan lends room, two
+//! - **Capped**, or to be able to stop at once: four slices of a quarter of what the row may hold, which is at most what
+//!   the device holds at once, in lanes of their own, or, where its blocks are short and the plan lends room, two
 //!   that last [`slice_ns`] each: for so long it holds more, and the plan's order makes up for that. Where the plan
 //!   lends none, as much is handed over besides, in two slices, as waits for its first block ([`starting_percent`]):
 //!   where the device is empty enough, that resides at once. A smaller one goes only where fewer are on the device.
@@ -83,8 +83,6 @@ pub struct Situation<'a> {
     pub over_limit: bool,
     /// Part that may be handed over beyond cap and limit, in percent ([`two_slices_percent`], [`starting_percent`]).
     pub ahead: u64,
-    /// Slices in which what the row may have goes to the device.
-    pub slices: u32,
     /// Pieces of it on the device.
     pub in_flight: u16,
     /// How long a window lasts.
@@ -151,8 +149,7 @@ pub fn starting_percent(waits_ns: u64, block_ns: u64) -> u64 {
 
 /// Returns in how many slices goes what a row may have with `ahead` percent beyond cap and limit: few where its blocks
 /// are short, so that each is worth a submission.
-#[must_use]
-pub const fn slices(ahead: u64) -> u32 {
+const fn slices(ahead: u64) -> u32 {
     match ahead {
         0 => SLICES,
         _ => 2,
@@ -189,7 +186,8 @@ impl Situation<'_> {
 
     /// Returns how many blocks of the row may count against its cap, with those that are handed over ahead.
     fn stretched_cap(&self) -> u64 {
-        // What does not reside at once cannot be taken back when the row is to stop.
+        // What does not reside at once cannot be taken back when the row is to stop: so nothing but what is on its way
+        // goes beyond a wave.
         let cap = u64::from(self.view.cap_total.min(self.launch.wave.max(1)));
         cap.saturating_add(cap.saturating_mul(self.ahead) / 100)
     }
@@ -283,7 +281,8 @@ impl Situation<'_> {
             return (room > 0).then(|| Piece::fresh(whole));
         }
         let most_charged = charged.saturating_add(room);
-        let part = most_charged.div_ceil(self.slices);
+        let slices = slices(self.ahead);
+        let part = most_charged.div_ceil(slices);
         let (allowance, quantum) = match self.row.block_ns {
             0 => (room.min(most).min(self.unproven_room(1)), 1),
             _ => (room.min(most), part.max(1)),
@@ -298,6 +297,6 @@ impl Situation<'_> {
             return None;
         }
         // Were there no end of small ones, the thread that submits would have no end of work.
-        (self.row.slices < self.slices).then(|| Piece::fresh(allowance))
+        (self.row.slices < slices).then(|| Piece::fresh(allowance))
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct Dispatched {
     events: usize,
     /// The residences of blocks, the shortest and the longest; a grain unless they are given.
     pub(crate) residences: Option<[Nanos; 2]>,
+    /// The policy lends room, so that caps bind to the block.
+    pub(crate) lends: bool,
     /// A rule that is broken by hand.
     pub(crate) breach: Option<Breach>,
 }
@@ -84,6 +86,7 @@ impl Dispatched {
             first_row: 0,
             events: EVENTS,
             residences: None,
+            lends: false,
             breach: None,
         }
     }
@@ -99,12 +102,15 @@ impl Subject for Dispatched {
     }
 
     /// Returns how far a piece may be off: it obeys the plan under which it was handed over, and starts a launch's
-    /// latency later. Caps and limits may be exceeded by what is on its way to its first block, which is the more the
-    /// shorter blocks are: the shortest last a grain, or as the subject says. Where blocks stay unequally long, what
+    /// latency later. Where a policy does not lend room, caps and limits may be exceeded by what is on its way to its
+    /// first block, which is the more the shorter blocks are: the shortest last a grain, or as the subject says. Where blocks stay unequally long, what
     /// was handed over may have to wait until a slice ahead of it in its lane and the blocks in its way have ended.
     fn slack(&self, element: Element) -> Slack {
         let [shortest, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
-        let starting = starting_percent(self.launch.0, shortest.0);
+        let starting = match self.lends {
+            true => 0,
+            false => starting_percent(self.launch.0, shortest.0),
+        };
         let starting = f64::from(u32::try_from(starting).expect("a percentage"));
         let exact = Slack::exact(self.launch + self.observation);
         match element {
