@@ -69,6 +69,18 @@ pub enum CallError {
     Control(#[from] ControlError),
 }
 
+impl CallError {
+    /// Returns whether the mediator could not take another mapping with memory.
+    #[must_use]
+    pub fn is_out_of_mappings(&self) -> bool {
+        let Self::Refused { command, errno } = self else {
+            return false;
+        };
+        let is_lack = matches!(errno, Errno::ENOSPC | Errno::EMFILE | Errno::ENOMEM);
+        *command == Command::DmaMap && is_lack
+    }
+}
+
 /// Returns what a socket that cannot be opened suggests, as the end of a sentence.
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
@@ -91,6 +103,11 @@ fn why(command: Command, errno: Errno) -> &'static str {
         (Command::Version, NO_DEVICE) => {
             "; its device does not come up, and its log says why: try again later"
         }
+        (Command::DmaMap, Errno::ENOSPC | Errno::EMFILE) => {
+            "; a client may have 255 pinned buffers, and a tenant's clients as many descriptors as are its part: make \
+             fewer and larger ones"
+        }
+        (Command::DmaMap, Errno::ENOMEM) => "; there is no more memory for pinned buffers",
         _ => "",
     }
 }

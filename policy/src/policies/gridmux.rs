@@ -12,8 +12,8 @@
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
-//!    least [`PRIOR_NS`]. Beside a known one it shares with no more than that, and else has only room that is left over;
-//!    while no launch is known, those of about the same number of blocks share;
+//!    least [`PRIOR_NS`]. Beside a known one it shares with no more than that, and else has only room that is left
+//!    over; while no launch is known, those of about the same number of blocks share;
 //! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
 //!    wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes

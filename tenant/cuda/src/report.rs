@@ -51,13 +51,14 @@ pub fn lost(error: &ClientError) {
     ));
 }
 
-/// Says why device memory was refused, which names the tenant and its limit.
+/// Says why memory was refused, which names the limit and, of device memory, the tenant.
 pub fn out_of_memory(error: &ClientError) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    let is_refused = matches!(
-        error,
-        ClientError::Call(CallError::Control(refusal)) if refusal.code == ControlCode::OutOfMemory
-    );
+    let is_refused = match error {
+        ClientError::Call(CallError::Control(refusal)) => refusal.code == ControlCode::OutOfMemory,
+        ClientError::Call(error) => error.is_out_of_mappings(),
+        _ => false,
+    };
     // Relaxed: of several threads, one finds it unset.
     if is_refused && !SAID.swap(true, Ordering::Relaxed) {
         say(format_args!("{error}"));

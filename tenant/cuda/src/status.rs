@@ -179,6 +179,7 @@ impl From<&ClientError> for Status {
             ClientError::Call(CallError::Control(refused)) => of_control(refused.code),
             ClientError::Call(CallError::Connect { .. }) => Self::NO_DEVICE,
             ClientError::Call(CallError::Codec(_)) => Self::INVALID_VALUE,
+            ClientError::Call(error) if error.is_out_of_mappings() => Self::OUT_OF_MEMORY,
             ClientError::Call(_) | ClientError::Ring(_) | ClientError::DeviceLost(_) => {
                 Self::MPS_RPC_FAILURE
             }

@@ -84,7 +84,7 @@ pub struct Accounts {
     /// The tenant whose last launch ended latest and the latest one beside it, each with when it has been without a
     /// launch for a [`GRACE`].
     lately: [Option<(TenantId, Nanos)>; 2],
-    /// Tenants of which a gang waits: until all blocks of another one have started, or until gangs are no longer paused.
+    /// Tenants of which a gang waits, until all blocks of another one have started or gangs are no longer paused.
     pub gangs: TenantSet,
     /// How many tenants have something queued or on the device.
     pub wanting: u32,

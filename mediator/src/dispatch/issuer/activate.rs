@@ -6,8 +6,8 @@
 //!
 //! Rules: an operation is in the queue or parked at its tenant's account, never both. What is parked comes back when
 //! something of its tenant ends, with the next round of submissions, or with a plan; of a tenant with nothing on the
-//! device, also when room may be lent to it; and a gang, also when another gang's last block has started, or gangs are no
-//! longer paused. What waits for another operation takes no place in the queue.
+//! device, also when room may be lent to it; and a gang, also when another gang's last block has started, or gangs are
+//! no longer paused. What waits for another operation takes no place in the queue.
 
 use super::Issuer;
 use super::piece::one_lane;

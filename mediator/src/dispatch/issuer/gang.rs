@@ -10,8 +10,8 @@
 //!
 //! A gang keeps others back for at most [`MOST_NS`]; beyond that it waits for room beside them. In the long run all
 //! gangs together do so for a tenth of the time: while they are more than [`BURST_NS`] ahead of that they are
-//! **paused**, and none begins, because one that is not placed holds its room in vain. Only turns count in which another
-//! tenant had something queued, and gangs of a tenant without co-runners are not paused.
+//! **paused**, and none begins, because one that is not placed holds its room in vain. Only turns count in which
+//! another tenant had something queued, and gangs of a tenant without co-runners are not paused.
 
 use super::piece::Attempt;
 use crate::device::Tag;

@@ -5,8 +5,8 @@
 //!   Blocks that last longer than two windows go in parts of a wave. All launches of a tenant together have no more on
 //!   the device than such a piece beyond a window or, where that is more, their longest block, and no more than as much
 //!   again behind others in their lanes: a newcomer who comes after them waits for four windows and a block at most.
-//! - **Capped**, or to be able to stop at once: four slices of a quarter of what the row may hold, which is at most what
-//!   the device holds at once, in lanes of their own, or, where its blocks are short and the plan lends room, two
+//! - **Capped**, or to be able to stop at once: four slices of a quarter of what the row may hold, which is at most
+//!   what the device holds at once, in lanes of their own, or, where its blocks are short and the plan lends room, two
 //!   that last [`slice_ns`] each: for so long it holds more, and the plan's order makes up for that. Where the plan
 //!   lends none, as much is handed over besides, in two slices, as waits for its first block ([`starting_percent`]):
 //!   where the device is empty enough, that resides at once. A smaller one goes only where fewer are on the device.

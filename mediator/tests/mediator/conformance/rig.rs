@@ -103,8 +103,9 @@ impl Subject for Dispatched {
 
     /// Returns how far a piece may be off: it obeys the plan under which it was handed over, and starts a launch's
     /// latency later. Where a policy does not lend room, caps and limits may be exceeded by what is on its way to its
-    /// first block, which is the more the shorter blocks are: the shortest last a grain, or as the subject says. Where blocks stay unequally long, what
-    /// was handed over may have to wait until a slice ahead of it in its lane and the blocks in its way have ended.
+    /// first block, which is the more the shorter blocks are: the shortest last a grain, or as the subject says. Where
+    /// blocks stay unequally long, what was handed over may have to wait until a slice ahead of it in its lane and the
+    /// blocks in its way have ended.
     fn slack(&self, element: Element) -> Slack {
         let [shortest, longest] = self.residences.unwrap_or([self.grain(), Nanos(0)]);
         let starting = match self.lends {

@@ -9,6 +9,7 @@ use super::map::Memory;
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::context::current::usable;
+use crate::report;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
 
@@ -39,7 +40,8 @@ fn allocate(place: Out<*mut c_void>, bytes: usize, flags: c_uint) -> CudaResult 
         place.set(std::ptr::null_mut());
         return Ok(());
     }
-    let pinned = driver.gpu.pinned(bytes as u64)?;
+    let pinned = driver.gpu.pinned(bytes as u64);
+    let pinned = pinned.inspect_err(report::out_of_memory)?;
     let start = pinned.as_ptr();
     let memory = Memory::Pinned(pinned, flags);
     driver

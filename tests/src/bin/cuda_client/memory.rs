@@ -5,7 +5,8 @@ use std::ffi::c_void;
 use std::ptr::{from_mut, null_mut};
 
 scenarios! {
-    memory: allocated_and_released over_the_limit pitched pinned_and_registered what_is_told_of_addresses;
+    memory: allocated_and_released over_the_limit pitched pinned_and_registered too_many_pinned
+        what_is_told_of_addresses;
 }
 
 fn allocated_and_released() {
@@ -110,6 +111,25 @@ fn pitched() {
     invalid(session.cuMemsetD2D32_v2(address, 1 << 62, 7, 16, 1 << 40));
     ok(session.cuMemsetD2D32_v2(address, 0, 7, 16, 1));
     ok(session.cuMemsetD2D32_v2(address, pitch, 7, 0, 4));
+}
+
+/// More pinned buffers than a client may have.
+fn too_many_pinned() {
+    let session = Session::start();
+    let mut buffers = Vec::new();
+    let refusal = loop {
+        let mut memory = null_mut();
+        match session.cuMemHostAlloc(&mut memory, 4096, 0) {
+            0 => buffers.push(memory),
+            refusal => break refusal,
+        }
+        assert!(buffers.len() < 10_000, "there is a limit");
+    };
+    refused(refusal, code::OUT_OF_MEMORY);
+    ok(session.cuMemFreeHost(buffers[0]));
+    // The connection is as good as before.
+    session.pinned(4096);
+    assert_eq!(session.read(session.words(&[7]), 1), [7]);
 }
 
 fn pinned_and_registered() {

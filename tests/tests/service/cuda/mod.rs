@@ -93,6 +93,13 @@ fn memory_over_the_tenants_limit_is_refused() {
 }
 
 #[test]
+fn pinned_buffers_beyond_a_clients_limit_are_refused() {
+    let said = pass(builder(), "memory::too_many_pinned", "");
+    let told = said.matches("255 pinned buffers").count();
+    assert_eq!(told, 1, "{said}");
+}
+
+#[test]
 fn an_endless_kernel_ends_at_its_budget() {
     let impatient = builder().limit("kernel_budget_cpu_seconds", 1);
     let said = pass(
