@@ -123,13 +123,12 @@ fn who_came_earlier_is_above_who_came_later_where_arrival_decides() {
     for (levels, settled) in [(6, [2, 1, 0]), (2, [1, 1, 0])] {
         let [first, second, third, small] = levels_by_arrival(levels);
         assert_eq!(small, [0], "its cap does not bind it");
-        let rounds = first.iter().zip(&second).zip(&third);
+        let mut rounds = first.iter().zip(&second).zip(&third);
         for ((first, second), third) in rounds.clone() {
             assert!(first >= second && second >= third, "{levels} levels");
         }
-        let last = rounds
-            .last()
-            .map(|((first, second), third)| [*first, *second, *third]);
+        let last = rounds.next_back();
+        let last = last.map(|((first, second), third)| [*first, *second, *third]);
         assert_eq!(last, Some(settled), "{levels} levels");
     }
 }

@@ -7,8 +7,9 @@
 //! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
 //!    (accelOS, section 3), because one after another the last of them would wait for all others. Of those that wait
 //!    for DRAM ([`crate::roofline`]) only one shares, because two take as long together as one after the other. **Two**
-//!    programs of about the same length that do not both wait for DRAM share it in any case, and fill nothing beyond
-//!    their parts, because a block more of either costs both more than it does (Warped-Slicer, section III);
+//!    programs that do not both wait for DRAM share it in any case where neither is far longer ([`PAIR_WITHIN`],
+//!    [`COMPLEMENT_WITHIN`]), and fill nothing beyond their parts, because a block more of either costs both more than
+//!    it does (Warped-Slicer, section III);
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
@@ -87,6 +88,11 @@ pub const GRACE: Nanos = Nanos(20_000);
 /// time, and executors count for a policy that they wake.
 const CHECK: Nanos = Nanos(100_000);
 
+/// Two programs neither of which waits for DRAM share where one is at most this many times as long as the other.
+const PAIR_WITHIN: f64 = 4.0;
+/// The same where one of them waits for DRAM, so that together they take less time than one after the other.
+const COMPLEMENT_WITHIN: f64 = 16.0;
+
 /// Open launches of a tenant each of which counts for the whole of its weight.
 const FEW: f64 = 4.0;
 
@@ -103,9 +109,8 @@ pub struct Settings {
     pub uses_profiles: bool,
     /// Launches share with the first whose runtime is at most this many times its own; 0 for no sharing.
     pub share_within: f64,
-    /// Two programs not both of which wait for DRAM share where one is at most this many times as long as the other; 0
-    /// for no such pairs.
-    pub pair_within: f64,
+    /// Two programs of which not both wait for DRAM share.
+    pub pairs: bool,
     /// Blocks of an unknown kernel that run while it waits; 0 for none.
     pub samples: u64,
     /// How blocks leave that are in the way.
@@ -122,7 +127,7 @@ impl Default for Settings {
             profiles: Profiles::default(),
             uses_profiles: true,
             share_within: 2.0,
-            pair_within: 4.0,
+            pairs: true,
             samples: 1,
             hand_over: Preemption::Cheapest,
             guard: Some(50e6),
@@ -335,8 +340,8 @@ impl Gridmux {
         self.first = self.rows.first().copied();
     }
 
-    /// Returns whether there are two launches alone, of programs that are about as long, not both of which wait for
-    /// DRAM.
+    /// Returns whether there are two launches alone, of programs of which not both wait for DRAM and neither is far
+    /// longer.
     fn is_pair(&self) -> bool {
         let [one, other] = &self.order[..] else {
             return false;
@@ -345,10 +350,13 @@ impl Gridmux {
         let [Some(one_side), Some(other_side)] = sides else {
             return false;
         };
-        let most = self.settings.pair_within * one.length.min(other.length);
-        one.band == other.band
-            && one.length.max(other.length) <= most
-            && (one_side, other_side) != (Side::Memory, Side::Memory)
+        let within = match (one_side, other_side) {
+            (Side::Compute, Side::Compute) => PAIR_WITHIN,
+            (Side::Memory, Side::Memory) => return false,
+            (Side::Compute, Side::Memory) | (Side::Memory, Side::Compute) => COMPLEMENT_WITHIN,
+        };
+        let (short, long) = (one.length.min(other.length), one.length.max(other.length));
+        self.settings.pairs && one.band == other.band && long <= within * short
     }
 
     /// Brings those launches to the front that share with the first one, which are not much longer and of which one at

@@ -387,15 +387,19 @@ fn two_programs_that_do_not_both_wait_for_dram_stay_within_their_parts() {
     let (few, many) = (1_000, 1_000_000);
     let parts = ([5, 5], [5, 5], Surplus::Idle, Preemption::None);
     let order = ([0, 0], [10, 10], Surplus::Lend, Preemption::Cheapest);
-    for bytes in [[few, many], [many, few], [few, few]] {
-        assert_eq!(plan(Settings::default(), bytes, [1000, 300]), parts);
-        // One that is far shorter does not wait for the other.
-        assert_eq!(plan(Settings::default(), bytes, [1000, 200]), order);
+    // One that is far shorter does not wait for the other.
+    for (bytes, shares, waits) in [
+        ([few, few], [1000, 300], [1000, 200]),
+        ([few, many], [3200, 220], [3200, 180]),
+        ([many, few], [3200, 220], [3200, 180]),
+    ] {
+        assert_eq!(plan(Settings::default(), bytes, shares), parts);
+        assert_eq!(plan(Settings::default(), bytes, waits), order);
         let without = Settings {
-            pair_within: 0.0,
+            pairs: false,
             ..Settings::default()
         };
-        assert_eq!(plan(without, bytes, [1000, 300]), order);
+        assert_eq!(plan(without, bytes, shares), order);
     }
     assert_eq!(plan(Settings::default(), [many, many], [1000, 300]), order);
     // Nor do those share that are alike.
