@@ -16,7 +16,8 @@ pub enum Kind {
     SubmitToStart = 0,
     /// From submission to completion, on the device's clock.
     SubmitToComplete = 1,
-    /// From submission to the hand-over to the device, in wall time: what the service itself costs.
+    /// From submission to the hand-over to the device, in wall time: what the service itself costs, and the wait for
+    /// what goes first.
     WallSubmitToStart = 2,
 }
 

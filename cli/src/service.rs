@@ -71,7 +71,8 @@ fn explain(error: AdminError) -> Failure {
     let hint = match &error {
         AdminError::Connect { source, .. } => match source.kind() {
             ErrorKind::PermissionDenied => Some(
-                "ask as the user that runs the service, or as a member of its operator_group, who may read statistics",
+                "ask as root or the user that runs the service, or, to read statistics alone, as a member of its \
+                 operator_group",
             ),
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 Some("start it with `gridmux serve`, or name its folder with --run-dir")

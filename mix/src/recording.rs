@@ -122,7 +122,8 @@ impl Recording {
                     reader.is_cut_off = true;
                     Ok(())
                 }
-                Err(error) => Err(error).context("no JSON"),
+                Err(error) => Err(error)
+                    .context("no JSON, of which a trace consists (a file of PTX ends in .ptx)"),
                 Ok(value) => reader.line(value),
             };
             read.map_err(|source| RecordingError::Line { number, source })?;

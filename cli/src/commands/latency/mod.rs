@@ -43,7 +43,7 @@ const NOTES: &str = "\
 Launch latency is from a launch's submission to the start of its first block, completion latency to the end of its \
 last block, both on the device's clock, which is virtual on a modelled device. Where eBPF measures there is also, on \
 the wall clock, `submit to hand-over`, until the device was given the first part of the launch: what the service \
-itself costs.
+itself costs, and the wait for what goes first.
 
 Latencies are of all launches without an error, measured by eBPF where the service is root, else by the service \
 itself, as `gridmux tenant show` has them always. They are kept in bins whose width is at most an eighth of their \
