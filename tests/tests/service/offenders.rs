@@ -9,15 +9,16 @@ use gridmux_tests::{Bystander, ENDLESS, RawTenant, Service, ServiceBuilder, bare
 /// Launches of the honest tenant that are to complete beside the offender.
 const LAUNCHES: u64 = 2;
 
-/// Lets tenant `bad` offend and leave while tenant `good` works.
-fn beside_a_bystander(builder: ServiceBuilder, offend: impl FnOnce(&Service, &Bystander)) {
+/// Lets tenant `bad` offend while tenant `good` works, and leave: then, or, with what `offend` returns, afterwards.
+fn beside_a_bystander<T>(builder: ServiceBuilder, offend: impl FnOnce(&Service, &Bystander) -> T) {
     let service = builder.start();
     let host = service.statistics().host_pid;
     let bystander = Bystander::start(&service, "good", "vecadd");
-    offend(&service, &bystander);
-    service.await_gone("bad");
-    assert_eq!(service.tenant("good").usage.failed, 0);
+    let leaves_later = offend(&service, &bystander);
     bystander.finish();
+    assert_eq!(service.tenant("good").usage.failed, 0);
+    drop(leaves_later);
+    service.await_gone("bad");
     assert_eq!(service.statistics().host_pid, host);
 }
 
@@ -66,5 +67,7 @@ fn a_printf_flood_ends_with_its_budget_and_its_tenant_goes_behind() {
             service.tenant("bad").usage.is_behind.then_some(())
         });
         bystander.await_more(LAUNCHES);
+        // The library waits for the third launch before it leaves, which has its turn when the others are gone.
+        (gpu, module, stream)
     });
 }
