@@ -96,8 +96,8 @@ fn a_row_that_had_all_turns_of_its_tenant_lets_the_others_go_first() {
     assert_eq!(turns, Some(8 + 1), "{domains:?}");
 }
 
-/// Lets three tenants launch grids larger than their parts at once and a fourth one of a block, on a device of so many
-/// levels on which blocks wait; returns the levels of the pieces by client.
+/// Launches, on a device with `levels` levels on which blocks wait, three tenants' grids that exceed their parts and a
+/// fourth tenant's grid of one block; returns the levels of the pieces, by tenant.
 fn levels_by_arrival(levels: u8) -> [Vec<u8>; 4] {
     let mut rig = Rig::new("even");
     let wires = join(&mut rig, 0..4);

@@ -63,9 +63,10 @@ functional one.
   SLOWER    how many times longer its work took while it was busy than it
             would have alone, since the device's host started; - before any.
             While no other tenant has a launch open that is 1; the rest is
-            estimated from what its blocks held and how long they took: in tests
-            10 % off the truth on average, and more than twice as much or half
-            as much beside blocks of a very different length
+            estimated from what its blocks held and how long they took: on
+            average within 10 % of the truth, and half of it to 2.3 times as
+            much beside blocks of a very different length (`cargo xtask bench
+            slowdown`)
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error

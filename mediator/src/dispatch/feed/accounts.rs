@@ -357,6 +357,14 @@ mod tests {
         Box::new(Account::new(TenantId(tenant), 1, Class::Normal, counters))
     }
 
+    fn two_accounts() -> (Accounts, [TenantId; 2]) {
+        let mut accounts = Accounts::default();
+        for number in [0, 1] {
+            assert!(accounts.set(account(number)).is_none());
+        }
+        (accounts, [TenantId(0), TenantId(1)])
+    }
+
     #[test]
     fn what_launches_lost_at_their_budget_is_made_good_by_as_much_time() {
         let mut account = account(0);
@@ -378,11 +386,7 @@ mod tests {
 
     #[test]
     fn who_is_behind_waits_for_the_next_launch_of_others_for_a_grace() {
-        let mut accounts = Accounts::default();
-        let [bad, good] = [0, 1].map(|number| {
-            assert!(accounts.set(account(number)).is_none());
-            TenantId(number)
-        });
+        let (mut accounts, [bad, good]) = two_accounts();
         for _ in 0..2 {
             accounts.get_mut(bad).unwrap().ended_at_budget(Nanos(9));
         }
@@ -410,11 +414,7 @@ mod tests {
 
     #[test]
     fn who_ended_a_launch_lately_is_a_co_runner_of_others_alone() {
-        let mut accounts = Accounts::default();
-        let [one, other] = [0, 1].map(|number| {
-            assert!(accounts.set(account(number)).is_none());
-            TenantId(number)
-        });
+        let (mut accounts, [one, other]) = two_accounts();
         let until =
             |accounts: &Accounts, tenant, now| accounts.co_runners_until(tenant, Nanos(now));
         accounts.open(one);
@@ -436,11 +436,7 @@ mod tests {
 
     #[test]
     fn tenants_that_queue_are_counted_apart_from_those_that_hold_lanes() {
-        let mut accounts = Accounts::default();
-        let [one, other] = [0, 1].map(|number| {
-            assert!(accounts.set(account(number)).is_none());
-            TenantId(number)
-        });
+        let (mut accounts, [one, other]) = two_accounts();
         accounts.change(one, 2, 0);
         accounts.change(other, 0, 1);
         assert_eq!((accounts.wanting, accounts.queueing), (2, 1));

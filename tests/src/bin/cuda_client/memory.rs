@@ -126,6 +126,7 @@ fn too_many_pinned() {
         assert!(buffers.len() < 10_000, "there is a limit");
     };
     refused(refusal, code::OUT_OF_MEMORY);
+    assert_eq!(buffers.len(), 255, "as the message says");
     ok(session.cuMemFreeHost(buffers[0]));
     // The connection is as good as before.
     session.pinned(4096);
