@@ -8,7 +8,8 @@
 use crate::driver::Engine;
 use crate::error::MixError;
 use crate::event::{
-    EventConfig, EventExecutor, EventKernel, EventSubmission, MEASURED_ON, Work, measured_kernels,
+    Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, MEASURED_ON, Uses, Work,
+    measured_kernels,
 };
 use crate::member::{Member, Source};
 use crate::model::{MeasureError, event_config, measure};
@@ -40,15 +41,31 @@ impl<'a> OnEvent<'a> {
     pub fn new(
         gpu: &GpuConfig,
         members: &'a [Member],
+        progress: impl FnMut(&str),
+    ) -> Result<Self, MixError> {
+        Self::with(Contention::calibrated(), gpu, members, progress)
+    }
+
+    /// As [`OnEvent::new`], with other parameters than the calibrated ones.
+    ///
+    /// # Errors
+    /// [`MixError`].
+    pub fn with(
+        contention: Contention,
+        gpu: &GpuConfig,
+        members: &'a [Member],
         mut progress: impl FnMut(&str),
     ) -> Result<Self, MixError> {
-        let config = event_config(gpu);
+        let config = EventConfig {
+            contention,
+            ..event_config(gpu)
+        };
         let mut launches = Vec::new();
         for member in members {
             launches.push(match &member.source {
                 Source::ErcBench(kernel) => vec![kernel.submission(&config.shape)],
                 Source::Own { workload, size } if is_measured(gpu) => {
-                    vec![from_table(workload.name, &size.to_string())?]
+                    vec![from_table(contention, workload.name, &size.to_string())?]
                 }
                 Source::Recorded { recording, .. } => recorded(gpu, config, recording)?,
                 _ => {
@@ -104,24 +121,29 @@ fn is_measured(gpu: &GpuConfig) -> bool {
     built_in.is_ok_and(|on| on.scaled_to_sms(gpu.sm.count) == *gpu)
 }
 
-fn kernel(name: &str, block: BlockShape) -> Arc<EventKernel> {
+fn kernel(name: &str, block: BlockShape, uses: Uses) -> Arc<EventKernel> {
     Arc::new(EventKernel {
         name: name.to_owned(),
         block,
         pressure: 1.0,
         sensitivity: 1.0,
+        uses,
     })
 }
 
 /// Returns a kernel of ours as the table has it.
-fn from_table(name: &str, size: &str) -> Result<EventSubmission, MixError> {
+fn from_table(contention: Contention, name: &str, size: &str) -> Result<EventSubmission, MixError> {
     let of_size = measured_kernels(size).into_iter();
     let found = of_size.into_iter().find(|kernel| kernel.name == name);
     let found = found.ok_or_else(|| MixError::NotInTable(name.to_owned()))?;
-    let on = event_config(&GpuConfig::builtin(MEASURED_ON).expect("the table's GPU is built in"));
+    let on = GpuConfig::builtin(MEASURED_ON).expect("the table's GPU is built in");
+    let on = EventConfig {
+        contention,
+        ..event_config(&on)
+    };
     let mut submission = found.submission();
     if let Work::Random { mean, .. } = &mut submission.work {
-        *mean = on.work_of(&found.block, found.blocks, *mean);
+        *mean = on.work_of((&found.block, &found.uses), found.blocks, *mean);
     }
     Ok(submission)
 }
@@ -147,12 +169,17 @@ fn measured(
         Source::User(kernel) => kernel.known_as(),
         _ => member.name.clone(),
     };
-    let (block, blocks) = (measured.block, measured.durations.len() as u64);
+    let (block, uses) = (measured.block, measured.uses);
+    let blocks = measured.durations.len() as u64;
     let durations = measured.durations.iter();
-    let work = durations.map(|ran| config.work_of(&block, blocks, f64::from(*ran)).round());
+    let work = durations.map(|ran| {
+        config
+            .work_of((&block, &uses), blocks, f64::from(*ran))
+            .round()
+    });
     Ok(EventSubmission {
         queue: 0,
-        kernel: kernel(&known_as, block),
+        kernel: kernel(&known_as, block, uses),
         blocks,
         work: Work::Measured(work.collect()),
     })
@@ -178,9 +205,11 @@ fn recorded(
         let (block, blocks) = (described.block, described.blocks);
         let kernel = kernels
             .entry((&launch.kernel, block))
-            .or_insert_with(|| kernel(name, block));
+            .or_insert_with(|| kernel(name, block, Uses::UNKNOWN));
         let stay = gpu.ns_to_cycles(launch.stay_ns) as f64;
-        let work = config.work_of(&block, blocks, stay).round();
+        let work = config
+            .work_of((&block, &Uses::UNKNOWN), blocks, stay)
+            .round();
         launches.push(EventSubmission {
             queue: 0,
             kernel: Arc::clone(kernel),

@@ -149,7 +149,7 @@ fn run(args: &Args) -> Result<()> {
             traces::run(&context, &gridmux)?,
             calibrate::run(&context)?,
         ],
-        Paper::Measure => return measure::print(),
+        Paper::Measure => return measure::print(&context),
     };
     for report in &reports {
         let file = picture::write(report, &context.out)?;

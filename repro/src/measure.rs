@@ -1,15 +1,27 @@
-//! Shapes of our kernels for the event executor: each alone on the SM model, its blocks' durations taken.
+//! Our kernels for the event executor: each alone on the SM model, its blocks' durations taken at every size, and what
+//! it uses of the device, with as many blocks as an SM holds and with half as many.
 //!
 //! The result is `mix/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
 
-use crate::model::submission;
-use anyhow::{Context, Result};
-use gridmux_hw_model::{Gpu, GpuConfig};
-use gridmux_mix::event::{EventConfig, MEASURED_ON, MeasuredKernel};
+use crate::context::Context;
+use crate::corun::{self, Corun, Ran, Until};
+use crate::model::{Sized, submission};
+use crate::world::Contender;
+use anyhow::{Context as _, Result};
+use gridmux_hw_model::{Gpu, GpuConfig, device_shape};
+use gridmux_mix::Engine;
+use gridmux_mix::event::{EventConfig, MEASURED_ON, MeasuredKernel, Uses};
 use gridmux_mix::model::event_config;
+use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
 use gridmux_workloads::{Size, Workload, workloads};
 
+/// SMs of the GPU on which it is measured what kernels use, so that their grids fill it.
+const USES_SMS: u16 = 4;
+/// A large launch of fewer waves of blocks is replaced by a larger one.
+const USES_WAVES: u64 = 4;
+/// Cycles of such a measurement.
+const USES_CYCLES: u64 = 300_000;
 /// No kernel lasts until this cycle.
 const NEVER: Cycles = Cycles(u64::MAX / 2);
 
@@ -19,30 +31,90 @@ pub(crate) fn device() -> Result<EventConfig> {
 }
 
 /// Measures every kernel at every size and prints the table.
-pub(crate) fn print() -> Result<()> {
+pub(crate) fn print(context: &Context) -> Result<()> {
     println!(
         "# Our kernels alone on the model `{MEASURED_ON}`; made by `cargo xtask repro measure`."
     );
-    for workload in workloads() {
+    let workloads: Vec<&'static Workload> = workloads().iter().collect();
+    let uses = uses(context, &workloads)?;
+    for (workload, uses) in workloads.into_iter().zip(uses) {
         for size in Size::ALL {
-            let kernel = measure(workload, size).with_context(|| workload.name)?;
+            let kernel = measure(workload, size, uses).with_context(|| workload.name)?;
             print!("\n{}", kernel.to_toml()?);
         }
     }
     Ok(())
 }
 
-fn measure(workload: &Workload, size: Size) -> Result<MeasuredKernel> {
+fn measure(workload: &Workload, size: Size, uses: Uses) -> Result<MeasuredKernel> {
     let mut gpu = Gpu::new(GpuConfig::builtin(MEASURED_ON)?);
     let submission = submission(&mut gpu, workload.case(size, 1), 0)?;
     let measured = gridmux_mix::model::measure(gpu, submission, NEVER)?;
     let name = (workload.name, &*size.to_string());
     Ok(MeasuredKernel::of(
         name,
-        measured.block,
+        (measured.block, uses),
         measured.runtime.0,
         &measured.durations,
     ))
+}
+
+/// Returns what kernels use of the device.
+fn uses(context: &Context, workloads: &[&'static Workload]) -> Result<Vec<Uses>> {
+    let gpu = GpuConfig::builtin(MEASURED_ON)?.scaled_to_sms(USES_SMS);
+    let shape = device_shape(&gpu);
+    let (mut most, mut coruns) = (Vec::new(), Vec::new());
+    for workload in workloads {
+        let mut device = Gpu::new(gpu.clone());
+        let mut kernel = Sized {
+            workload,
+            params: workload.params(Size::Large, 1),
+        };
+        let launch = submission(&mut device, kernel.case()?, 0)?;
+        let described = device.describe(&launch)?;
+        let resident = max_residency(&shape, &described.block);
+        if described.blocks < USES_WAVES * u64::from(resident) * u64::from(shape.sms) {
+            kernel = Sized::with_waves(workload, USES_WAVES, &gpu)?;
+        }
+        most.push(resident);
+        coruns.extend([resident, resident.div_ceil(2)].map(|blocks| Corun {
+            gpu: gpu.clone(),
+            programs: vec![vec![kernel]],
+            policy: Contender::fixed(vec![blocks]),
+            until: Until::Cycles(USES_CYCLES),
+            sample_every: USES_CYCLES,
+            free_switches: false,
+        }));
+    }
+    let ran = corun::run(context, "what kernels use", &coruns)?;
+    let pairs = ran.chunks(2).zip(most);
+    Ok(pairs
+        .map(|(pair, most)| uses_of(&gpu, pair, most))
+        .collect())
+}
+
+/// Returns what a kernel uses that ran with as many blocks on an SM as fit, and with half as many.
+fn uses_of(gpu: &GpuConfig, pair: &[Ran], most: u16) -> Uses {
+    let counter = |ran: &Ran, name: &str| {
+        let counters = &ran.programs[0].counters;
+        counters.get(name).copied().unwrap_or_default() as f64
+    };
+    let full = &pair[0];
+    // Cycles that the blocks would have resided on full SMs, all SMs at once: what lies between launches is left out.
+    let cycles = counter(full, "block_cycles") / f64::from(most) / f64::from(gpu.sm.count);
+    let bytes = counter(full, "dram_read_bytes") + counter(full, "dram_write_bytes");
+    let per_cycle = f64::from(device_shape(gpu).dram_bytes_per_kcycle) / 1e3;
+    let slots = gpu.sm.count * u16::from(gpu.sm.schedulers) * u16::from(gpu.sm.issue_width);
+    let issued = counter(full, "warp_instructions") - counter(full, "folded_instructions");
+    // Progress, as a full block counts while it runs: instructions over residence.
+    let pace = |ran: &Ran| counter(ran, "warp_instructions") / counter(ran, "block_cycles");
+    let half = f64::from(most.div_ceil(2)) / f64::from(most);
+    let waits = (1.0 - pace(full) / pace(&pair[1])) / (1.0 - half);
+    Uses {
+        issue: (issued / cycles / f64::from(slots)).min(1.0),
+        dram: (bytes / cycles / per_cycle).min(1.0),
+        waits: (half < 1.0).then(|| waits.clamp(0.0, 1.0)),
+    }
 }
 
 /// Returns the mean of values and their standard deviation, in percent of the mean.

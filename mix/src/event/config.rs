@@ -2,6 +2,7 @@
 //!
 //! Rule: one set of parameters holds for every workload; they lie in `mix/data/event.toml`.
 
+use super::demand::{Demand, Uses};
 use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -16,18 +17,29 @@ pub struct EventConfig {
     pub shape: DeviceShape,
     /// Core clock in MHz.
     pub clock_mhz: u32,
+    /// Warp instructions that an SM issues in a cycle at most.
+    pub issue_width: u32,
+    /// Cycles from a launch's arrival until its first block may start.
+    pub launch_cycles: u64,
+    /// The same from the end of the launch before it in its queue.
+    pub dependent_cycles: u64,
     /// How residents slow each other down.
     pub contention: Contention,
 }
 
 /// The contention model: a block that takes `t` cycles alone at full residency takes
-/// `t · (1 + shared · (load − 1))` cycles, where `load = r/R + sensitivity · Σ pressure_j · r_j/R_j`; `r` of `R`
-/// possible blocks of its kernel reside on the SM, and `r_j` of `R_j` of each other kernel.
+/// `t · (1 + waits · (load − 1))` cycles, where `load` is that of what its kernel demands (`demand.rs`) and `waits` is
+/// the kernel's ([`Uses::waits`]) or `shared`. Of issue slots, others' demand counts `pressure` times for each of them,
+/// and `sensitivity` times for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contention {
-    /// Part of a block's time that grows with the load of its SM; 0 for none.
+    /// Part of a block's time that grows with the load, of kernels of which it was not measured; 0 for none.
     pub shared: f64,
+    /// Part of the issue slots that a kernel uses at most.
+    pub issue_most: f64,
+    /// The power of its demand in proportion to which a kernel waits for something.
+    pub sharpness: f64,
     /// Part of the variance of the logarithm of blocks' work that blocks of one wave have in common.
     pub wave_part: f64,
     /// Cycles in which the device starts one block.
@@ -60,6 +72,8 @@ impl Contention {
     /// No contention: blocks take the time of their work wherever they are, start at once and move at no cost.
     pub const NONE: Self = Self {
         shared: 0.0,
+        issue_most: 1.0,
+        sharpness: 1.0,
         wave_part: 0.0,
         dispatch_cycles: 0.0,
         context_bytes_per_cycle: f64::INFINITY,
@@ -84,6 +98,8 @@ impl Contention {
         let most = 1e9;
         let ranges = [
             ("shared", read.shared, 0.0, 1.0),
+            ("issue_most", read.issue_most, 1e-3, 1.0),
+            ("sharpness", read.sharpness, 1.0, 16.0),
             ("wave_part", read.wave_part, 0.0, 1.0),
             ("dispatch_cycles", read.dispatch_cycles, 0.0, most),
             (
@@ -116,6 +132,9 @@ impl EventConfig {
         Self {
             shape: DeviceShape::gtx480(),
             clock_mhz: 1_400,
+            issue_width: 2,
+            launch_cycles: 0,
+            dependent_cycles: 0,
             contention: Contention::calibrated(),
         }
     }
@@ -123,7 +142,8 @@ impl EventConfig {
     /// Returns the work of a block, in cycles alone at full residency, that took `cycles` in a launch of `blocks`
     /// blocks alone on this device: a launch that does not fill the SMs loads them less.
     #[must_use]
-    pub fn work_of(&self, block: &BlockShape, blocks: u64, cycles: f64) -> f64 {
+    pub fn work_of(&self, kernel: (&BlockShape, &Uses), blocks: u64, cycles: f64) -> f64 {
+        let (block, uses) = kernel;
         let most = u64::from(max_residency(&self.shape, block)).max(1);
         let sms = u64::from(self.shape.sms.max(1));
         if blocks == 0 || blocks >= most * sms {
@@ -132,15 +152,17 @@ impl EventConfig {
         // Blocks are spread evenly: `more` SMs have one more than the others. A block sees those beside it.
         let (each, more) = (blocks / sms, blocks % sms);
         let seen = more * (each + 1) * (each + 1) + (sms - more) * each * each;
-        let load = seen as f64 / blocks as f64 / most as f64;
-        cycles / (1.0 + self.contention.shared * (load - 1.0))
+        let beside = seen as f64 / blocks as f64 / most as f64;
+        let all = blocks as f64 / (most * sms) as f64;
+        let demand = Demand::new(&self.contention, uses);
+        cycles / demand.stretch(beside, demand.issue * beside, demand.dram * all)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Contention, EventConfig, EventConfigError};
-    use crate::event::{EventKernel, EventSubmission, Work};
+    use crate::event::{EventKernel, EventSubmission, Uses, Work};
     use crate::together::alone;
     use gridmux_policy::shape::BlockShape;
     use std::sync::Arc;
@@ -151,7 +173,7 @@ mod tests {
         // Six fit an SM.
         let block = BlockShape::of_threads(256);
         for blocks in [1, 15, 45, 90] {
-            let mean = config.work_of(&block, blocks, 10_000.0);
+            let mean = config.work_of((&block, &Uses::UNKNOWN), blocks, 10_000.0);
             let submission = EventSubmission {
                 queue: 0,
                 kernel: Arc::new(EventKernel {
@@ -159,6 +181,7 @@ mod tests {
                     block,
                     pressure: 1.0,
                     sensitivity: 1.0,
+                    uses: Uses::UNKNOWN,
                 }),
                 blocks,
                 work: Work::Random {
@@ -169,7 +192,8 @@ mod tests {
             let took = alone(config, &submission).expect("it fits").0 as f64;
             assert!((took / 10_000.0 - 1.0).abs() < 0.02, "{blocks}: {took}");
         }
-        assert!(config.work_of(&block, 15, 1.0) > config.work_of(&block, 90, 1.0));
+        let work = |blocks| config.work_of((&block, &Uses::UNKNOWN), blocks, 1.0);
+        assert!(work(15) > work(90));
     }
 
     #[test]

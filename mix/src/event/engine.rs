@@ -1,16 +1,22 @@
 //! The executor as an engine of the driver.
 
+use super::counted::Counted;
+use super::demand::Demand;
 use super::kernel::Blocks;
 use super::launches::Launch;
 use super::{EventExecutor, EventKernel, EventSubmission, LaunchCounters, MOST_EVENTS, Refusal};
 use crate::driver::{BlockEvent, CapReached, Described, Ending, Engine, RowSample, Standing};
 use gridmux_policy::hash::Fnv;
-use gridmux_policy::ids::{KernelKey, ProfileKey, RowId};
+use gridmux_policy::ids::{KernelKey, ProfileKey, RowId, SmId};
 use gridmux_policy::plan::Plan;
 use gridmux_policy::policy::Watch;
 use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
 use gridmux_policy::units::{Cycles, Nanos};
 use std::sync::Arc;
+
+/// Bytes of a line and of a sector, which caches fetch.
+const LINE_BYTES: u64 = 128;
+const SECTOR_BYTES: u64 = 32;
 
 impl Engine for EventExecutor {
     type Kernel = EventKernel;
@@ -70,12 +76,15 @@ impl Engine for EventExecutor {
         submission.check(&shape)?;
         let kernel = Arc::clone(&submission.kernel);
         let most = max_residency(&shape, &kernel.block);
-        let work = Blocks::new(submission, &shape, self.config.contention.wave_part);
+        let contention = self.config.contention;
+        let work = Blocks::new(submission, &shape, contention.wave_part);
+        let demand = Demand::new(&contention, &kernel.uses);
         self.launches.insert(Launch::new(
             (number, standing.row),
             (standing.tenant, submission.queue),
-            (kernel, work),
+            (kernel, demand, work),
             (submission.blocks, most),
+            self.now + self.config.launch_cycles,
         ));
         self.open.fill();
         Ok(())
@@ -92,19 +101,28 @@ impl Engine for EventExecutor {
             self.moved.set(sm);
         }
         let launch = self.launches.remove(slot);
+        let dependent = self.now + self.config.dependent_cycles;
+        self.launches.follow(&launch, dependent);
         self.tenant(launch.tenant)
             .remove(&launch.kernel.block, counted);
         self.open.fill();
     }
 
     fn forget_row(&mut self, row: RowId) {
+        self.sms.iter_mut().for_each(|sm| sm.forget_row(row));
         *self.row(row) = Default::default();
     }
 
     fn advance(&mut self, until: Cycles, watch: Option<Watch>) -> Vec<Ending<Self>> {
         while self.now < until.0 {
             self.place();
-            self.now = self.next_dispatch().min(until.0).min(self.next_at.least());
+            let ready = self.launches.next_ready;
+            let next = self.next_dispatch().min(self.next_at.least());
+            self.now = next.min(ready).min(until.0);
+            if self.now == ready {
+                self.launches.stale = true;
+                self.open.fill();
+            }
             self.retire();
             let reached = watch.is_some_and(|watch| self.row(watch.row).ended >= watch.ended);
             if reached || !self.ended.is_empty() || self.events.len() >= MOST_EVENTS {
@@ -122,8 +140,41 @@ impl Engine for EventExecutor {
         std::mem::take(&mut self.caps_reached)
     }
 
-    /// Returns nothing: no instruction is executed.
+    /// Returns what blocks of kernels that were measured would have issued and moved until time passed last on their
+    /// SM. What else is counted follows from that as if every access were a load of a line that no cache has.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "counts of a simulation stay below 2^53 and are not negative"
+    )]
     fn samples(&self) -> Vec<RowSample> {
-        Vec::new()
+        let shape = &self.config.shape;
+        let slots = f64::from(self.config.issue_width);
+        let bytes = f64::from(shape.dram_bytes_per_kcycle) / 1e3 / f64::from(shape.sms.max(1));
+        let sample = |(sm, counted): (usize, &Counted)| {
+            let dram_bytes = (counted.uses.1 * bytes * counted.full_cycles) as u64;
+            let lines = dram_bytes / LINE_BYTES;
+            RowSample {
+                sm: SmId(u16::try_from(sm).unwrap_or(u16::MAX)),
+                row: counted.row,
+                cycles: self.now,
+                block_cycles: counted.block_cycles as u64,
+                issued: (counted.uses.0 * slots * counted.full_cycles) as u64,
+                memory_stalls: 0,
+                l1_misses: dram_bytes / SECTOR_BYTES,
+                l2_misses: dram_bytes / SECTOR_BYTES,
+                dram_bytes,
+                loads: lines,
+                accesses: lines,
+                lines,
+                l1_hits: 0,
+                l2_hits: 0,
+                shared: 0,
+                special: 0,
+            }
+        };
+        let sms = self.sms.iter().enumerate();
+        let rows = sms.flat_map(|(at, sm)| sm.counted().iter().map(move |counted| (at, counted)));
+        rows.map(sample).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! ERCBench as the SRTF paper's Tables 2 and 3 give it: eight kernels of which only shapes and durations are known.
 
-use super::{EventKernel, EventSubmission, Work};
+use super::{EventKernel, EventSubmission, Uses, Work};
 use gridmux_policy::shape::{BlockShape, DeviceShape};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -71,6 +71,7 @@ impl ErcKernel {
                 },
                 pressure: self.pressure,
                 sensitivity: self.sensitivity,
+                uses: Uses::UNKNOWN,
             }),
             blocks: self.blocks,
             work: Work::Random {

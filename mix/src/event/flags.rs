@@ -52,15 +52,21 @@ impl Flags {
         })
     }
 
-    /// Clears every flag, and calls `visit` for each SM whose flag was set, in ascending order.
-    pub(super) fn take(&mut self, mut visit: impl FnMut(usize)) {
-        for (at, word) in self.words.iter_mut().enumerate() {
-            let mut left = std::mem::take(word);
+    /// Calls `visit` for each SM whose flag is set, in ascending order.
+    pub(super) fn each(&self, mut visit: impl FnMut(usize)) {
+        for (at, word) in self.words.iter().enumerate() {
+            let mut left = *word;
             while left != 0 {
                 visit(at * 64 + left.trailing_zeros() as usize);
                 left &= left - 1;
             }
         }
+    }
+
+    /// Clears every flag, and calls `visit` for each SM whose flag was set, in ascending order.
+    pub(super) fn take(&mut self, visit: impl FnMut(usize)) {
+        self.each(visit);
+        self.words.fill(0);
     }
 }
 

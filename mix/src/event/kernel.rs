@@ -1,5 +1,6 @@
 //! Kernels and launches of the event executor: what blocks take of an SM, how long they work, what they do to others.
 
+use super::demand::Uses;
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
 use std::f64::consts::TAU;
@@ -17,6 +18,8 @@ pub struct EventKernel {
     pub pressure: f64,
     /// How the load of others slows its blocks down; 1 where nothing is known.
     pub sensitivity: f64,
+    /// What it uses of the device.
+    pub uses: Uses,
 }
 
 /// How long the blocks of a launch work, in cycles alone at full residency.
@@ -110,6 +113,9 @@ impl EventSubmission {
         let mut numbers = vec![
             ("pressure", self.kernel.pressure),
             ("sensitivity", self.kernel.sensitivity),
+            ("its use of issue slots", self.kernel.uses.issue),
+            ("its use of DRAM", self.kernel.uses.dram),
+            ("its waits", self.kernel.uses.waits.unwrap_or_default()),
         ];
         if let Work::Random { mean, deviation } = self.work {
             numbers.extend([("the mean work", mean), ("the deviation", deviation)]);
@@ -204,7 +210,7 @@ fn mix(key: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Blocks, EventKernel, EventSubmission, Work};
+    use super::{Blocks, EventKernel, EventSubmission, Uses, Work};
     use crate::event::EventConfig;
     use gridmux_policy::shape::BlockShape;
     use std::sync::Arc;
@@ -218,6 +224,7 @@ mod tests {
                 block: BlockShape::of_threads(1536),
                 pressure: 1.0,
                 sensitivity: 1.0,
+                uses: Uses::UNKNOWN,
             }),
             blocks: 1,
             work: Work::Random {

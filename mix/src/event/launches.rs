@@ -1,9 +1,10 @@
 //! Launches, their queues, and which of them may place blocks.
 //!
 //! Rules: launches of one queue run one after another, in order of arrival; a slot names a launch until the launch is
-//! removed; the lists of candidates are made again only after a launch came, went or placed its last block, after a
-//! switch, and for a new plan.
+//! removed; the lists of candidates are made again only after a launch came, went, became ready or placed its last block,
+//! after a switch, and for a new plan.
 
+use super::demand::Demand;
 use super::kernel::{Blocks, EventKernel, LaunchCounters};
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::plan::Plan;
@@ -19,7 +20,11 @@ pub(super) struct Launch {
     pub(super) row: RowId,
     pub(super) tenant: TenantId,
     pub(super) kernel: Arc<EventKernel>,
+    /// What the kernel demands of the device.
+    pub(super) demand: Demand,
     pub(super) work: Blocks,
+    /// When its first block may start, but for a launch before it in its queue.
+    pub(super) ready_at: u64,
     /// Blocks of its kernel that an SM holds.
     pub(super) most: u16,
     pub(super) blocks: u64,
@@ -56,7 +61,7 @@ pub(super) struct RowCounts {
 }
 
 /// All launches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Launches {
     slots: Vec<Option<Launch>>,
     free: Vec<u32>,
@@ -66,6 +71,8 @@ pub(super) struct Launches {
     /// Slots of launches with a block to place, in order of arrival and in order of rank.
     by_arrival: Vec<u32>,
     by_rank: Vec<u32>,
+    /// When a launch comes into the lists that is the head of its queue and not ready; [`u64::MAX`] for never.
+    pub(super) next_ready: u64,
     /// The two lists have to be made again.
     pub(super) stale: bool,
 }
@@ -74,8 +81,9 @@ impl Launch {
     pub(super) fn new(
         (number, row): (u64, RowId),
         queue: (TenantId, u32),
-        (kernel, work): (Arc<EventKernel>, Blocks),
+        (kernel, demand, work): (Arc<EventKernel>, Demand, Blocks),
         (blocks, most): (u64, u16),
+        ready_at: u64,
     ) -> Self {
         Self {
             number,
@@ -83,7 +91,9 @@ impl Launch {
             row,
             tenant: queue.0,
             kernel,
+            demand,
             work,
+            ready_at,
             most,
             blocks,
             started: 0,
@@ -97,6 +107,22 @@ impl Launch {
     /// Returns how many blocks it has that are on no SM and not on their way out.
     pub(super) fn waiting(&self) -> u64 {
         self.blocks - self.started + self.saved.len() as u64
+    }
+}
+
+impl Default for Launches {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_number: HashMap::new(),
+            queues: HashMap::new(),
+            serial: 0,
+            by_arrival: Vec::new(),
+            by_rank: Vec::new(),
+            next_ready: u64::MAX,
+            stale: false,
+        }
     }
 }
 
@@ -146,8 +172,20 @@ impl Launches {
         launch
     }
 
-    /// Makes the lists of candidates, if they have to be made again: heads of queues with a block to place.
-    pub(super) fn sort(&mut self, plan: &Plan) {
+    /// Has the launch behind one that was removed start no sooner than at a time.
+    pub(super) fn follow(&mut self, removed: &Launch, at: u64) {
+        let next = self.queues.get(&removed.queue).and_then(|q| q.front());
+        if let Some(slot) = next.copied() {
+            let launch = self.get_mut(slot);
+            if launch.serial > removed.serial {
+                launch.ready_at = launch.ready_at.max(at);
+            }
+        }
+    }
+
+    /// Makes the lists of candidates, if they have to be made again: heads of queues that are ready and
+    /// have a block to place.
+    pub(super) fn sort(&mut self, plan: &Plan, now: u64) {
         if !std::mem::take(&mut self.stale) {
             return;
         }
@@ -160,6 +198,10 @@ impl Launches {
         self.by_arrival.clear();
         let works = |slot: &u32| launch(*slot).is_some_and(|launch| launch.waiting() > 0);
         self.by_arrival.extend(heads.filter(works));
+        let ready_at = |slot: &u32| launch(*slot).map_or(0, |launch| launch.ready_at);
+        let later = self.by_arrival.iter().map(ready_at);
+        self.next_ready = later.filter(|at| *at > now).min().unwrap_or(u64::MAX);
+        self.by_arrival.retain(|slot| ready_at(slot) <= now);
         let serial = |slot: &u32| launch(*slot).map(|launch| launch.serial);
         self.by_arrival.sort_unstable_by_key(serial);
         self.by_rank.clone_from(&self.by_arrival);

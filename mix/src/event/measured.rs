@@ -3,7 +3,7 @@
 //!
 //! The table is `mix/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
 
-use super::{EventKernel, EventSubmission, Work};
+use super::{EventKernel, EventSubmission, Uses, Work};
 use gridmux_policy::shape::BlockShape;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub struct MeasuredKernel {
     pub block_cycles: f64,
     /// Standard deviation of the durations, in percent of the mean.
     pub deviation_percent: f64,
+    /// What it uses of the device from its first block on, over the part of it that its blocks fill.
+    pub uses: Uses,
     /// Threads, registers and bytes of shared memory of a block.
     pub block: BlockShape,
 }
@@ -56,7 +58,7 @@ impl MeasuredKernel {
     #[must_use]
     pub fn of(
         (name, size): (&str, &str),
-        block: BlockShape,
+        (block, uses): (BlockShape, Uses),
         runtime_cycles: u64,
         durations: &[u32],
     ) -> Self {
@@ -65,6 +67,7 @@ impl MeasuredKernel {
         let square = |ran: &u32| (f64::from(*ran) - mean).powi(2);
         let variance = durations.iter().map(square).sum::<f64>() / blocks as f64;
         let round = |figure: f64| (figure * 100.0).round() / 100.0;
+        let fine = |part: f64| (part * 1e4).round() / 1e4;
         Self {
             name: name.to_owned(),
             size: size.to_owned(),
@@ -72,6 +75,11 @@ impl MeasuredKernel {
             runtime_cycles,
             block_cycles: round(mean),
             deviation_percent: round(100.0 * variance.sqrt() / mean),
+            uses: Uses {
+                issue: fine(uses.issue),
+                dram: fine(uses.dram),
+                waits: uses.waits.map(fine),
+            },
             block,
         }
     }
@@ -95,6 +103,7 @@ impl MeasuredKernel {
                 block: self.block,
                 pressure: 1.0,
                 sensitivity: 1.0,
+                uses: self.uses,
             }),
             blocks: self.blocks,
             work: Work::Random {
@@ -107,7 +116,7 @@ impl MeasuredKernel {
 
 #[cfg(test)]
 mod tests {
-    use super::{MeasuredKernel, measured_kernels};
+    use super::{MeasuredKernel, Uses, measured_kernels};
     use gridmux_policy::shape::BlockShape;
 
     #[test]
@@ -125,7 +134,7 @@ mod tests {
     #[test]
     fn an_entry_holds_mean_and_deviation_of_its_blocks() {
         let block = BlockShape::of_threads(32);
-        let kernel = MeasuredKernel::of(("k", "tiny"), block, 500, &[100, 300]);
+        let kernel = MeasuredKernel::of(("k", "tiny"), (block, Uses::UNKNOWN), 500, &[100, 300]);
         assert_eq!((kernel.blocks, kernel.runtime_cycles), (2, 500));
         assert!((kernel.block_cycles - 200.0).abs() < 1e-9, "{kernel:?}");
         assert!((kernel.deviation_percent - 50.0).abs() < 1e-9, "{kernel:?}");

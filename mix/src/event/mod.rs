@@ -4,7 +4,7 @@
 //! what resides beside it ([`config::Contention`]); it ends when its work is done. No instruction is executed. The
 //! executor is an [`Engine`](crate::driver::Engine): a [`Driver`](crate::driver::Driver) puts a policy in charge of it.
 //!
-//! [`place`] is the block scheduler, [`leave`] takes blocks off SMs, [`sm`] is the progress of what resides,
+//! [`demand`] says how residents slow each other down, [`place`] is the block scheduler, [`leave`] takes blocks off SMs, [`sm`] is the progress of what resides,
 //! [`launches`] the queues and what rows and tenants hold.
 //!
 //! Rules: ends of an instant are reported before blocks are placed at that instant; blocks of a launch start in
@@ -12,6 +12,8 @@
 //! work of a block depends on its kernel and number alone, not on the policy.
 
 mod config;
+mod counted;
+mod demand;
 mod engine;
 mod ercbench;
 mod flags;
@@ -24,6 +26,7 @@ mod sm;
 mod soonest;
 
 pub use config::{Contention, EventConfig, EventConfigError};
+pub use demand::Uses;
 pub use ercbench::{ErcKernel, ercbench};
 pub use kernel::{EventKernel, EventSubmission, LaunchCounters, Refusal, Work};
 pub use measured::{MEASURED_ON, MeasuredKernel, measured_kernels};
@@ -64,6 +67,10 @@ pub struct EventExecutor {
     moved: Flags,
     /// SM that is looked at first for the next block.
     turn: usize,
+    /// What residents demand of DRAM, on the mean of all SMs.
+    demanded: f64,
+    /// What they demanded when speeds were computed.
+    dram: f64,
     /// When the device can start the next block, in cycles; more than one may start in a cycle.
     dispatch_at: f64,
     launches: Launches,
@@ -115,6 +122,8 @@ impl EventExecutor {
             open: Flags::new(sms),
             moved: Flags::new(sms),
             turn: 0,
+            demanded: 0.0,
+            dram: 0.0,
             dispatch_at: 0.0,
             launches: Launches::default(),
             rows: Vec::new(),
@@ -200,6 +209,8 @@ impl EventExecutor {
         }
         while let Some(slot) = self.done.pop() {
             let launch = self.launches.remove(slot);
+            let dependent = self.now + self.config.dependent_cycles;
+            self.launches.follow(&launch, dependent);
             self.open.fill();
             self.ended.push(Ending {
                 number: launch.number,

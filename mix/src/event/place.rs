@@ -14,6 +14,9 @@ use gridmux_policy::plan::{DispatchOrder, Surplus};
 use gridmux_policy::shape::{Held, SmUnits};
 use gridmux_policy::units::Cycles;
 
+/// A change of the demand of DRAM that changes no speeds, of its bandwidth: about one of a hundred blocks.
+const A_LITTLE: f64 = 0.01;
+
 /// What an SM gets next.
 enum Choice {
     /// The next block of the launch in a slot.
@@ -29,14 +32,29 @@ impl EventExecutor {
         if self.open.any() {
             self.fill();
         }
+        self.share_dram();
         let Self {
             moved,
             sms,
             next_at,
-            config,
+            dram,
             ..
         } = self;
-        moved.take(|sm| next_at.set(sm, sms[sm].plan_ahead(&config.contention)));
+        moved.take(|sm| next_at.set(sm, sms[sm].plan_ahead(*dram)));
+    }
+
+    /// Finds what residents demand of DRAM. Where that has changed by more than a little, no SM goes on as before.
+    fn share_dram(&mut self) {
+        let Self { moved, sms, .. } = self;
+        let mut more = 0.0;
+        moved.each(|sm| more += sms[sm].more_dram());
+        self.demanded += more / self.sms.len() as f64;
+        if (self.demanded - self.dram).abs() > A_LITTLE {
+            self.dram = self.demanded;
+            let now = self.now;
+            self.sms.iter_mut().for_each(|sm| sm.pass_to(now));
+            self.moved.fill();
+        }
     }
 
     /// Gives SMs blocks, until none may take one.
@@ -47,7 +65,7 @@ impl EventExecutor {
                 return;
             }
             // The last block of a launch makes other launches candidates.
-            self.launches.sort(&self.plan);
+            self.launches.sort(&self.plan, self.now);
             from = (sm + 1) % self.sms.len();
             let Some(choice) = self.choose(sm) else {
                 self.open.clear(sm);

@@ -6,7 +6,9 @@
 //! Rules: progress is brought up to date before anything moves ([`Sm::pass_to`]), and speeds are computed once after
 //! everything of an instant has moved ([`Sm::plan_ahead`]).
 
-use super::config::Contention;
+use super::Uses;
+use super::counted::{Counted, Rows};
+use super::demand::Demand;
 use super::launches::{Launch, Saved};
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::{BlockShape, DeviceShape, Room};
@@ -20,6 +22,9 @@ pub(super) struct Sm {
     pub(super) room: Room,
     pub(super) cohorts: Vec<Cohort>,
     leaving: Vec<Leaving>,
+    rows: Rows,
+    /// What its residents demanded of DRAM when it was last asked.
+    dram: f64,
     /// Time until which progress is counted.
     at: u64,
 }
@@ -35,6 +40,8 @@ pub(super) struct Cohort {
     part: f64,
     pressure: f64,
     sensitivity: f64,
+    uses: Uses,
+    demand: Demand,
     progress: f64,
     /// Work done in a cycle.
     speed: f64,
@@ -73,6 +80,23 @@ pub(super) struct Ended {
     pub(super) ran: u64,
 }
 
+impl Cohort {
+    /// Returns what its blocks do in `cycles`; nothing if nothing is known of their kernel.
+    fn counted(&self, cycles: f64) -> Option<Counted> {
+        self.uses.is_known().then(|| Counted {
+            row: self.row,
+            full_cycles: self.speed * cycles * self.resident(),
+            block_cycles: cycles * self.blocks.len() as f64,
+            uses: (self.uses.issue, self.uses.dram),
+        })
+    }
+
+    /// Returns its part of as many blocks as the SM holds.
+    fn resident(&self) -> f64 {
+        self.blocks.len() as f64 * self.part
+    }
+}
+
 impl Resident {
     /// Returns its residence until now, on all SMs together.
     pub(super) fn ran(&self, now: u64) -> u64 {
@@ -90,6 +114,8 @@ impl Sm {
             room: Room::empty_sm(shape),
             cohorts: Vec::new(),
             leaving: Vec::new(),
+            rows: Rows::default(),
+            dram: 0.0,
             at: 0,
         }
     }
@@ -100,19 +126,40 @@ impl Sm {
         self.at = now;
         for cohort in &mut self.cohorts {
             cohort.progress += cohort.speed * cycles;
+            if let Some(counted) = cohort.counted(cycles) {
+                self.rows.add(counted);
+            }
         }
     }
 
-    /// Computes speeds, and returns when the next block ends or has left; [`u64::MAX`] for never.
-    pub(super) fn plan_ahead(&mut self, contention: &Contention) -> u64 {
-        let resident = |cohort: &Cohort| cohort.blocks.len() as f64 * cohort.part;
-        let pressure: f64 = self.cohorts.iter().map(|c| c.pressure * resident(c)).sum();
+    /// Returns what rows of which something is known have done here until the time to which progress is counted.
+    pub(super) fn counted(&self) -> &[Counted] {
+        self.rows.all()
+    }
+
+    /// Forgets what a row has done.
+    pub(super) fn forget_row(&mut self, row: RowId) {
+        self.rows.forget(row);
+    }
+
+    /// Returns how much more its residents demand of DRAM than when it was last asked.
+    pub(super) fn more_dram(&mut self) -> f64 {
+        let demands = self.cohorts.iter().map(|c| c.demand.dram * c.resident());
+        let now = demands.sum();
+        now - std::mem::replace(&mut self.dram, now)
+    }
+
+    /// Computes speeds beside a demand of DRAM, and returns when the next block ends or has left; [`u64::MAX`] for
+    /// never.
+    pub(super) fn plan_ahead(&mut self, dram: f64) -> u64 {
+        let presses = |c: &Cohort| c.pressure * c.demand.issue * c.resident();
+        let pressure: f64 = self.cohorts.iter().map(presses).sum();
         let mut next = f64::INFINITY;
         for cohort in &mut self.cohorts {
-            let own = resident(cohort);
+            let own = cohort.demand.issue * cohort.resident();
             let others = (pressure - cohort.pressure * own).max(0.0);
-            let load = own + cohort.sensitivity * others;
-            cohort.speed = 1.0 / (1.0 + contention.shared * (load - 1.0)).max(f64::EPSILON);
+            let issue = own + cohort.sensitivity * others;
+            cohort.speed = 1.0 / cohort.demand.stretch(cohort.resident(), issue, dram);
             let ends = cohort.blocks.iter().map(|block| block.ends_at);
             let first = ends.fold(f64::INFINITY, f64::min);
             next = next.min((first - cohort.progress) / cohort.speed);
@@ -189,6 +236,8 @@ impl Sm {
                 part: 1.0 / f64::from(launch.most),
                 pressure: launch.kernel.pressure,
                 sensitivity: launch.kernel.sensitivity,
+                uses: launch.kernel.uses,
+                demand: launch.demand,
                 progress: 0.0,
                 speed: 1.0,
                 blocks: Vec::with_capacity(usize::from(launch.most)),

@@ -4,14 +4,15 @@
 
 use super::{ModelDriver, ModelSubmission, SubmitError};
 use crate::driver::{BlockChange, DriverOptions, Engine};
+use crate::event::Uses;
 use gridmux_hw_model::Gpu;
 use gridmux_policy::policies::fifo::Fifo;
-use gridmux_policy::shape::BlockShape;
+use gridmux_policy::shape::{BlockShape, max_residency};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Class, DeviceId, TenantId};
 
 /// A launch that was alone on a GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// What each block takes.
     pub block: BlockShape,
@@ -19,6 +20,8 @@ pub struct Measured {
     pub runtime: Cycles,
     /// Cycles for which each block was resident, by its number in the grid.
     pub durations: Vec<u32>,
+    /// What it used of the device from its first block on, over the part of the device that its blocks filled.
+    pub uses: Uses,
 }
 
 /// A launch could not be measured.
@@ -51,8 +54,10 @@ pub fn measure(
 ) -> Result<Measured, MeasureError> {
     let (device, tenant) = (DeviceId(0), TenantId(0));
     let kernel = submission.kernel.name.to_string();
+    let config = gpu.config().clone();
+    let shape = Engine::shape(&gpu);
     let described = gpu.describe(&submission).map_err(SubmitError::Launch)?;
-    let policy = Box::new(Fifo::new(device, &Engine::shape(&gpu)));
+    let policy = Box::new(Fifo::new(device, &shape));
     let options = DriverOptions {
         record: true,
         ..DriverOptions::default()
@@ -70,6 +75,17 @@ pub fn measure(
         let limit = limit.0;
         return Err(MeasureError::Endless { kernel, limit });
     };
+    let uses = outcome.and_then(|outcome| {
+        let cycles = outcome.end? - outcome.first_start?;
+        let rates = outcome.counters.as_ref()?.rates(&config, cycles.0);
+        let most = u64::from(max_residency(&shape, &described.block)) * u64::from(shape.sms);
+        let filled = (described.blocks as f64 / most.max(1) as f64).min(1.0);
+        Some(Uses {
+            issue: (rates.pur / filled).min(1.0),
+            dram: (rates.mur / filled).min(1.0),
+            waits: None,
+        })
+    });
     let mut durations = vec![0; usize::try_from(described.blocks).unwrap_or(usize::MAX)];
     for event in driver.take_block_events() {
         if let BlockChange::Retired { ran } = event.change
@@ -82,6 +98,7 @@ pub fn measure(
         block: described.block,
         runtime,
         durations,
+        uses: uses.unwrap_or(Uses::UNKNOWN),
     })
 }
 

@@ -28,6 +28,9 @@ pub fn event_config(config: &GpuConfig) -> EventConfig {
             ..device_shape(config)
         },
         clock_mhz: config.clock.core_mhz,
+        issue_width: u32::from(config.sm.schedulers) * u32::from(config.sm.issue_width),
+        launch_cycles: config.launch.kernel_cycles.into(),
+        dependent_cycles: config.launch.dependent_cycles.into(),
         contention: Contention::calibrated(),
     }
 }

@@ -2,7 +2,7 @@
 
 use gridmux_mix::conformance::{Asked, OnVirtualTime};
 use gridmux_mix::event::{
-    Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, Work, enforces,
+    Contention, EventConfig, EventExecutor, EventKernel, EventSubmission, Uses, Work, enforces,
 };
 use gridmux_policy::Policy;
 use gridmux_policy::conformance::{Breach, Load, Subject, Verdict, check, check_policy, mix};
@@ -15,6 +15,9 @@ fn on_events() -> OnVirtualTime {
     let config = EventConfig {
         shape: DeviceShape::v100(4),
         clock_mhz: 1_000,
+        issue_width: 4,
+        launch_cycles: 0,
+        dependent_cycles: 0,
         contention: Contention {
             context_bytes_per_cycle: 16.0,
             ..Contention::NONE
@@ -31,6 +34,7 @@ fn on_events() -> OnVirtualTime {
                 },
                 pressure: 1.0,
                 sensitivity: 1.0,
+                uses: Uses::UNKNOWN,
             })
         };
         let kernels: Vec<_> = loads.iter().enumerate().map(kernel).collect();

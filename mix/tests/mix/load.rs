@@ -3,7 +3,7 @@
 
 use gridmux_mix::driver::DriverOptions;
 use gridmux_mix::event::{
-    EventConfig, EventDriver, EventExecutor, EventKernel, EventSubmission, Work,
+    EventConfig, EventDriver, EventExecutor, EventKernel, EventSubmission, Uses, Work,
 };
 use gridmux_policy::profiles::Profiles;
 use gridmux_policy::{BlockShape, Class, Cycles, DeviceId, Policy, TenantId, by_name};
@@ -29,6 +29,7 @@ pub(crate) fn driver(policy: Box<dyn Policy>) -> EventDriver {
             block: BlockShape::of_threads(128 << tenant),
             pressure: 1.0,
             sensitivity: 1.0,
+            uses: Uses::UNKNOWN,
         });
         for launch in 0..LAUNCHES {
             let submission = EventSubmission {

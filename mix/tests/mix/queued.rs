@@ -6,7 +6,7 @@ use gridmux_mix::driver::{
 };
 use gridmux_mix::event::{
     EventConfig, EventDriver, EventExecutor, EventKernel, EventSubmission, LaunchCounters, Refusal,
-    Work,
+    Uses, Work,
 };
 use gridmux_policy::conformance::{LogEntry, Tapped};
 use gridmux_policy::policies::srtf::{Settings, Srtf};
@@ -24,6 +24,7 @@ fn kernel(name: &str, threads: u32) -> Arc<EventKernel> {
         block: BlockShape::of_threads(threads),
         pressure: 1.0,
         sensitivity: 1.0,
+        uses: Uses::UNKNOWN,
     })
 }
 

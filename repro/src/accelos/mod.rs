@@ -31,7 +31,7 @@ pub(crate) fn kernels() -> Result<(Vec<String>, World)> {
     let launch = |kernel: &MeasuredKernel| {
         let mut launch = kernel.submission();
         if let Work::Random { mean, .. } = &mut launch.work {
-            *mean = device.work_of(&kernel.block, kernel.blocks, *mean);
+            *mean = device.work_of((&kernel.block, &kernel.uses), kernel.blocks, *mean);
         }
         launch
     };

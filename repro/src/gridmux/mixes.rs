@@ -14,6 +14,8 @@ use crate::context::Context;
 use crate::tables::{Figures, Row};
 use anyhow::{Result, bail};
 use gridmux_hw_model::GpuConfig;
+use gridmux_mix::event::Contention;
+use gridmux_mix::play::Run;
 use gridmux_mix::report::{Metrics, MixReport, ProgramReport, Setting};
 use gridmux_mix::{Member, On, OnEvent, OnModel, Pace, Source, Verdict};
 use gridmux_policy::metrics::geometric_mean;
@@ -39,7 +41,7 @@ struct Went {
 }
 
 /// How a mix went on both executors, by policy.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug)]
 struct Both {
     model: Vec<Went>,
     event: Vec<Went>,
@@ -47,14 +49,15 @@ struct Both {
 
 /// Returns the tables.
 pub(super) fn tables(context: &Context) -> Result<Vec<Figures>> {
-    let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
     let mixes: Vec<&[Program]> = PAIRS
         .iter()
         .map(|(_, pair)| &pair[..])
         .chain(MIXES)
         .collect();
-    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?}");
-    let went = context.runs("mixes", &mixes, key, |mix| both(&config, mix))?;
+    let model = on_model(context, &mixes)?;
+    let event = on_event(context, &mixes, Contention::calibrated())?;
+    let went = model.into_iter().zip(event);
+    let went: Vec<Both> = went.map(|(model, event)| Both { model, event }).collect();
     let (pairs, larger) = went.split_at(PAIRS.len());
     let of_kind = |kind: Kind| {
         let chosen = PAIRS
@@ -78,6 +81,49 @@ pub(super) fn tables(context: &Context) -> Result<Vec<Figures>> {
     ])
 }
 
+/// Returns how the pairs go on both executors, with some parameters of `event`: the root of the mean square of the
+/// logarithm of `event`'s throughput over the model's.
+pub(crate) fn error_of_pairs(context: &Context, contention: Contention) -> Result<f64> {
+    let pairs: Vec<&[Program]> = PAIRS.iter().map(|(_, pair)| &pair[..]).collect();
+    let model = on_model(context, &pairs)?;
+    let event = on_event(context, &pairs, contention)?;
+    Ok(error(event.iter().zip(&model)))
+}
+
+fn on_model(context: &Context, mixes: &[&[Program]]) -> Result<Vec<Vec<Went>>> {
+    let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
+    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?}");
+    context.runs("mixes on the model", mixes, key, |mix| {
+        let members: Vec<Member> = mix.iter().map(member).collect();
+        let model = OnModel {
+            config: &config,
+            threads: 1,
+            members: &members,
+        };
+        went(&config, &members, On::Model, |policy, take| {
+            let (run, verdicts, _) = model.run((policy, &Profiles::default()), take)?;
+            Ok((run, verdicts))
+        })
+    })
+}
+
+fn on_event(
+    context: &Context,
+    mixes: &[&[Program]],
+    contention: Contention,
+) -> Result<Vec<Vec<Went>>> {
+    let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
+    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?} {contention:?}");
+    context.parts("mixes on event", mixes, key, |mix| {
+        let members: Vec<Member> = mix.iter().map(member).collect();
+        let event = OnEvent::with(contention, &config, &members, |_| {})?;
+        went(&config, &members, On::Event, |policy, take| {
+            let run = event.run((policy, &Profiles::default()), take)?;
+            Ok((run, take.iter().map(|_| None).collect()))
+        })
+    })
+}
+
 /// Returns the policies that take part.
 fn policies() -> Vec<&'static str> {
     let all = all_policies().iter();
@@ -85,58 +131,38 @@ fn policies() -> Vec<&'static str> {
     names.filter(|name| !VARIANTS.contains(name)).collect()
 }
 
-/// Runs a mix on both executors under every policy.
-fn both(config: &GpuConfig, mix: &[Program]) -> Result<Both> {
-    let members: Vec<Member> = mix.iter().map(member).collect();
-    let model = OnModel {
-        config,
-        threads: 1,
-        members: &members,
-    };
-    let event = OnEvent::new(config, &members, |_| {})?;
-    // Each run has profiles of its own: clones share one table, from which the next policy would know the kernels.
-    let run = |on: On, policy: &str, take: &[(usize, u64)]| -> Result<_> {
-        Ok(match on {
-            On::Model => {
-                let (run, verdicts, _) = model.run((policy, &Profiles::default()), take)?;
-                (run, verdicts)
-            }
-            On::Event => {
-                let run = event.run((policy, &Profiles::default()), take)?;
-                (run, take.iter().map(|_| None).collect::<Vec<Verdict>>())
-            }
-        })
-    };
-    let on = |on: On| -> Result<Vec<Went>> {
-        let mut alone = Vec::new();
-        for place in 0..members.len() {
-            alone.extend(run(on, ALONE, &[(place, 0)])?.0.played);
-        }
-        let take: Vec<(usize, u64)> = (0..members.len()).map(|place| (place, 0)).collect();
-        let under = |policy: &'static str| {
-            let (together, verdicts) = run(on, policy, &take)?;
-            let played = members.iter().zip(together.played.iter().zip(&alone));
-            let programs = played
-                .zip(verdicts)
-                .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict));
-            let setting = Setting {
-                policy: policy.to_owned(),
-                on,
-                gpu: config.name.clone(),
-                sms: config.sm.count,
-            };
-            let report = MixReport::new(setting, programs.collect(), (&together, &alone));
-            match report.wrong() {
-                Some(wrong) => bail!("{policy}: {wrong}"),
-                None => Ok(Went::from(&report.metrics)),
-            }
+/// Runs a mix on an executor under every policy. `run` is to have profiles of its own each time: clones share one
+/// table, from which the next policy would know the kernels.
+fn went(
+    config: &GpuConfig,
+    members: &[Member],
+    on: On,
+    run: impl Fn(&str, &[(usize, u64)]) -> Result<(Run, Vec<Verdict>)>,
+) -> Result<Vec<Went>> {
+    let mut alone = Vec::new();
+    for place in 0..members.len() {
+        alone.extend(run(ALONE, &[(place, 0)])?.0.played);
+    }
+    let take: Vec<(usize, u64)> = (0..members.len()).map(|place| (place, 0)).collect();
+    let under = |policy: &'static str| {
+        let (together, verdicts) = run(policy, &take)?;
+        let played = members.iter().zip(together.played.iter().zip(&alone));
+        let programs = played
+            .zip(verdicts)
+            .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict));
+        let setting = Setting {
+            policy: policy.to_owned(),
+            on,
+            gpu: config.name.clone(),
+            sms: config.sm.count,
         };
-        policies().into_iter().map(under).collect()
+        let report = MixReport::new(setting, programs.collect(), (&together, &alone));
+        match report.wrong() {
+            Some(wrong) => bail!("{policy}: {wrong}"),
+            None => Ok(Went::from(&report.metrics)),
+        }
     };
-    Ok(Both {
-        model: on(On::Model)?,
-        event: on(On::Event)?,
-    })
+    policies().into_iter().map(under).collect()
 }
 
 fn member(&(kernel, launches): &Program) -> Member {
@@ -229,15 +255,21 @@ fn ranking(which: &str, mixes: &[&Both]) -> Figures {
     }
 }
 
+/// Returns the root of the mean square of the logarithm of throughput on `event` over that on the model.
+fn error<'a>(mixes: impl Iterator<Item = (&'a Vec<Went>, &'a Vec<Went>)>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for (event, model) in mixes {
+        for (event, model) in event.iter().zip(model) {
+            sum += (event.throughput / model.throughput).ln().powi(2);
+            count += 1.0;
+        }
+    }
+    f64::sqrt(sum / f64::max(count, 1.0))
+}
+
 /// Returns how far `event` is from the model: in the throughput of pairs, and in which policy is best.
 fn agreement(pairs: &[&Both], larger: &[&Both]) -> Figures {
-    let mut squares = Vec::new();
-    for both in pairs {
-        let went = both.event.iter().zip(&both.model);
-        squares
-            .extend(went.map(|(event, model)| (event.throughput / model.throughput).ln().powi(2)));
-    }
-    let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
+    let off = error(pairs.iter().map(|both| (&both.event, &both.model)));
     let best = |went: &[Went]| {
         let best = (0..went.len()).max_by(|one, other| went[*one].stp.total_cmp(&went[*other].stp));
         best.unwrap_or(0)
@@ -253,7 +285,7 @@ fn agreement(pairs: &[&Both], larger: &[&Both]) -> Figures {
                 is best in STP."
             .to_owned(),
         rows: vec![
-            Row::one("throughput of pairs", "rms_of_ln", None, mean.sqrt()),
+            Row::one("throughput of pairs", "rms_of_ln", None, off),
             Row::one("larger mixes", "same_best_policy", None, agrees),
         ],
         ..Figures::default()

@@ -7,7 +7,7 @@
 mod ablation;
 pub(crate) mod cells;
 mod front;
-mod mixes;
+pub(crate) mod mixes;
 mod set;
 
 use crate::context::{Context, On};

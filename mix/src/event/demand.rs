@@ -1,0 +1,121 @@
+//! What a kernel demands of a device, and how much longer its blocks take beside what others demand.
+//!
+//! A kernel demands three things at full residency: issue slots of its SM ([`Uses::issue`], of which `issue_most` are
+//! all that a kernel can use), bandwidth of DRAM ([`Uses::dram`]), and, where both together are less than 1, other
+//! units of its SM that nobody else is taken to need. Each is loaded with the sum of what the residents demand of it:
+//! issue slots with those on the SM, DRAM with those on all SMs, on average. A kernel waits for each in proportion to
+//! its own demand to the power `sharpness`, so that alone on full SMs its load is 1, beside another of the same demand
+//! the sum of both parts of the SM, and beside one that demands something else hardly more than its own part.
+//!
+//! Rule: a kernel of which nothing is known demands issue slots alone, all of them.
+
+use super::config::Contention;
+use serde::{Deserialize, Serialize};
+
+/// What a kernel uses of the device alone at full residency.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
+pub struct Uses {
+    /// Part of the issue slots, from 0 to 1 (Kernelet, section 4.2: PUR).
+    pub issue: f64,
+    /// Part of DRAM's bandwidth, from 0 to 1 (the same: MUR).
+    pub dram: f64,
+    /// Part of its blocks' time that grows with the load, from 0 to 1; as [`Contention::shared`] says where it was not
+    /// measured.
+    pub waits: Option<f64>,
+}
+
+impl Uses {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self {
+        issue: 0.0,
+        dram: 0.0,
+        waits: None,
+    };
+
+    /// Returns whether anything is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.issue > 0.0 || self.dram > 0.0
+    }
+}
+
+/// What a kernel demands of an SM at full residency, relative to what is there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Demand {
+    /// Of issue slots.
+    pub(super) issue: f64,
+    /// Of DRAM's bandwidth.
+    pub(super) dram: f64,
+    /// What a unit of load of issue slots, of DRAM and of other units adds to the kernel's load.
+    weights: [f64; 3],
+    /// Part of a block's time that grows with the load.
+    waits: f64,
+}
+
+impl Demand {
+    /// Returns the demand of a kernel.
+    pub(super) fn new(contention: &Contention, uses: &Uses) -> Self {
+        let (issue, dram) = match uses.is_known() {
+            true => (uses.issue / contention.issue_most, uses.dram),
+            false => (1.0, 0.0),
+        };
+        let demands = [issue, dram, (1.0 - issue - dram).max(0.0)];
+        let powers = demands.map(|demand| demand.powf(contention.sharpness));
+        let all: f64 = powers.iter().sum();
+        let weight = |at: usize| match demands[at] > 0.0 {
+            true => powers[at] / all / demands[at],
+            false => 0.0,
+        };
+        Self {
+            issue,
+            dram,
+            // Of other units it alone is the load.
+            weights: [weight(0), weight(1), powers[2] / all],
+            waits: uses.waits.unwrap_or(contention.shared),
+        }
+    }
+
+    /// Returns the time of a block over that alone at full residency, where its kernel has `own` of the blocks that
+    /// its SM holds, and residents demand `issue` of the SM's issue slots and `dram` of DRAM.
+    pub(super) fn stretch(&self, own: f64, issue: f64, dram: f64) -> f64 {
+        let [of_issue, of_dram, of_others] = self.weights;
+        let load = of_issue * issue + of_dram * dram + of_others * own;
+        (1.0 + self.waits * (load - 1.0)).max(f64::EPSILON)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Contention, Demand, Uses};
+
+    fn demand(issue: f64, dram: f64) -> Demand {
+        let waits = Some(0.9);
+        let uses = Uses { issue, dram, waits };
+        Demand::new(&Contention::calibrated(), &uses)
+    }
+
+    /// Returns what two kernels finish in sum on one SM, each with half of its blocks, over what one does alone.
+    fn together(one: &Demand, other: &Demand) -> f64 {
+        let (issue, dram) = (one.issue + other.issue, one.dram + other.dram);
+        let pace = |demand: &Demand| 0.5 / demand.stretch(0.5, issue / 2.0, dram / 2.0);
+        pace(one) + pace(other)
+    }
+
+    #[test]
+    fn alone_on_full_sms_a_block_takes_the_time_of_its_work() {
+        for (issue, dram) in [(0.9, 0.0), (0.1, 0.9), (0.5, 0.5), (0.1, 0.1)] {
+            let demand = demand(issue, dram);
+            let stretch = demand.stretch(1.0, demand.issue, demand.dram);
+            assert!((stretch - 1.0).abs() < 1e-9, "{issue}, {dram}: {stretch}");
+        }
+    }
+
+    #[test]
+    fn kernels_that_need_different_things_gain_by_each_other_and_others_do_not() {
+        let (computes, reads) = (demand(0.9, 0.0), demand(0.05, 0.9));
+        assert!((together(&computes, &computes) - 1.0).abs() < 0.01);
+        assert!((together(&reads, &reads) - 1.0).abs() < 0.1);
+        assert!(together(&computes, &reads) > 1.3);
+        let unknown = Demand::new(&Contention::calibrated(), &Uses::UNKNOWN);
+        assert!((together(&unknown, &unknown) - 1.0).abs() < 1e-9);
+    }
+}
