@@ -1,10 +1,11 @@
 //! What rows have done on an SM, from which samples are made.
 //!
-//! No instruction is executed: what a kernel uses of the device alone ([`Uses`](super::Uses)) and how fast its blocks
+//! No instruction is executed: what a kernel uses of the device alone ([`Uses`]) and how fast its blocks
 //! progressed say what they would have issued and moved.
 //!
 //! Rule: a kernel of which nothing is known is not counted, so that a policy hears no samples of it.
 
+use super::Uses;
 use gridmux_policy::ids::RowId;
 
 /// What a row has done on an SM.
@@ -15,12 +16,12 @@ pub(super) struct Counted {
     pub(super) full_cycles: f64,
     /// Sum of the residences of its blocks.
     pub(super) block_cycles: f64,
-    /// Part of the issue slots, and of DRAM's bandwidth, that its kernel uses alone at full residency.
-    pub(super) uses: (f64, f64),
+    /// What its kernel uses alone at full residency.
+    pub(super) uses: Uses,
 }
 
 /// What every row has done on an SM.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Rows(Vec<Counted>);
 
 impl Rows {
@@ -41,7 +42,7 @@ impl Rows {
     }
 
     /// Returns all of them.
-    pub(super) fn all(&self) -> &[Counted] {
-        &self.0
+    pub(super) fn all(self) -> Vec<Counted> {
+        self.0
     }
 }

@@ -4,6 +4,7 @@ use super::counted::Counted;
 use super::demand::Demand;
 use super::kernel::Blocks;
 use super::launches::Launch;
+use super::sm::Sm;
 use super::{EventExecutor, EventKernel, EventSubmission, LaunchCounters, MOST_EVENTS, Refusal};
 use crate::driver::{BlockEvent, CapReached, Described, Ending, Engine, RowSample, Standing};
 use gridmux_policy::hash::Fnv;
@@ -140,8 +141,8 @@ impl Engine for EventExecutor {
         std::mem::take(&mut self.caps_reached)
     }
 
-    /// Returns what blocks of kernels that were measured would have issued and moved until time passed last on their
-    /// SM. What else is counted follows from that as if every access were a load of a line that no cache has.
+    /// Returns what blocks of kernels that were measured would have issued and moved. What else is counted follows from
+    /// that as if every access were a load of a line that no cache has.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -151,15 +152,15 @@ impl Engine for EventExecutor {
         let shape = &self.config.shape;
         let slots = f64::from(self.config.issue_width);
         let bytes = f64::from(shape.dram_bytes_per_kcycle) / 1e3 / f64::from(shape.sms.max(1));
-        let sample = |(sm, counted): (usize, &Counted)| {
-            let dram_bytes = (counted.uses.1 * bytes * counted.full_cycles) as u64;
+        let sample = |(sm, counted): (usize, Counted)| {
+            let dram_bytes = (counted.uses.dram * bytes * counted.full_cycles) as u64;
             let lines = dram_bytes / LINE_BYTES;
             RowSample {
                 sm: SmId(u16::try_from(sm).unwrap_or(u16::MAX)),
                 row: counted.row,
                 cycles: self.now,
                 block_cycles: counted.block_cycles as u64,
-                issued: (counted.uses.0 * slots * counted.full_cycles) as u64,
+                issued: (counted.uses.issue * slots * counted.full_cycles) as u64,
                 memory_stalls: 0,
                 l1_misses: dram_bytes / SECTOR_BYTES,
                 l2_misses: dram_bytes / SECTOR_BYTES,
@@ -174,7 +175,8 @@ impl Engine for EventExecutor {
             }
         };
         let sms = self.sms.iter().enumerate();
-        let rows = sms.flat_map(|(at, sm)| sm.counted().iter().map(move |counted| (at, counted)));
+        let of_sm = |sm: &Sm| sm.counted(self.now);
+        let rows = sms.flat_map(|(at, sm)| of_sm(sm).into_iter().map(move |row| (at, row)));
         rows.map(sample).collect()
     }
 }

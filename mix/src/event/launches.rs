@@ -1,8 +1,8 @@
 //! Launches, their queues, and which of them may place blocks.
 //!
 //! Rules: launches of one queue run one after another, in order of arrival; a slot names a launch until the launch is
-//! removed; the lists of candidates are made again only after a launch came, went, became ready or placed its last block,
-//! after a switch, and for a new plan.
+//! removed; the lists of candidates are made again only after a launch came, went, became ready or placed its last
+//! block, after a switch, and for a new plan.
 
 use super::demand::Demand;
 use super::kernel::{Blocks, EventKernel, LaunchCounters};

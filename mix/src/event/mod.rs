@@ -4,8 +4,9 @@
 //! what resides beside it ([`config::Contention`]); it ends when its work is done. No instruction is executed. The
 //! executor is an [`Engine`](crate::driver::Engine): a [`Driver`](crate::driver::Driver) puts a policy in charge of it.
 //!
-//! [`demand`] says how residents slow each other down, [`place`] is the block scheduler, [`leave`] takes blocks off SMs, [`sm`] is the progress of what resides,
-//! [`launches`] the queues and what rows and tenants hold.
+//! [`place`] is the block scheduler, [`leave`] takes blocks off SMs, [`sm`] is the progress of what resides, [`demand`]
+//! how residents slow each other down, [`counted`] what samples are made of, [`launches`] the queues and what rows and
+//! tenants hold.
 //!
 //! Rules: ends of an instant are reported before blocks are placed at that instant; blocks of a launch start in
 //! ascending order, a switched block comes back before its launch starts a new one; equal inputs give equal runs; the

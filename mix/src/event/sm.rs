@@ -87,7 +87,7 @@ impl Cohort {
             row: self.row,
             full_cycles: self.speed * cycles * self.resident(),
             block_cycles: cycles * self.blocks.len() as f64,
-            uses: (self.uses.issue, self.uses.dram),
+            uses: self.uses,
         })
     }
 
@@ -132,9 +132,13 @@ impl Sm {
         }
     }
 
-    /// Returns what rows of which something is known have done here until the time to which progress is counted.
-    pub(super) fn counted(&self) -> &[Counted] {
-        self.rows.all()
+    /// Returns what rows of which something is known have done here until now.
+    pub(super) fn counted(&self, now: u64) -> Vec<Counted> {
+        let mut rows = self.rows.clone();
+        let cycles = (now - self.at) as f64;
+        let running = self.cohorts.iter().filter_map(|c| c.counted(cycles));
+        running.for_each(|counted| rows.add(counted));
+        rows.all()
     }
 
     /// Forgets what a row has done.

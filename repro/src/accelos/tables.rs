@@ -72,10 +72,9 @@ const NOTES: &[Note] = &[
     Note {
         rows: &["accelos"],
         metrics: &["throughput"],
-        why: "The event executor knows one coupling for all kernels, so that beside each other they are as fast in sum \
-              as one after another, but for partial waves; the paper's gain from kernels that need different units, \
-              and from the dynamic scheduling of its work groups (1.07 alone), is not in it. So this says nothing of \
-              the policy's throughput: the SM model, where kernels complement each other, has not run these sets.",
+        why: "What our kernels gain beside each other follows from what they use of issue slots and DRAM, as measured \
+              on the SM model, which has not run these sets. The paper's gain from the dynamic scheduling of its work \
+              groups (1.07 alone) is not in it.",
     },
     Note {
         rows: &["accelos"],
@@ -253,8 +252,8 @@ fn single_sets(all: &[(Draw, Results)]) -> Figures {
             Note {
                 rows: &["accelos, percent of sets slower", "elastic, percent of sets slower"],
                 metrics: &[],
-                why: "Sets are as fast together as one after another here, so that a set is about as likely to lose a \
-                      little as to gain a little.",
+                why: "Sets of kernels that use the same are as fast together as one after another here, so that these \
+                      are about as likely to lose a little as to gain a little.",
             },
             Note {
                 rows: &[],
