@@ -1,7 +1,7 @@
 //! What rows have done on an SM, from which samples are made.
 //!
-//! No instruction is executed: what a kernel uses of the device alone ([`Uses`]) and how fast its blocks
-//! progressed say what they would have issued and moved.
+//! No instruction is executed: what a kernel uses of the device alone ([`Uses`]) and how fast its blocks progressed say
+//! what they would have issued and moved.
 //!
 //! Rule: a kernel of which nothing is known is not counted, so that a policy hears no samples of it.
 
