@@ -28,9 +28,10 @@ pub struct EventConfig {
 }
 
 /// The contention model: a block that takes `t` cycles alone at full residency takes
-/// `t · (1 + waits · (load − 1))` cycles, where `load` is that of what its kernel demands (`demand.rs`) and `waits`
-/// is the kernel's ([`Uses::waits`]) or `shared`. Of issue slots, others' demand counts `pressure` times for each of them,
-/// and `sensitivity` times for the kernel.
+/// `t · (1 + waits · (load − 1))` cycles.
+///
+/// `load` is that of what its kernel demands (`demand.rs`), and `waits` is the kernel's ([`Uses::waits`]) or `shared`.
+/// Of issue slots, others' demand counts `pressure` times for each of them, and `sensitivity` times for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contention {
