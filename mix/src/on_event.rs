@@ -1,9 +1,9 @@
 //! A mix on the `event` executor.
 //!
 //! Rules: our kernels have the shapes of `mix/data/kernels.toml` on the GPU where these were measured; on another
-//! one they are measured first, alone on the model, as users' kernels are; blocks of a recorded program stay as long as
-//! they did while that program is alone. What was measured or recorded with few blocks on an SM counts as work at full
-//! residency ([`EventConfig::work_of`]).
+//! one they are measured first, alone on the model, as users' kernels are, and take as long alone as they did there
+//! ([`EventSubmission::lasting`]); blocks of a recorded program stay as long as they did while that program is alone,
+//! which with few blocks on an SM is more work ([`EventConfig::work_of`]).
 
 use crate::driver::Engine;
 use crate::error::MixError;
@@ -141,11 +141,7 @@ fn from_table(contention: Contention, name: &str, size: &str) -> Result<EventSub
         contention,
         ..event_config(&on)
     };
-    let mut submission = found.submission();
-    if let Work::Random { mean, .. } = &mut submission.work {
-        *mean = on.work_of((&found.block, &found.uses), found.blocks, *mean);
-    }
-    Ok(submission)
+    Ok(found.submission(&on).expect("it ran there"))
 }
 
 /// Measures a kernel alone on the model.
@@ -169,20 +165,15 @@ fn measured(
         Source::User(kernel) => kernel.known_as(),
         _ => member.name.clone(),
     };
-    let (block, uses) = (measured.block, measured.uses);
-    let blocks = measured.durations.len() as u64;
-    let durations = measured.durations.iter();
-    let work = durations.map(|ran| {
-        config
-            .work_of((&block, &uses), blocks, f64::from(*ran))
-            .round()
-    });
-    Ok(EventSubmission {
+    let durations = measured.durations.iter().map(|ran| f64::from(*ran));
+    let submission = EventSubmission {
         queue: 0,
-        kernel: kernel(&known_as, block, uses),
-        blocks,
-        work: Work::Measured(work.collect()),
-    })
+        kernel: kernel(&known_as, measured.block, measured.uses),
+        blocks: measured.durations.len() as u64,
+        work: Work::Measured(durations.collect()),
+    };
+    let lasting = submission.lasting(&config, measured.runtime);
+    Ok(lasting.expect("it ran on the model of this device"))
 }
 
 /// Returns the launches of a recording.

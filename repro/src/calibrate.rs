@@ -1,9 +1,10 @@
-//! How well parameters of the event executor fit: slowdowns of pairs that the SM model ran, and Table 3's runtimes.
+//! How well parameters of the event executor fit: slowdowns of pairs that the SM model ran, Table 3's runtimes, and the
+//! throughput of the pairs of `repro gridmux`.
 //!
-//! Each parameter is varied while the others stay as `mix/data/event.toml` has them. Pairs are those of the
+//! Each parameter is varied while the others stay as `mix/data/event.toml` has them. Slowdowns are of the pairs of the
 //! predictors' traces; on the event executor their blocks work as long as they did alone on the model.
 //!
-//! Rule: nothing is changed; the frozen parameters are the row that says so.
+//! Rule: nothing is changed; the value in use is the row that says so.
 
 use crate::context::Context;
 use crate::gridmux::mixes::error_of_pairs;

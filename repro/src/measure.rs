@@ -1,5 +1,5 @@
 //! Our kernels for the event executor: each alone on the SM model, its blocks' durations taken at every size, and what
-//! it uses of the device, with as many blocks as an SM holds and with half as many.
+//! it uses of the device, with as many blocks as an SM holds, with half as many and with one.
 //!
 //! The result is `mix/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
 
@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::corun::{self, Corun, Ran, Until};
 use crate::model::{Sized, submission};
 use crate::world::Contender;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use gridmux_hw_model::{Gpu, GpuConfig, device_shape};
 use gridmux_mix::Engine;
 use gridmux_mix::event::{EventConfig, MEASURED_ON, MeasuredKernel, Uses};
@@ -18,12 +18,21 @@ use gridmux_workloads::{Size, Workload, workloads};
 
 /// SMs of the GPU on which it is measured what kernels use, so that their grids fill it.
 const USES_SMS: u16 = 4;
-/// A large launch of fewer waves of blocks is replaced by a larger one.
+/// A large launch of fewer waves of blocks gets more elements, as far as its kernel takes them.
 const USES_WAVES: u64 = 4;
-/// Cycles of such a measurement.
-const USES_CYCLES: u64 = 300_000;
+/// Cycles of such a measurement: four blocks of the longest kernel but `pointer_chase`.
+const USES_CYCLES: u64 = 1_000_000;
 /// No kernel lasts until this cycle.
 const NEVER: Cycles = Cycles(u64::MAX / 2);
+
+/// How many blocks of a kernel an SM holds.
+struct Residency {
+    most: u16,
+    /// Half of them, rounded up.
+    half: u16,
+    /// The grid has that many for every SM.
+    is_filled: bool,
+}
 
 /// Returns the event executor's device that stands for the measured GPU.
 pub(crate) fn device() -> Result<EventConfig> {
@@ -63,21 +72,23 @@ fn measure(workload: &Workload, size: Size, uses: Uses) -> Result<MeasuredKernel
 fn uses(context: &Context, workloads: &[&'static Workload]) -> Result<Vec<Uses>> {
     let gpu = GpuConfig::builtin(MEASURED_ON)?.scaled_to_sms(USES_SMS);
     let shape = device_shape(&gpu);
-    let (mut most, mut coruns) = (Vec::new(), Vec::new());
+    let (mut residencies, mut coruns) = (Vec::new(), Vec::new());
     for workload in workloads {
-        let mut device = Gpu::new(gpu.clone());
-        let mut kernel = Sized {
+        let large = Sized {
             workload,
             params: workload.params(Size::Large, 1),
         };
+        let kernel = large.grown(USES_WAVES, &gpu)?;
+        let mut device = Gpu::new(gpu.clone());
         let launch = submission(&mut device, kernel.case()?, 0)?;
         let described = device.describe(&launch)?;
-        let resident = max_residency(&shape, &described.block);
-        if described.blocks < USES_WAVES * u64::from(resident) * u64::from(shape.sms) {
-            kernel = Sized::with_waves(workload, USES_WAVES, &gpu)?;
-        }
-        most.push(resident);
-        coruns.extend([resident, resident.div_ceil(2)].map(|blocks| Corun {
+        let most = max_residency(&shape, &described.block);
+        let residency = Residency {
+            most,
+            half: most.div_ceil(2),
+            is_filled: described.blocks >= u64::from(most) * u64::from(shape.sms),
+        };
+        coruns.extend([most, residency.half, 1].map(|blocks| Corun {
             gpu: gpu.clone(),
             programs: vec![vec![kernel]],
             policy: Contender::fixed(vec![blocks]),
@@ -85,36 +96,44 @@ fn uses(context: &Context, workloads: &[&'static Workload]) -> Result<Vec<Uses>>
             sample_every: USES_CYCLES,
             free_switches: false,
         }));
+        residencies.push(residency);
     }
     let ran = corun::run(context, "what kernels use", &coruns)?;
-    let pairs = ran.chunks(2).zip(most);
-    Ok(pairs
-        .map(|(pair, most)| uses_of(&gpu, pair, most))
-        .collect())
+    let kernels = workloads.iter().zip(ran.chunks(3).zip(&residencies));
+    kernels
+        .map(|(workload, (runs, residency))| {
+            uses_of(&gpu, runs, residency).with_context(|| workload.name)
+        })
+        .collect()
 }
 
-/// Returns what a kernel uses that ran with as many blocks on an SM as fit, and with half as many.
-fn uses_of(gpu: &GpuConfig, pair: &[Ran], most: u16) -> Uses {
+/// Returns what a kernel uses that ran with as many blocks on an SM as fit, with half as many, and with one.
+fn uses_of(gpu: &GpuConfig, runs: &[Ran], residency: &Residency) -> Result<Uses> {
     let counter = |ran: &Ran, name: &str| {
-        let counters = &ran.programs[0].counters;
-        counters.get(name).copied().unwrap_or_default() as f64
+        let counted = ran.programs[0].counters.get(name);
+        let counted = counted.with_context(|| format!("the model does not count {name}"))?;
+        anyhow::Ok(*counted as f64)
     };
-    let full = &pair[0];
+    let full = &runs[0];
     // Cycles that the blocks would have resided on full SMs, all SMs at once: what lies between launches is left out.
-    let cycles = counter(full, "block_cycles") / f64::from(most) / f64::from(gpu.sm.count);
-    let bytes = counter(full, "dram_read_bytes") + counter(full, "dram_write_bytes");
+    let (most, half) = (f64::from(residency.most), f64::from(residency.half));
+    let cycles = counter(full, "block_cycles")? / most / f64::from(gpu.sm.count);
+    ensure!(cycles > 0.0, "no block ran");
+    let bytes = counter(full, "dram_read_bytes")? + counter(full, "dram_write_bytes")?;
     let per_cycle = f64::from(device_shape(gpu).dram_bytes_per_kcycle) / 1e3;
     let slots = gpu.sm.count * u16::from(gpu.sm.schedulers) * u16::from(gpu.sm.issue_width);
-    let issued = counter(full, "warp_instructions") - counter(full, "folded_instructions");
-    // Progress, as a full block counts while it runs: instructions over residence.
-    let pace = |ran: &Ran| counter(ran, "warp_instructions") / counter(ran, "block_cycles");
-    let half = f64::from(most.div_ceil(2)) / f64::from(most);
-    let waits = (1.0 - pace(full) / pace(&pair[1])) / (1.0 - half);
-    Uses {
+    let issued = counter(full, "warp_instructions")? - counter(full, "folded_instructions")?;
+    // Progress, as a block counts while it runs: instructions over residence.
+    let pace =
+        |ran: &Ran| anyhow::Ok(counter(ran, "warp_instructions")? / counter(ran, "block_cycles")?);
+    let stretch = |ran: &Ran| anyhow::Ok(pace(full)? / pace(ran)?);
+    let waits = (1.0 - stretch(&runs[1])?) / (1.0 - half / most);
+    Ok(Uses {
         issue: (issued / cycles / f64::from(slots)).min(1.0),
         dram: (bytes / cycles / per_cycle).min(1.0),
-        waits: (half < 1.0).then(|| waits.clamp(0.0, 1.0)),
-    }
+        waits: (half < most && residency.is_filled).then(|| waits.clamp(0.0, 1.0)),
+        least: stretch(&runs[2])?.min(1.0),
+    })
 }
 
 /// Returns the mean of values and their standard deviation, in percent of the mean.

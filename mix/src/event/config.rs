@@ -28,16 +28,17 @@ pub struct EventConfig {
 }
 
 /// The contention model: a block that takes `t` cycles alone at full residency takes
-/// `t · (1 + waits · (load − 1))` cycles.
+/// `t · (1 + waits · (load − 1))` cycles, and at least `t · least`.
 ///
-/// `load` is that of what its kernel demands (`demand.rs`), and `waits` is the kernel's ([`Uses::waits`]) or `shared`.
+/// `load` is that of what its kernel demands (`demand.rs`); `waits` is the kernel's ([`Uses::waits`]) or `shared`, and
+/// `least` the kernel's.
 /// Of issue slots, others' demand counts `pressure` times for each of them, and `sensitivity` times for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contention {
     /// Part of a block's time that grows with the load, of kernels of which it was not measured; 0 for none.
     pub shared: f64,
-    /// Part of the issue slots that a kernel uses at most.
+    /// Part of the issue slots whose use counts as a demand of 1: more is not to be had beside others.
     pub issue_most: f64,
     /// The power of its demand in proportion to which a kernel waits for something.
     pub sharpness: f64,
@@ -70,7 +71,8 @@ pub enum EventConfigError {
 }
 
 impl Contention {
-    /// No contention: blocks take the time of their work wherever they are, start at once and move at no cost.
+    /// No contention of kernels of which nothing was measured: their blocks take the time of their work wherever they
+    /// are, start at once and move at no cost.
     pub const NONE: Self = Self {
         shared: 0.0,
         issue_most: 1.0,
@@ -133,7 +135,8 @@ impl EventConfig {
         Self {
             shape: DeviceShape::gtx480(),
             clock_mhz: 1_400,
-            issue_width: 2,
+            // Two schedulers issue an instruction each in a cycle of the core clock, which is two of these.
+            issue_width: 1,
             launch_cycles: 0,
             dependent_cycles: 0,
             contention: Contention::calibrated(),
@@ -188,6 +191,7 @@ mod tests {
                 work: Work::Random {
                     mean,
                     deviation: 0.0,
+                    by_wave: true,
                 },
             };
             let took = alone(config, &submission).expect("it fits").0 as f64;

@@ -5,9 +5,11 @@
 //! units of its SM that nobody else is taken to need. Each is loaded with the sum of what the residents demand of it:
 //! issue slots with those on the SM, DRAM with those on all SMs, on average. A kernel waits for each in proportion to
 //! its own demand to the power `sharpness`, so that alone on full SMs its load is 1, beside another of the same demand
-//! the sum of both parts of the SM, and beside one that demands something else hardly more than its own part.
+//! the sum of both parts of the SM, and beside one that demands something else hardly more than its own part. However
+//! little the load, a block takes no less than the latency of its instructions ([`Uses::least`]).
 //!
-//! Rule: a kernel of which nothing is known demands issue slots alone, all of them.
+//! Rules: a kernel of which nothing is known demands issue slots alone, all of them; launches of kernels that use the
+//! same are of one kernel.
 
 use super::config::Contention;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,8 @@ pub struct Uses {
     /// Part of its blocks' time that grows with the load, from 0 to 1; as [`Contention::shared`] says where it was not
     /// measured.
     pub waits: Option<f64>,
+    /// Time of a block that has an SM to itself, over that at full residency; 0 where it was not measured.
+    pub least: f64,
 }
 
 impl Uses {
@@ -30,6 +34,7 @@ impl Uses {
         issue: 0.0,
         dram: 0.0,
         waits: None,
+        least: 0.0,
     };
 
     /// Returns whether anything is known.
@@ -49,6 +54,8 @@ pub(super) struct Demand {
     weights: [f64; 3],
     /// Part of a block's time that grows with the load.
     waits: f64,
+    /// The least stretch.
+    least: f64,
 }
 
 impl Demand {
@@ -71,6 +78,7 @@ impl Demand {
             // Of other units it alone is the load.
             weights: [weight(0), weight(1), powers[2] / all],
             waits: uses.waits.unwrap_or(contention.shared),
+            least: uses.least.max(f64::EPSILON),
         }
     }
 
@@ -79,7 +87,7 @@ impl Demand {
     pub(super) fn stretch(&self, own: f64, issue: f64, dram: f64) -> f64 {
         let [of_issue, of_dram, of_others] = self.weights;
         let load = of_issue * issue + of_dram * dram + of_others * own;
-        (1.0 + self.waits * (load - 1.0)).max(f64::EPSILON)
+        (1.0 + self.waits * (load - 1.0)).max(self.least)
     }
 }
 
@@ -88,8 +96,12 @@ mod tests {
     use super::{Contention, Demand, Uses};
 
     fn demand(issue: f64, dram: f64) -> Demand {
-        let waits = Some(0.9);
-        let uses = Uses { issue, dram, waits };
+        let uses = Uses {
+            issue,
+            dram,
+            waits: Some(0.9),
+            least: 0.2,
+        };
         Demand::new(&Contention::calibrated(), &uses)
     }
 
@@ -106,6 +118,8 @@ mod tests {
             let demand = demand(issue, dram);
             let stretch = demand.stretch(1.0, demand.issue, demand.dram);
             assert!((stretch - 1.0).abs() < 1e-9, "{issue}, {dram}: {stretch}");
+            let least = demand.stretch(0.01, demand.issue * 0.01, demand.dram * 0.01);
+            assert!((least - 0.2).abs() < 1e-9, "{issue}, {dram}: {least}");
         }
     }
 

@@ -110,7 +110,8 @@ impl Engine for EventExecutor {
     }
 
     fn forget_row(&mut self, row: RowId) {
-        self.sms.iter_mut().for_each(|sm| sm.forget_row(row));
+        let now = self.now;
+        self.sms.iter_mut().for_each(|sm| sm.forget_row(row, now));
         *self.row(row) = Default::default();
     }
 
@@ -121,6 +122,7 @@ impl Engine for EventExecutor {
             let next = self.next_dispatch().min(self.next_at.least());
             self.now = next.min(ready).min(until.0);
             if self.now == ready {
+                self.launches.next_ready = u64::MAX;
                 self.launches.stale = true;
                 self.open.fill();
             }

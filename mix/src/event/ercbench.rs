@@ -77,6 +77,7 @@ impl ErcKernel {
             work: Work::Random {
                 mean: self.block_cycles,
                 deviation: self.deviation_percent / 100.0,
+                by_wave: true,
             },
         }
     }

@@ -31,6 +31,8 @@ pub enum Work {
         mean: f64,
         /// Standard deviation, relative to the mean.
         deviation: f64,
+        /// Blocks of one wave have a part of it in common ([`super::Contention::wave_part`]).
+        by_wave: bool,
     },
     /// As measured, block by block, in cycles; the last one stands for all blocks behind it.
     Measured(Arc<[f64]>),
@@ -117,7 +119,10 @@ impl EventSubmission {
             ("its use of DRAM", self.kernel.uses.dram),
             ("its waits", self.kernel.uses.waits.unwrap_or_default()),
         ];
-        if let Work::Random { mean, deviation } = self.work {
+        if let Work::Random {
+            mean, deviation, ..
+        } = self.work
+        {
             numbers.extend([("the mean work", mean), ("the deviation", deviation)]);
         }
         if let Work::Measured(cycles) = &self.work {
@@ -156,10 +161,16 @@ pub(super) struct Blocks {
 impl Blocks {
     pub(super) fn new(submission: &EventSubmission, device: &DeviceShape, wave_part: f64) -> Self {
         let resident = u64::from(max_residency(device, &submission.kernel.block));
-        let (mut median, mut variance) = (0.0, 0.0);
-        if let Work::Random { mean, deviation } = submission.work {
+        let (mut median, mut variance, mut of_wave) = (0.0, 0.0, 0.0);
+        if let Work::Random {
+            mean,
+            deviation,
+            by_wave,
+        } = submission.work
+        {
             variance = (1.0 + deviation * deviation).ln();
             median = mean.max(1.0).ln() - variance / 2.0;
+            of_wave = if by_wave { variance * wave_part } else { 0.0 };
         }
         Self {
             work: submission.work.clone(),
@@ -168,8 +179,8 @@ impl Blocks {
                 .bytes(submission.kernel.name.as_bytes())
                 .finish(),
             median,
-            of_wave: (variance * wave_part).sqrt(),
-            of_block: (variance * (1.0 - wave_part)).sqrt(),
+            of_wave: of_wave.sqrt(),
+            of_block: (variance - of_wave).sqrt(),
             drawn: (u64::MAX, 0.0),
         }
     }
@@ -230,6 +241,7 @@ mod tests {
             work: Work::Random {
                 mean: 1000.0,
                 deviation: 0.3,
+                by_wave: true,
             },
         };
         let device = EventConfig::gtx480().shape;

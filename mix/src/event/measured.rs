@@ -3,8 +3,10 @@
 //!
 //! The table is `mix/data/kernels.toml`, which `cargo xtask repro measure` prints anew.
 
-use super::{EventKernel, EventSubmission, Uses, Work};
+use super::{EventConfig, EventKernel, EventSubmission, Refusal, Uses, Work};
+use crate::together::alone;
 use gridmux_policy::shape::BlockShape;
+use gridmux_policy::units::Cycles;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ pub struct MeasuredKernel {
     pub block_cycles: f64,
     /// Standard deviation of the durations, in percent of the mean.
     pub deviation_percent: f64,
-    /// What it uses of the device from its first block on, over the part of it that its blocks fill.
+    /// What it uses of the device at full residency, measured with a large launch.
     pub uses: Uses,
     /// Threads, registers and bytes of shared memory of a block.
     pub block: BlockShape,
@@ -79,6 +81,7 @@ impl MeasuredKernel {
                 issue: fine(uses.issue),
                 dram: fine(uses.dram),
                 waits: uses.waits.map(fine),
+                least: fine(uses.least),
             },
             block,
         }
@@ -93,10 +96,13 @@ impl MeasuredKernel {
         toml::to_string(&Table { kernel })
     }
 
-    /// Returns the launch.
-    #[must_use]
-    pub fn submission(&self) -> EventSubmission {
-        EventSubmission {
+    /// Returns the launch. Its blocks' work is such that alone on `on`, where the kernel was measured, it takes the time
+    /// that was measured.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the device cannot run it.
+    pub fn submission(&self, on: &EventConfig) -> Result<EventSubmission, Refusal> {
+        let launch = EventSubmission {
             queue: 0,
             kernel: Arc::new(EventKernel {
                 name: self.name.clone(),
@@ -109,8 +115,27 @@ impl MeasuredKernel {
             work: Work::Random {
                 mean: self.block_cycles,
                 deviation: self.deviation_percent / 100.0,
+                by_wave: false,
             },
+        };
+        launch.lasting(on, Cycles(self.runtime_cycles))
+    }
+}
+
+impl EventSubmission {
+    /// Returns the launch with its blocks' work scaled so that alone on a device it takes as long as `runtime`.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the device cannot run it.
+    pub fn lasting(mut self, on: &EventConfig, runtime: Cycles) -> Result<Self, Refusal> {
+        let beyond_latency =
+            |cycles: Cycles| (cycles.0.saturating_sub(on.launch_cycles)).max(1) as f64;
+        let more = beyond_latency(runtime) / beyond_latency(alone(*on, &self)?);
+        match &mut self.work {
+            Work::Random { mean, .. } => *mean *= more,
+            Work::Measured(cycles) => *cycles = cycles.iter().map(|own| own * more).collect(),
         }
+        Ok(self)
     }
 }
 

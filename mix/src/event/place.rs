@@ -14,7 +14,7 @@ use gridmux_policy::plan::{DispatchOrder, Surplus};
 use gridmux_policy::shape::{Held, SmUnits};
 use gridmux_policy::units::Cycles;
 
-/// A change of the demand of DRAM that changes no speeds, of its bandwidth: about one of a hundred blocks.
+/// A change of the demand of DRAM that changes no speeds, as part of the demand.
 const A_LITTLE: f64 = 0.01;
 
 /// What an SM gets next.
@@ -49,7 +49,8 @@ impl EventExecutor {
         let mut more = 0.0;
         moved.each(|sm| more += sms[sm].more_dram());
         self.demanded += more / self.sms.len() as f64;
-        if (self.demanded - self.dram).abs() > A_LITTLE {
+        let most = self.demanded.max(self.dram);
+        if (self.demanded - self.dram).abs() > A_LITTLE * most {
             self.dram = self.demanded;
             let now = self.now;
             self.sms.iter_mut().for_each(|sm| sm.pass_to(now));

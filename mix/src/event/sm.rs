@@ -141,8 +141,9 @@ impl Sm {
         rows.all()
     }
 
-    /// Forgets what a row has done.
-    pub(super) fn forget_row(&mut self, row: RowId) {
+    /// Forgets what a row has done until now.
+    pub(super) fn forget_row(&mut self, row: RowId, now: u64) {
+        self.pass_to(now);
         self.rows.forget(row);
     }
 
@@ -159,11 +160,13 @@ impl Sm {
         let presses = |c: &Cohort| c.pressure * c.demand.issue * c.resident();
         let pressure: f64 = self.cohorts.iter().map(presses).sum();
         let mut next = f64::INFINITY;
-        for cohort in &mut self.cohorts {
-            let own = cohort.demand.issue * cohort.resident();
-            let others = (pressure - cohort.pressure * own).max(0.0);
-            let issue = own + cohort.sensitivity * others;
-            cohort.speed = 1.0 / cohort.demand.stretch(cohort.resident(), issue, dram);
+        for at in 0..self.cohorts.len() {
+            let own = self.resident_like(at);
+            let cohort = &mut self.cohorts[at];
+            let demanded = cohort.demand.issue * cohort.resident();
+            let others = (pressure - cohort.pressure * demanded).max(0.0);
+            let issue = demanded + cohort.sensitivity * others;
+            cohort.speed = 1.0 / cohort.demand.stretch(own, issue, dram);
             let ends = cohort.blocks.iter().map(|block| block.ends_at);
             let first = ends.fold(f64::INFINITY, f64::min);
             next = next.min((first - cohort.progress) / cohort.speed);
@@ -174,6 +177,13 @@ impl Sm {
         };
         let leaves = self.leaving.iter().map(|leaving| leaving.at).min();
         ends.min(leaves.unwrap_or(u64::MAX))
+    }
+
+    /// Returns the part of as many blocks as the SM holds that the blocks of a cohort's kernel are.
+    fn resident_like(&self, at: usize) -> f64 {
+        let uses = self.cohorts[at].uses;
+        let alike = self.cohorts.iter().filter(|cohort| cohort.uses == uses);
+        alike.map(Cohort::resident).sum()
     }
 
     /// Takes a block that has ended, the one with the lowest number first of the first cohort that has any.

@@ -20,7 +20,7 @@ pub struct Measured {
     pub runtime: Cycles,
     /// Cycles for which each block was resident, by its number in the grid.
     pub durations: Vec<u32>,
-    /// What it used of the device from its first block on, over the part of the device that its blocks filled.
+    /// What it used of the device, for as long as its blocks would have filled it.
     pub uses: Uses,
 }
 
@@ -76,14 +76,15 @@ pub fn measure(
         return Err(MeasureError::Endless { kernel, limit });
     };
     let uses = outcome.and_then(|outcome| {
-        let cycles = outcome.end? - outcome.first_start?;
-        let rates = outcome.counters.as_ref()?.rates(&config, cycles.0);
+        let counters = outcome.counters.as_ref()?;
+        // Cycles that its blocks would have resided on full SMs, all SMs at once.
         let most = u64::from(max_residency(&shape, &described.block)) * u64::from(shape.sms);
-        let filled = (described.blocks as f64 / most.max(1) as f64).min(1.0);
+        let cycles = counters.block_cycles / most.max(1);
+        let rates = counters.rates(&config, cycles);
         Some(Uses {
-            issue: (rates.pur / filled).min(1.0),
-            dram: (rates.mur / filled).min(1.0),
-            waits: None,
+            issue: rates.pur.min(1.0),
+            dram: rates.mur.min(1.0),
+            ..Uses::UNKNOWN
         })
     });
     let mut durations = vec![0; usize::try_from(described.blocks).unwrap_or(usize::MAX)];

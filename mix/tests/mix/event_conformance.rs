@@ -47,6 +47,7 @@ fn on_events() -> OnVirtualTime {
                 work: Work::Random {
                     mean: launch.block_ns.0 as f64,
                     deviation: 0.0,
+                    by_wave: true,
                 },
             }
         })

@@ -39,6 +39,7 @@ pub(crate) fn driver(policy: Box<dyn Policy>) -> EventDriver {
                 work: Work::Random {
                     mean: 10_000.0,
                     deviation: 0.1,
+                    by_wave: true,
                 },
             };
             let at = Cycles(u64::from(tenant) * 7_000 + launch * 90_000);

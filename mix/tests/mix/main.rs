@@ -10,3 +10,4 @@ mod model_shares;
 mod queued;
 mod stand_in;
 mod switches;
+mod uses;

@@ -36,6 +36,7 @@ fn submission(kernel: &Arc<EventKernel>, blocks: u64, mean: f64) -> EventSubmiss
         work: Work::Random {
             mean,
             deviation: 0.0,
+            by_wave: true,
         },
     }
 }

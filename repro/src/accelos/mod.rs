@@ -11,7 +11,7 @@ use crate::measure::device;
 use crate::tables::Report;
 use crate::world::{Contender, World};
 use anyhow::Result;
-use gridmux_mix::event::{MeasuredKernel, Work, measured_kernels};
+use gridmux_mix::event::{MeasuredKernel, measured_kernels};
 use gridmux_policy::policies::gridmux;
 
 pub(crate) use sets::{Draw, Results};
@@ -27,15 +27,9 @@ pub(crate) fn kernels() -> Result<(Vec<String>, World)> {
     let kernels = measured_kernels(SIZE);
     let names = kernels.iter().map(|kernel| kernel.name.clone()).collect();
     let device = device()?;
-    // What was measured with few blocks on an SM counts as work at full residency.
-    let launch = |kernel: &MeasuredKernel| {
-        let mut launch = kernel.submission();
-        if let Work::Random { mean, .. } = &mut launch.work {
-            *mean = device.work_of((&kernel.block, &kernel.uses), kernel.blocks, *mean);
-        }
-        launch
-    };
-    let world = World::new(device, kernels.iter().map(launch).collect())?;
+    let launch = |kernel: &MeasuredKernel| kernel.submission(&device);
+    let launches = kernels.iter().map(launch).collect::<Result<_, _>>()?;
+    let world = World::new(device, launches)?;
     Ok((names, world))
 }
 

@@ -26,18 +26,24 @@ impl Sized {
     ) -> Result<Self> {
         let mut params = workload.params(Size::Tiny, 1);
         params.rounds = workload.params(Size::Small, 1).rounds;
+        Self { workload, params }.grown(waves, gpu)
+    }
+
+    /// Returns the kernel with more elements, until its grid has as many waves of blocks on an idle GPU, or as many
+    /// elements as it can have.
+    pub(crate) fn grown(mut self, waves: u64, gpu: &GpuConfig) -> Result<Self> {
         let mut device = Gpu::new(gpu.clone());
-        let launch = submission(&mut device, workload.case_with(params)?, 0)?;
+        let launch = submission(&mut device, self.case()?, 0)?;
         let block = device.describe(&launch)?.block;
         let resident = u64::from(max_residency(&device.shape(), &block)) * u64::from(gpu.sm.count);
-        while blocks_of(workload, params) < waves * resident {
-            let grown = params.elements + params.elements.div_ceil(4);
-            if grown > workload.limits.elements {
+        while blocks_of(self.workload, self.params) < waves * resident {
+            let elements = self.params.elements + self.params.elements.div_ceil(4);
+            if elements > self.workload.limits.elements {
                 break;
             }
-            params.elements = grown;
+            self.params.elements = elements;
         }
-        Ok(Self { workload, params })
+        Ok(self)
     }
 
     /// Returns what it is, as text.
