@@ -210,7 +210,7 @@ pub struct TenantStatistics {
     /// Device memory that its clients hold.
     pub memory_used_bytes: u64,
     /// Share asked: its weight over the sum of the weights of all tenants that have clients, its own included.
-    pub share_asked: f64,
+    pub share_by_weight: f64,
     /// Counters.
     pub usage: TenantUsage,
     /// Launch latency as the dispatcher itself measured it.

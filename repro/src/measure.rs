@@ -123,6 +123,10 @@ fn uses_of(gpu: &GpuConfig, runs: &[Ran], residency: &Residency) -> Result<Uses>
     let per_cycle = f64::from(device_shape(gpu).dram_bytes_per_kcycle) / 1e3;
     let slots = gpu.sm.count * u16::from(gpu.sm.schedulers) * u16::from(gpu.sm.issue_width);
     let issued = counter(full, "warp_instructions")? - counter(full, "folded_instructions")?;
+    let held = counter(full, "shared_accesses")?
+        + counter(full, "shared_conflict_cycles")?
+        + counter(full, "local_accesses")?
+        + counter(full, "global_lines")?;
     // Progress, as a block counts while it runs: instructions over residence.
     let pace =
         |ran: &Ran| anyhow::Ok(counter(ran, "warp_instructions")? / counter(ran, "block_cycles")?);
@@ -130,6 +134,7 @@ fn uses_of(gpu: &GpuConfig, runs: &[Ran], residency: &Residency) -> Result<Uses>
     let waits = (1.0 - stretch(&runs[1])?) / (1.0 - half / most);
     Ok(Uses {
         issue: (issued / cycles / f64::from(slots)).min(1.0),
+        lsu: (held / cycles / f64::from(gpu.sm.count)).min(1.0),
         dram: (bytes / cycles / per_cycle).min(1.0),
         waits: (half < most && residency.is_filled).then(|| waits.clamp(0.0, 1.0)),
         least: stretch(&runs[2])?.min(1.0),

@@ -94,7 +94,7 @@ fn it_says_when_it_is_ready_answers_and_stops() {
     // A tenant that never had work asked for nothing and got nothing.
     let idle = &service.ask(&["tenant", "show", "first"])[0];
     assert!(
-        idle["share_asked"].is_null() && idle["share_got"].is_null(),
+        idle["share_by_weight"].is_null() && idle["share_got"].is_null(),
         "{idle}"
     );
     let folder = service.run_dir.to_str().unwrap();

@@ -405,13 +405,13 @@ fn snapshot_of(
     account: &TenantAccount,
     clients: Vec<ClientFacts>,
     memory_used_bytes: u64,
-    share_asked: f64,
+    share_by_weight: f64,
 ) -> TenantSnapshot {
     TenantSnapshot {
         name: account.name.clone(),
         clients,
         memory_used_bytes,
-        share_asked,
+        share_by_weight,
         usage: account.counters.read(),
         start: Buckets::of(account.counters.start_latency()),
         complete: Buckets::of(account.counters.complete_latency()),

@@ -78,7 +78,10 @@ fn prepare(
     sandbox::tie_to_parent().map_err(|error| format!("prctl: {error}"))?;
     if config.host_user.is_none() && nix::unistd::geteuid().is_root() {
         let user = sandbox::default_user();
-        tracing::info!(user, "the configuration names no host_user");
+        tracing::info!(
+            user,
+            "the device host runs as this user, because the configuration names no host_user"
+        );
     }
     sandbox::drop_privileges(config.host_user.as_deref()).map_err(|error| error.to_string())?;
     let mut descriptors = descriptors.into_iter();

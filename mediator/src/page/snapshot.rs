@@ -54,7 +54,7 @@ pub struct TenantSnapshot {
     /// Device memory that its clients hold.
     pub memory_used_bytes: u64,
     /// Share asked: its weight over the sum of the weights of all tenants that have clients, its own included.
-    pub share_asked: f64,
+    pub share_by_weight: f64,
     /// Counters, since the service started.
     pub usage: TenantUsage,
     /// Launch latencies, since the service started.
@@ -139,7 +139,7 @@ impl TenantSnapshot {
         }
         let usage = &mut self.usage;
         for number in [
-            &mut self.share_asked,
+            &mut self.share_by_weight,
             &mut usage.held_sm_ns,
             &mut usage.entitled_sm_ns,
             &mut usage.all_held_sm_ns,
@@ -245,7 +245,7 @@ mod tests {
                 memory_used_bytes: 4,
             }],
             memory_used_bytes: 4,
-            share_asked: f64::NAN,
+            share_by_weight: f64::NAN,
             usage: TenantUsage {
                 submitted: 10,
                 completed: 7,
@@ -284,7 +284,11 @@ mod tests {
         assert_eq!(a.clients[0].name, "a\u{fffd}[2J");
         assert_eq!(settled.policy.failure.unwrap().chars().count(), 1000);
         assert_eq!(settled.policy.name, "\u{fffd}c");
-        let numbers = [a.share_asked, a.usage.held_sm_ns, a.usage.entitled_sm_ns];
+        let numbers = [
+            a.share_by_weight,
+            a.usage.held_sm_ns,
+            a.usage.entitled_sm_ns,
+        ];
         assert!(numbers.iter().all(|number| *number == 0.0), "{numbers:?}");
         assert_eq!(a.start.histogram().count(), 5);
         assert!(a.complete.histogram().count() > 0);

@@ -165,7 +165,7 @@ impl Supervisor {
                     tenant,
                     clients: read.clients,
                     memory_used_bytes: read.memory_used_bytes,
-                    share_asked: read.share_asked,
+                    share_by_weight: read.share_by_weight,
                     usage: read.usage,
                     latency: LatencyView::of(&read.start.histogram(), &read.complete.histogram()),
                     preemption: read.preemption,

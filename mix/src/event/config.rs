@@ -159,7 +159,15 @@ impl EventConfig {
         let beside = seen as f64 / blocks as f64 / most as f64;
         let all = blocks as f64 / (most * sms) as f64;
         let demand = Demand::new(&self.contention, uses);
-        cycles / demand.stretch(beside, demand.issue * beside, demand.dram * all)
+        cycles
+            / demand.stretch(
+                beside,
+                (
+                    demand.issue * beside,
+                    demand.lsu * beside,
+                    demand.dram * all,
+                ),
+            )
     }
 }
 

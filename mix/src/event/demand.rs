@@ -1,9 +1,9 @@
 //! What a kernel demands of a device, and how much longer its blocks take beside what others demand.
 //!
-//! A kernel demands three things at full residency: issue slots of its SM ([`Uses::issue`], of which `issue_most` are
-//! all that a kernel can use), bandwidth of DRAM ([`Uses::dram`]), and, where both together are less than 1, other
-//! units of its SM that nobody else is taken to need. Each is loaded with the sum of what the residents demand of it:
-//! issue slots with those on the SM, DRAM with those on all SMs, on average. A kernel waits for each in proportion to
+//! A kernel demands four things at full residency: issue slots of its SM ([`Uses::issue`], of which `issue_most` count
+//! as all), its load/store unit ([`Uses::lsu`]), bandwidth of DRAM ([`Uses::dram`]), and, where these together are less
+//! than 1, something that nobody else is taken to need. Each is loaded with the sum of what the residents demand of it:
+//! DRAM with those on all SMs, on average, the others with those on the SM. A kernel waits for each in proportion to
 //! its own demand to the power `sharpness`, so that alone on full SMs its load is 1, beside another of the same demand
 //! the sum of both parts of the SM, and beside one that demands something else hardly more than its own part. However
 //! little the load, a block takes no less than the latency of its instructions ([`Uses::least`]).
@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub struct Uses {
     /// Part of the issue slots, from 0 to 1 (Kernelet, section 4.2: PUR).
     pub issue: f64,
+    /// Part of the time of load/store units, from 0 to 1: an access takes it a cycle for each line or round.
+    pub lsu: f64,
     /// Part of DRAM's bandwidth, from 0 to 1 (the same: MUR).
     pub dram: f64,
     /// Part of its blocks' time that grows with the load, from 0 to 1; as [`Contention::shared`] says where it was not
@@ -32,6 +34,7 @@ impl Uses {
     /// Nothing is known.
     pub const UNKNOWN: Self = Self {
         issue: 0.0,
+        lsu: 0.0,
         dram: 0.0,
         waits: None,
         least: 0.0,
@@ -48,10 +51,12 @@ impl Uses {
 pub(super) struct Demand {
     /// Of issue slots.
     pub(super) issue: f64,
+    /// Of the load/store unit.
+    pub(super) lsu: f64,
     /// Of DRAM's bandwidth.
     pub(super) dram: f64,
-    /// What a unit of load of issue slots, of DRAM and of other units adds to the kernel's load.
-    weights: [f64; 3],
+    /// What a unit of load of these three, and of what it alone needs, adds to the kernel's load.
+    weights: [f64; 4],
     /// Part of a block's time that grows with the load.
     waits: f64,
     /// The least stretch.
@@ -61,11 +66,11 @@ pub(super) struct Demand {
 impl Demand {
     /// Returns the demand of a kernel.
     pub(super) fn new(contention: &Contention, uses: &Uses) -> Self {
-        let (issue, dram) = match uses.is_known() {
-            true => (uses.issue / contention.issue_most, uses.dram),
-            false => (1.0, 0.0),
+        let (issue, lsu, dram) = match uses.is_known() {
+            true => (uses.issue / contention.issue_most, uses.lsu, uses.dram),
+            false => (1.0, 0.0, 0.0),
         };
-        let demands = [issue, dram, (1.0 - issue - dram).max(0.0)];
+        let demands = [issue, lsu, dram, (1.0 - issue - lsu - dram).max(0.0)];
         let powers = demands.map(|demand| demand.powf(contention.sharpness));
         let all: f64 = powers.iter().sum();
         let weight = |at: usize| match demands[at] > 0.0 {
@@ -74,19 +79,22 @@ impl Demand {
         };
         Self {
             issue,
+            lsu,
             dram,
-            // Of other units it alone is the load.
-            weights: [weight(0), weight(1), powers[2] / all],
+            // Of the last it alone is the load.
+            weights: [weight(0), weight(1), weight(2), powers[3] / all],
             waits: uses.waits.unwrap_or(contention.shared),
             least: uses.least.max(f64::EPSILON),
         }
     }
 
     /// Returns the time of a block over that alone at full residency, where its kernel has `own` of the blocks that
-    /// its SM holds, and residents demand `issue` of the SM's issue slots and `dram` of DRAM.
-    pub(super) fn stretch(&self, own: f64, issue: f64, dram: f64) -> f64 {
-        let [of_issue, of_dram, of_others] = self.weights;
-        let load = of_issue * issue + of_dram * dram + of_others * own;
+    /// its SM holds, and residents demand `issue` of the SM's issue slots, `lsu` of its load/store unit and `dram` of
+    /// DRAM.
+    pub(super) fn stretch(&self, own: f64, (issue, lsu, dram): (f64, f64, f64)) -> f64 {
+        let loads = [issue, lsu, dram, own];
+        let weighted = loads.iter().zip(self.weights);
+        let load: f64 = weighted.map(|(load, weight)| load * weight).sum();
         (1.0 + self.waits * (load - 1.0)).max(self.least)
     }
 }
@@ -98,6 +106,7 @@ mod tests {
     fn demand(issue: f64, dram: f64) -> Demand {
         let uses = Uses {
             issue,
+            lsu: 0.0,
             dram,
             waits: Some(0.9),
             least: 0.2,
@@ -107,8 +116,9 @@ mod tests {
 
     /// Returns what two kernels finish in sum on one SM, each with half of its blocks, over what one does alone.
     fn together(one: &Demand, other: &Demand) -> f64 {
-        let (issue, dram) = (one.issue + other.issue, one.dram + other.dram);
-        let pace = |demand: &Demand| 0.5 / demand.stretch(0.5, issue / 2.0, dram / 2.0);
+        let half = |of: fn(&Demand) -> f64| (of(one) + of(other)) / 2.0;
+        let loads = (half(|of| of.issue), half(|of| of.lsu), half(|of| of.dram));
+        let pace = |demand: &Demand| 0.5 / demand.stretch(0.5, loads);
         pace(one) + pace(other)
     }
 
@@ -116,9 +126,9 @@ mod tests {
     fn alone_on_full_sms_a_block_takes_the_time_of_its_work() {
         for (issue, dram) in [(0.9, 0.0), (0.1, 0.9), (0.5, 0.5), (0.1, 0.1)] {
             let demand = demand(issue, dram);
-            let stretch = demand.stretch(1.0, demand.issue, demand.dram);
+            let stretch = demand.stretch(1.0, (demand.issue, 0.0, demand.dram));
             assert!((stretch - 1.0).abs() < 1e-9, "{issue}, {dram}: {stretch}");
-            let least = demand.stretch(0.01, demand.issue * 0.01, demand.dram * 0.01);
+            let least = demand.stretch(0.01, (demand.issue * 0.01, 0.0, demand.dram * 0.01));
             assert!((least - 0.2).abs() < 1e-9, "{issue}, {dram}: {least}");
         }
     }

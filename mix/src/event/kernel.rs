@@ -116,6 +116,7 @@ impl EventSubmission {
             ("pressure", self.kernel.pressure),
             ("sensitivity", self.kernel.sensitivity),
             ("its use of issue slots", self.kernel.uses.issue),
+            ("its use of load/store units", self.kernel.uses.lsu),
             ("its use of DRAM", self.kernel.uses.dram),
             ("its waits", self.kernel.uses.waits.unwrap_or_default()),
         ];

@@ -79,6 +79,7 @@ impl MeasuredKernel {
             deviation_percent: round(100.0 * variance.sqrt() / mean),
             uses: Uses {
                 issue: fine(uses.issue),
+                lsu: fine(uses.lsu),
                 dram: fine(uses.dram),
                 waits: uses.waits.map(fine),
                 least: fine(uses.least),

@@ -159,6 +159,11 @@ impl Sm {
     pub(super) fn plan_ahead(&mut self, dram: f64) -> u64 {
         let presses = |c: &Cohort| c.pressure * c.demand.issue * c.resident();
         let pressure: f64 = self.cohorts.iter().map(presses).sum();
+        let lsu = self
+            .cohorts
+            .iter()
+            .map(|c| c.demand.lsu * c.resident())
+            .sum();
         let mut next = f64::INFINITY;
         for at in 0..self.cohorts.len() {
             let own = self.resident_like(at);
@@ -166,7 +171,7 @@ impl Sm {
             let demanded = cohort.demand.issue * cohort.resident();
             let others = (pressure - cohort.pressure * demanded).max(0.0);
             let issue = demanded + cohort.sensitivity * others;
-            cohort.speed = 1.0 / cohort.demand.stretch(own, issue, dram);
+            cohort.speed = 1.0 / cohort.demand.stretch(own, (issue, lsu, dram));
             let ends = cohort.blocks.iter().map(|block| block.ends_at);
             let first = ends.fold(f64::INFINITY, f64::min);
             next = next.min((first - cohort.progress) / cohort.speed);

@@ -58,7 +58,7 @@ pub(super) struct TenantOutcome {
     /// From the common start to its last launch's end, device clock.
     pub(super) duration_ns: u64,
     /// Part of what all held while it was busy that it was entitled to.
-    pub(super) share_asked: Option<f64>,
+    pub(super) share_entitled: Option<f64>,
     /// Part of what all held while it was busy that it held.
     pub(super) share_got: Option<f64>,
     /// Median and 99th percentile from submission to first block, device clock.
@@ -207,7 +207,7 @@ impl Phase<'_> {
                 launches: number("launches"),
                 verified: result["verified"].as_bool().unwrap_or(false),
                 duration_ns: number("last_end_ns").saturating_sub(started_ns),
-                share_asked: seen.usage.share_entitled,
+                share_entitled: seen.usage.share_entitled,
                 share_got: seen.usage.share_got,
                 launch_latency_ns: match &histograms {
                     Some(histograms) => percentiles(histograms, seen.tenant.number),

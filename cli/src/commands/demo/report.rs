@@ -64,7 +64,7 @@ struct TenantReport {
     slowdown: f64,
     /// Time together over time alone through the service.
     slowdown_against_alone: f64,
-    share_asked: f64,
+    share_entitled: f64,
     share_got: f64,
     launch_latency_ns: Latency,
     /// Together with the others.
@@ -145,8 +145,8 @@ impl TenantReport {
             verified: shared.verified && own.verified && native.is_none_or(|n| n.verified),
             slowdown: over(base_ns),
             slowdown_against_alone: over(own.duration_ns),
-            share_asked: shared
-                .share_asked
+            share_entitled: shared
+                .share_entitled
                 .unwrap_or(f64::from(shared.weight) / f64::from(weights.max(1))),
             share_got: shared.share_got.unwrap_or(0.0),
             launch_latency_ns: Latency {
@@ -253,7 +253,7 @@ impl TenantReport {
             time(Some(self.duration_alone_ns)),
             time(Some(self.duration_ns)),
             format!("{:.2}x", self.slowdown),
-            format!("{:.1}%", self.share_asked * 100.0),
+            format!("{:.1}%", self.share_entitled * 100.0),
             format!("{:.1}%", self.share_got * 100.0),
             time(self.launch_latency_ns.p50),
             time(self.launch_latency_ns.p99),

@@ -59,14 +59,16 @@ functional one.
             to: by its weight, up to what it could use; - before a block of
             its kernels has ended, and while it waits
   GOT       percent that it held of what all tenants held while it was busy,
-            each by the resource that it holds most of; - as for ASKED
+            each by the resource that it holds most of; - as for ASKED. ASKED
+            and GOT count each tenant's own busy time, so that they do not add
+            up to 100 %
   SLOWER    how many times longer its work took while it was busy than it
             would have alone, since the device's host started; - before any.
             While no other tenant has a launch open that is 1; the rest is
             estimated from what its blocks held and how long they took: on
             average within 10 % of the truth, and half of it to 2.3 times as
             much beside blocks of a very different length (`cargo xtask bench
-            slowdown`)
+            slowdown`), and more in its first millisecond of device time
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error
@@ -106,7 +108,7 @@ struct Row {
     /// Most clients at once.
     clients_limit: u16,
     /// Its weight over the weights of all connected tenants; `None` of one without clients.
-    share_asked: Option<f64>,
+    share_by_weight: Option<f64>,
     /// Part of what all tenants held while it was busy that it was entitled to.
     share_entitled: Option<f64>,
     /// How many times longer its work took than it would have alone, estimated while others had launches open.
@@ -311,7 +313,7 @@ impl Row {
             weight: facts.weight,
             clients: clients.len(),
             clients_limit: facts.clients_limit,
-            share_asked: (!clients.is_empty()).then_some(tenant.share_asked),
+            share_by_weight: (!clients.is_empty()).then_some(tenant.share_by_weight),
             connected: clients.into_iter().map(Client::from).collect(),
             share_got: usage.share_got,
             share_entitled: usage.share_entitled,

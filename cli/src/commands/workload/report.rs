@@ -68,12 +68,12 @@ impl Report {
             Some(mismatch) => format!("WRONG: {mismatch}"),
         };
         format!(
-            "{}: {} of {} ({}) over {} on {}: {result}\n\
+            "{}: {} of {} ({} elements) over {} on {}: {result}\n\
              {} ns from first start to last end, {} ({} clock)",
             self.name,
             counted(self.launches, "launch"),
             self.workload,
-            self.size,
+            self.elements,
             counted(self.streams.into(), "stream"),
             self.device,
             self.last_end_ns.saturating_sub(self.first_start_ns),

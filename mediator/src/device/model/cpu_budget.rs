@@ -116,7 +116,8 @@ impl CpuBudget {
         let kernel = piece.map_or("?", |piece| &piece.kernel);
         format!(
             "kernel {} was ended: its launch took {spent:.1?} of processor time; to allow more, raise \
-             limits.kernel_budget_cpu_seconds of the service, or --kernel-seconds of `gridmux run`",
+             limits.kernel_budget_cpu_seconds of the service, or --kernel-seconds of `gridmux run`; if its blocks wait \
+             for each other, launch no more of them than fit the device at once",
             &kernel[..kernel.floor_char_boundary(SHOWN_NAME_BYTES)]
         )
     }

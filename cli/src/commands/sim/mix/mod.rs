@@ -66,19 +66,20 @@ for a trace:
 
 Executors:
   event  simulates thread blocks by their durations: fast, no instruction is
-         executed, and a launch costs nothing. Durations of our kernels are
-         drawn from the mean and the deviation that were measured on the
-         modelled gtx980; on another GPU every block's own duration is measured
-         first, alone on the model, as of kernels of PTX files always. Blocks
-         slow each other down by one formula, the same for all kernels, and
-         contexts move at one rate: see whether an order of policies holds on
-         the model, too.
+         executed. A launch costs what it costs on the model. Durations of our
+         kernels are drawn from the mean and the deviation that were measured
+         on the modelled gtx980; on another GPU every block's own duration is
+         measured first, alone on the model, as of kernels of PTX files always.
+         Blocks slow each other down by one formula, from what their kernels
+         use, and contexts move at one rate: see whether an order of policies
+         holds on the model, too.
   model  executes every instruction and counts cycles. Results of our kernels
          are compared with a host reference; a wrong one makes the command
          fail. Buffers of `out=` and `inout=` are written to their files on
          the model only.
 
-A program's time alone is that under fifo, the bare device. GOT is a program's
+A program's time alone is that under fifo, the bare device (what the demo calls
+native). GOT is a program's
 part of what all programs held while it was busy, ASKED the part that its weight
 entitles it to. sjf, ljf and srtf-zero stand for policies that know every
 runtime: without --profiles they know those of the programs alone. Times are the
