@@ -97,8 +97,8 @@ impl MeasuredKernel {
         toml::to_string(&Table { kernel })
     }
 
-    /// Returns the launch. Its blocks' work is such that alone on `on`, where the kernel was measured, it takes the time
-    /// that was measured.
+    /// Returns the launch, with its blocks' work such that alone on `on`, where the kernel was measured, it takes the
+    /// time that was measured.
     ///
     /// # Errors
     /// [`Refusal`]: the device cannot run it.

@@ -81,8 +81,8 @@ pub(super) fn tables(context: &Context) -> Result<Vec<Figures>> {
     ])
 }
 
-/// Returns how far the throughput of the pairs on `event` with some parameters is from the model's: the root of the mean
-/// square of the logarithm of their ratio.
+/// Returns how far the throughput of the pairs on `event` with some parameters is from the model's: the root of the
+/// mean square of the logarithm of their ratio.
 pub(crate) fn error_of_pairs(context: &Context, contention: Contention) -> Result<f64> {
     let pairs: Vec<&[Program]> = PAIRS.iter().map(|(_, pair)| &pair[..]).collect();
     let model = on_model(context, &pairs)?;

@@ -1,8 +1,8 @@
 //! The mixes on which every policy is judged on the SM model, and beside it on `event`.
 //!
 //! Rules: they were put together from what kernels do and how long they take alone; in pairs the second program takes
-//! about as long as the first one, half as long or a fifth. `bfs`, `spmv` and `pointer_chase`, each of which takes at least
-//! six times as long as any other, are left out.
+//! about as long as the first one, half as long or a fifth. `bfs`, `spmv` and `pointer_chase`, each of which takes at
+//! least six times as long as any other, are left out.
 
 /// A program: its kernel, and how often it launches it in a closed loop.
 pub(super) type Program = (&'static str, u64);
