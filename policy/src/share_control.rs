@@ -18,8 +18,11 @@
 //! smaller block.
 
 use crate::book::{Book, RowRecord, TenantRecord};
+use crate::class::Class;
+use crate::ids::TenantId;
 use crate::partition::MOST_PARTS;
 use crate::units::Nanos;
+use std::cmp::Ordering;
 
 /// The horizon is this many times the longest stay of a block.
 const HORIZON_STAYS: f64 = 4.0;
@@ -39,8 +42,31 @@ pub struct Balance {
     pub now: Nanos,
     /// The greatest excess per weight.
     most: f64,
+    /// What a horizon gives for a weight of one, in SM · ns.
+    unit: f64,
     /// By what the tenant with the least is behind it, as a part of what a horizon gives it.
     pub worst: f64,
+}
+
+/// A tenant's place in the dispatch order: by class, excess and number.
+#[derive(Debug)]
+pub struct Place {
+    /// Its class; `None`, before all classes, where it is far behind.
+    class: Option<Class>,
+    /// What it held beyond what it was entitled to, per weight.
+    excess: f64,
+    /// The tenant.
+    pub tenant: TenantId,
+}
+
+impl Place {
+    /// Returns which of two goes first.
+    #[must_use]
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let excess = self.excess.total_cmp(&other.excess);
+        let class = self.class.cmp(&other.class);
+        class.then(excess).then(self.tenant.cmp(&other.tenant))
+    }
 }
 
 impl Balance {
@@ -56,6 +82,20 @@ impl Balance {
     #[allow(clippy::cast_possible_truncation, reason = "clamped")]
     pub fn tick(&self) -> Nanos {
         Nanos((self.horizon_ns / HORIZON_STAYS / 2.0).clamp(5_000.0, 1_000_000.0) as u64)
+    }
+
+    /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that is behind by more
+    /// than a horizon gives it goes before all classes: its blocks may need most of an SM, which never comes free while
+    /// small ones of a better class take every bit.
+    #[must_use]
+    pub fn place(&self, tenant: &TenantRecord, corrects: bool) -> Place {
+        let excess = tenant.excess_per_weight(self.now);
+        let is_far_behind = self.most - excess > self.unit;
+        Place {
+            class: (!(corrects && is_far_behind)).then_some(tenant.class),
+            excess,
+            tenant: tenant.id,
+        }
     }
 
     /// Returns where the tenant's level starts in the next partition, in SMs held on the whole device: below zero by
@@ -96,6 +136,7 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         now,
         horizon_ns,
         most,
+        unit,
         worst,
     }
 }

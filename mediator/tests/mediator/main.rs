@@ -16,6 +16,7 @@ mod estimated;
 mod functional;
 mod gangs;
 mod holds;
+mod kept_shares;
 mod loading;
 mod lockstep;
 mod losses;

@@ -13,7 +13,8 @@
 //! 1. [`share_control::rebase`]: who had too much, who too little;
 //! 2. [`Partitioner::partition`]: fill part after part of the device, lowest weighted level first;
 //! 3. parts that came out alike become one group of the plan. Free room goes to the better class
-//!    first, then to the tenant that is owed most, then by arrival;
+//!    first, then to the tenant that is owed most, then by arrival; but before all classes to who is
+//!    far behind ([`Balance::place`]);
 //! 4. where issue slots are partitioned too, rows that are profiled have SMs to themselves, and the
 //!    others' weights follow from the profiles ([`IssueProfiler`]).
 //!
@@ -22,7 +23,6 @@
 //! participant has no limit, gives nothing up and may be handed to the device ahead of time.
 
 use crate::book::{Book, RowRecord, TenantRecord};
-use crate::class::Class;
 use crate::contract::Element;
 use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId, SmId, TenantId};
@@ -35,7 +35,7 @@ use crate::plan::{
 use crate::plan_builder::PlanBuilder;
 use crate::policy::{NO_CLASS, Policy, PolicyInfo};
 use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
-use crate::share_control::{self, Balance};
+use crate::share_control::{self, Balance, Place};
 use crate::sm_set::SmSet;
 use crate::units::Nanos;
 use std::num::NonZeroU16;
@@ -62,7 +62,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
     promises_weights: true,
     weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
-    class: "room that is free goes to the better class first",
+    class: "room that is free goes to the better class first, but before that to who is far behind",
     is_oracle: false,
     uses: USES,
     make: |device, shape, _| Box::new(SmkP::new(device, shape)),
@@ -159,8 +159,8 @@ enum Holder {
 /// Tables of a replan, kept so that replanning allocates nothing.
 #[derive(Debug, Default)]
 struct Scratch {
-    /// Active tenants in dispatch order: class, excess and number.
-    order: Vec<(Class, f64, TenantId)>,
+    /// Active tenants in dispatch order.
+    order: Vec<Place>,
     /// Participants in dispatch order.
     tenants: Vec<TenantId>,
     claims: Vec<Claim>,
@@ -217,19 +217,16 @@ impl SmkP {
         let corrects = self.holds_shares() && self.correcting;
         let (book, scratch) = (&self.book, &mut self.scratch);
         scratch.order.clear();
-        let excess = |tenant: &TenantRecord| tenant.excess_per_weight(balance.now);
-        let active = book.active().map(|t| (t.class, excess(t), t.id));
-        scratch.order.extend(active);
-        scratch.order.sort_unstable_by(|one, other| {
-            let excess = one.1.total_cmp(&other.1);
-            one.0.cmp(&other.0).then(excess).then(one.2.cmp(&other.2))
-        });
+        let place = |tenant: &TenantRecord| balance.place(tenant, corrects);
+        scratch.order.extend(book.active().map(place));
+        scratch.order.sort_unstable_by(Place::compare);
         scratch.tenants.clear();
         scratch.claims.clear();
         scratch.demands.clear();
         scratch.rows.clear();
-        for (_, _, id) in &scratch.order {
-            let Some(tenant) = book.tenant(*id) else {
+        for place in &scratch.order {
+            let id = place.tenant;
+            let Some(tenant) = book.tenant(id) else {
                 continue;
             };
             let (claim, before) = (scratch.claims.len(), scratch.demands.len());
@@ -257,7 +254,7 @@ impl SmkP {
                 weight: tenant.weight,
                 start,
             });
-            scratch.tenants.push(*id);
+            scratch.tenants.push(id);
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Latency {
     /// Read this instance's maps, even where its service does not answer
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
-    /// Preemption latency: how long tenants waited for room that others were to give up
+    /// Preemption latency: from when a launch went above others' to its first block
     #[arg(long, conflicts_with = "instance")]
     preemption: bool,
     /// Milliseconds instead of microseconds

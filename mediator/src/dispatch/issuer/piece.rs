@@ -144,7 +144,9 @@ impl<D: Device> Issuer<D> {
         let lends = self.lends(feed);
         let is_alone = feed.accounts.busy.len() < 2;
         let stops = view.stop == Stop::Checked || view.binds(launch.wave);
-        let is_free = grade.is_lent || !stops;
+        // What is lent is to harm nobody, and a gang keeps others back.
+        let beyond = beyond.filter(|_| !launch.is_gang);
+        let is_free = (grade.is_lent && !launch.is_gang) || !stops;
         let slice_ns = self.slice_ns();
         let may_stretch = !is_free && launch.covers == Shape::Slice;
         let ahead = match (may_stretch, lends) {
