@@ -209,7 +209,7 @@ pub struct TenantStatistics {
     pub clients: Vec<ClientFacts>,
     /// Device memory that its clients hold.
     pub memory_used_bytes: u64,
-    /// Share asked: its weight over the sum of the weights of all tenants that have clients, its own included.
+    /// Share by weight: its weight over the sum of the weights of all tenants that have clients, its own included.
     pub share_by_weight: f64,
     /// Counters.
     pub usage: TenantUsage,

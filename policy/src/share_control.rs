@@ -42,6 +42,8 @@ pub struct Balance {
     pub now: Nanos,
     /// The greatest excess per weight.
     most: f64,
+    /// The same of each class.
+    most_of_class: [f64; Class::ALL.len()],
     /// What a horizon gives for a weight of one, in SM · ns.
     unit: f64,
     /// By what the tenant with the least is behind it, as a part of what a horizon gives it.
@@ -84,13 +86,15 @@ impl Balance {
         Nanos((self.horizon_ns / HORIZON_STAYS / 2.0).clamp(5_000.0, 1_000_000.0) as u64)
     }
 
-    /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that is behind by more
-    /// than a horizon gives it goes before all classes: its blocks may need most of an SM, which never comes free while
-    /// small ones of a better class take every bit.
+    /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that is behind a
+    /// better class by more than a horizon gives it goes before all classes: its blocks may need most of an SM, which
+    /// never comes free while small ones of a better class take every bit.
     #[must_use]
     pub fn place(&self, tenant: &TenantRecord, corrects: bool) -> Place {
         let excess = tenant.excess_per_weight(self.now);
-        let is_far_behind = self.most - excess > self.unit;
+        let of_classes = Class::ALL.into_iter().zip(self.most_of_class);
+        let mut better = of_classes.filter(|(class, _)| *class < tenant.class);
+        let is_far_behind = better.any(|(_, most)| most - excess > self.unit);
         Place {
             class: (!(corrects && is_far_behind)).then_some(tenant.class),
             excess,
@@ -114,11 +118,17 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
     let grain_sms = greatest(book, |row| row.share) * f64::from(sms.div_ceil(MOST_PARTS));
     let (mut weights, mut least_weight) = (0.0, f64::MAX);
     let (mut most, mut least) = (f64::NEG_INFINITY, f64::INFINITY);
+    let mut most_of_class = Class::ALL.map(|_| f64::NEG_INFINITY);
     for tenant in book.active() {
         let weight = f64::from(tenant.weight);
         (weights, least_weight) = (weights + weight, least_weight.min(weight));
         let excess = tenant.excess_per_weight(now);
         (most, least) = (most.max(excess), least.min(excess));
+        for (class, most) in Class::ALL.into_iter().zip(&mut most_of_class) {
+            if class == tenant.class {
+                *most = most.max(excess);
+            }
+        }
     }
     // What a horizon gives for a weight of one, stretched where the least nominal share is less than the grain.
     let nominal = f64::from(sms) / weights;
@@ -136,6 +146,7 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         now,
         horizon_ns,
         most,
+        most_of_class,
         unit,
         worst,
     }

@@ -55,3 +55,20 @@ fn gangs_that_fill_the_device_get_no_more_than_their_part() {
     let got = got(&mut rig, &tenants);
     assert!(got.iter().all(|got| *got >= 0.97), "{got:.3?}");
 }
+
+/// What the gang's tenant borrows for another stream must not keep the gang out for ever.
+#[test]
+fn a_gang_beside_a_loop_of_its_own_tenant_has_its_turns() {
+    let mut rig = ModelRig::new("smk-p");
+    let tenants = [rig.tenant(1), rig.tenant(1)];
+    // It has little, so that the other one borrows.
+    let little = Shape::new(2, 32, 40_000, 17 * ROUNDS_PER_US);
+    rig.client(tenants[0], &[StreamLoop::endless(little, 1)]);
+    let many = Shape::new(400, 32, 40_000, 17 * ROUNDS_PER_US);
+    rig.client(tenants[1], &[StreamLoop::endless(many, 2)]);
+    let gang = Shape::new(2 * u32::from(SMS), 32, 40_000, 50 * ROUNDS_PER_US);
+    let gangs = rig.client_of(tenants[1], GANG, &[StreamLoop::endless(gang, 1)]);
+    rig.run_until(SETTLES_NS);
+    let ended = rig.done.iter().filter(|done| done.client == gangs).count();
+    assert!(ended >= 5, "{ended} gangs in {SETTLES_NS} ns");
+}

@@ -42,7 +42,8 @@ pub struct Contention {
     pub issue_most: f64,
     /// The power of its demand in proportion to which a kernel waits for something.
     pub sharpness: f64,
-    /// Part of the variance of the logarithm of blocks' work that blocks of one wave have in common.
+    /// Part of the variance of the logarithm of blocks' work that blocks of one wave have in common, of kernels whose
+    /// blocks differ by wave ([`super::Work::Random`]).
     pub wave_part: f64,
     /// Cycles in which the device starts one block.
     pub dispatch_cycles: f64,

@@ -118,6 +118,7 @@ impl EventSubmission {
             ("its use of issue slots", self.kernel.uses.issue),
             ("its use of load/store units", self.kernel.uses.lsu),
             ("its use of DRAM", self.kernel.uses.dram),
+            ("its least time", self.kernel.uses.least),
             ("its waits", self.kernel.uses.waits.unwrap_or_default()),
         ];
         if let Work::Random {

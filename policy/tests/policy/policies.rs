@@ -484,6 +484,43 @@ fn a_better_class_comes_first() {
     assert_eq!(totals, [8; 3], "a class changes no share");
 }
 
+/// What a worse class has had too much changes nothing between two better ones.
+#[test]
+fn who_is_far_behind_a_better_class_comes_before_it() {
+    let share = |number, held| Event::Share {
+        tenant: TenantId(number),
+        held,
+        entitled: 1e9,
+        at: Nanos(3),
+    };
+    let classes = [(0, Class::Latency), (1, Class::Normal), (2, Class::Batch)];
+    // What each has had too much.
+    for (excess, order) in [
+        ([0.0, 0.0, 0.0], [0, 1, 2]),
+        ([4e6, 0.0, -2e6], [2, 1, 0]),
+        ([0.0, -1e3, 4e6], [0, 1, 2]),
+        ([0.0, 4e6, -1e6], [2, 0, 1]),
+    ] {
+        let mut host = Host::named("smk-p", &WIDE);
+        for (number, class) in classes {
+            host.tell(&busy(number, 1, TWELFTH));
+            host.tell(&[Event::Tenant {
+                tenant: TenantId(number),
+                weight: 1,
+                class,
+            }]);
+        }
+        host.replan(2);
+        host.tell(&[0, 1, 2].map(|number| share(number, 1e9 + excess[number as usize])));
+        let plan = host.at(5_000_000);
+        let ranks = order.map(|row| plan.rank(RowId(row)));
+        assert!(
+            ranks.is_sorted_by(|one, other| one < other),
+            "{excess:?}: {ranks:?}"
+        );
+    }
+}
+
 #[test]
 fn a_spill_row_is_bound_by_its_tenants_limit_alone() {
     for info in all_policies() {

@@ -47,7 +47,7 @@ pub(crate) struct Demo {
         default_values = ["fifo", "gridmux"]
     )]
     policies: Vec<String>,
-    /// Part of the work, in percent; below 100 programs are over before a policy knows their kernels
+    /// Part of the work, in percent; with little, programs may be over before a policy knows their kernels
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
     work: u64,
 }

@@ -11,8 +11,9 @@
 //! A gang keeps others back for at most [`MOST_NS`]; beyond that it waits for room beside them. In the long run all
 //! gangs together do so for a tenth of the time: while they are more than [`BURST_NS`] ahead of that they are
 //! **paused**, and none begins, because one that is not placed holds its room in vain. Only turns count in which
-//! another tenant had something queued, and gangs of a tenant without co-runners are not paused. A gang takes no room
-//! that is lent, because it keeps those back that lend it: it begins within its tenant's cap and limit.
+//! another tenant had something queued, and gangs of a tenant without co-runners are not paused. Under a
+//! tenant's limit a gang takes no room that is lent, because it keeps those back that lend it: it begins, whole, when
+//! cap and limit have room for a block of it, and what it holds beyond is made up for later.
 
 use super::piece::Attempt;
 use crate::device::Tag;

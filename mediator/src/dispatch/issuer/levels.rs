@@ -7,7 +7,7 @@
 //!
 //! Where the plan lends room that nobody within cap and limit can use ([`Surplus::Lend`]), neither binds the filler;
 //! others go beyond theirs, right above the filler, while no block of another tenant that is within its own waits for
-//! room.
+//! room; gangs under a limit are excepted ([`super::gang`]).
 //!
 //! Where arrival decides, nobody is the filler. A launch that cap or limit binds goes one level above those of other
 //! tenants that arrived later and still wait; others go at the lowest level, because there a long launch in windows

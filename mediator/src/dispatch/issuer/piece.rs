@@ -22,6 +22,7 @@ use gridmux_launch::Control;
 use gridmux_launch::boxes::{Grid, SubBox, next_box};
 use gridmux_policy::ids::RowId;
 use gridmux_policy::plan::Stop;
+use gridmux_policy::shape::{Held, SmUnits};
 use gridmux_policy::units::Nanos;
 use gridmux_ptx::forms::Shape;
 
@@ -130,46 +131,46 @@ impl<D: Device> Issuer<D> {
         let Work::Launch(launch) = &operation.work else {
             return None;
         };
-        let row = feed.rows.get(launch.row)?;
-        let account = feed.accounts.get(active.tenant)?;
+        let account = feed.accounts.get(active.tenant);
+        let (row, account) = feed.rows.get(launch.row).zip(account)?;
         let view = feed.policy.row(launch.row, active.tenant);
         let after = match before(client, launch) {
             None => None,
             // A gang has its turn when its blocks can start.
             Some(_) if launch.is_gang => return None,
-            // It is behind several lanes, or behind something that is no launch: it waits.
+            // Behind several lanes, or behind something that is no launch, it waits.
             Some(before) => Some(self.behind(one_lane(before)?, launch)),
         };
         // Where nothing binds, nothing is handed over beyond it; where something does, that bounds the backlog too.
-        let lends = self.lends(feed);
         let is_alone = feed.accounts.busy.len() < 2;
         let stops = view.stop == Stop::Checked || view.binds(launch.wave);
-        // What is lent is to harm nobody, and a gang keeps others back.
-        let beyond = beyond.filter(|_| !launch.is_gang);
-        let is_free = (grade.is_lent && !launch.is_gang) || !stops;
-        let slice_ns = self.slice_ns();
-        let may_stretch = !is_free && launch.covers == Shape::Slice;
-        let ahead = match (may_stretch, lends) {
-            (false, _) => 0,
-            (true, true) => two_slices_percent(slice_ns, row),
-            (true, false) => starting_percent(self.slice_waits_ns(feed), row.lasts_ns()),
+        // What is lent is to harm nobody, and a gang keeps those back that lend it.
+        let may_borrow = !launch.is_gang || view.limit == SmUnits::MAX;
+        let beyond = beyond.filter(|_| may_borrow);
+        let is_free = (grade.is_lent && may_borrow) || !stops;
+        let ahead = match is_free || launch.covers != Shape::Slice {
+            true => 0,
+            false => self.ahead_percent(feed, row),
         };
         let is_asked = is_free || beyond.is_some() || row.is_unproven();
         let backlog = is_asked.then(|| self.lanes.backlog(active.tenant));
         let limit = view.limit.percent(100 + ahead);
+        // Else a gang would wait for ever behind what its tenant's other launches borrow.
+        let charged = match may_borrow {
+            true => account.charged,
+            false => Held::default(),
+        };
         let situation = Situation {
             launch,
             row,
             view,
             is_free,
-            limit_room: account
-                .charged
-                .room_within(&feed.shape, limit, &launch.shape),
+            limit_room: charged.room_within(&feed.shape, limit, &launch.shape),
             over_limit: account.charged.dominant(&feed.shape) > limit,
             ahead,
             in_flight: operation.in_flight,
-            window_ns: match lends && !is_alone {
-                true => slice_ns.min(WINDOW_NS),
+            window_ns: match self.lends(feed) && !is_alone {
+                true => self.slice_ns().min(WINDOW_NS),
                 false => WINDOW_NS,
             },
             backlog: backlog.unwrap_or_default(),
@@ -197,6 +198,14 @@ impl<D: Device> Issuer<D> {
             piece,
             is_preempted: piece.is_none() && situation.is_preempted(),
         })
+    }
+
+    /// Returns what a row that can be cut may have on the device beyond cap and limit, as a part of these in percent.
+    fn ahead_percent(&self, feed: &PolicyFeed, row: &Row) -> u64 {
+        match self.lends(feed) {
+            true => two_slices_percent(self.slice_ns(), row),
+            false => starting_percent(self.slice_waits_ns(feed), row.lasts_ns()),
+        }
     }
 
     fn behind(&self, lane: LaneId, launch: &LaunchWork) -> Behind {
