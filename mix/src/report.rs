@@ -96,9 +96,9 @@ pub struct ProgramReport {
     /// When its last launch ended.
     pub end_ns: u64,
     /// Its part of what all programs held while it was busy.
-    pub got: Option<f64>,
+    pub share_got: Option<f64>,
     /// The part that it was entitled to by its weight, up to what it could use.
-    pub asked: Option<f64>,
+    pub share_entitled: Option<f64>,
     /// Whether its results equal the host reference; `None` where there is none.
     pub verified: Option<bool>,
     /// What is wrong with them.
@@ -128,8 +128,8 @@ impl ProgramReport {
             arrival_ns: together.span_ns().0,
             start_ns: together.start_ns(),
             end_ns: together.end_ns(),
-            got: reading.got(),
-            asked: reading.asked(),
+            share_got: reading.got(),
+            share_entitled: reading.asked(),
             verified: verdict.as_ref().map(Result::is_ok),
             mismatch: verdict.and_then(Result::err),
             left_out: recording.map_or(0, |recording| recording.left_out),

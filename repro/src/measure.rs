@@ -109,35 +109,24 @@ fn uses(context: &Context, workloads: &[&'static Workload]) -> Result<Vec<Uses>>
 
 /// Returns what a kernel uses that ran with as many blocks on an SM as fit, with half as many, and with one.
 fn uses_of(gpu: &GpuConfig, runs: &[Ran], residency: &Residency) -> Result<Uses> {
-    let counter = |ran: &Ran, name: &str| {
-        let counted = ran.programs[0].counters.get(name);
-        let counted = counted.with_context(|| format!("the model does not count {name}"))?;
-        anyhow::Ok(*counted as f64)
-    };
+    let counter = |ran: &Ran, name: &str| ran.programs[0].counters[name];
     let full = &runs[0];
-    // Cycles that the blocks would have resided on full SMs, all SMs at once: what lies between launches is left out.
     let (most, half) = (f64::from(residency.most), f64::from(residency.half));
-    let cycles = counter(full, "block_cycles")? / most / f64::from(gpu.sm.count);
-    ensure!(cycles > 0.0, "no block ran");
-    let bytes = counter(full, "dram_read_bytes")? + counter(full, "dram_write_bytes")?;
-    let per_cycle = f64::from(device_shape(gpu).dram_bytes_per_kcycle) / 1e3;
-    let slots = gpu.sm.count * u16::from(gpu.sm.schedulers) * u16::from(gpu.sm.issue_width);
-    let issued = counter(full, "warp_instructions")? - counter(full, "folded_instructions")?;
-    let held = counter(full, "shared_accesses")?
-        + counter(full, "shared_conflict_cycles")?
-        + counter(full, "local_accesses")?
-        + counter(full, "global_lines")?;
     // Progress, as a block counts while it runs: instructions over residence.
-    let pace =
-        |ran: &Ran| anyhow::Ok(counter(ran, "warp_instructions")? / counter(ran, "block_cycles")?);
+    let pace = |ran: &Ran| {
+        let residence = counter(ran, "block_cycles");
+        ensure!(residence > 0, "no block ran");
+        Ok(counter(ran, "warp_instructions") as f64 / residence as f64)
+    };
     let stretch = |ran: &Ran| anyhow::Ok(pace(full)? / pace(ran)?);
     let waits = (1.0 - stretch(&runs[1])?) / (1.0 - half / most);
+    let least = stretch(&runs[2])?.min(1.0);
+    // What lies between launches is left out.
+    let cycles = counter(full, "block_cycles") as f64 / most / f64::from(gpu.sm.count);
     Ok(Uses {
-        issue: (issued / cycles / f64::from(slots)).min(1.0),
-        lsu: (held / cycles / f64::from(gpu.sm.count)).min(1.0),
-        dram: (bytes / cycles / per_cycle).min(1.0),
         waits: (half < most && residency.is_filled).then(|| waits.clamp(0.0, 1.0)),
-        least: stretch(&runs[2])?.min(1.0),
+        least,
+        ..gridmux_mix::model::uses(gpu, cycles, |name| counter(full, name))
     })
 }
 

@@ -5,11 +5,12 @@
 use super::{ModelDriver, ModelSubmission, SubmitError};
 use crate::driver::{BlockChange, DriverOptions, Engine};
 use crate::event::Uses;
-use gridmux_hw_model::Gpu;
+use gridmux_hw_model::{Gpu, GpuConfig, device_shape};
 use gridmux_policy::policies::fifo::Fifo;
 use gridmux_policy::shape::{BlockShape, max_residency};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Class, DeviceId, TenantId};
+use std::collections::HashMap;
 
 /// A launch that was alone on a GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,16 +76,12 @@ pub fn measure(
         let limit = limit.0;
         return Err(MeasureError::Endless { kernel, limit });
     };
-    let uses = outcome.and_then(|outcome| {
-        let counters = outcome.counters.as_ref()?;
-        // Cycles that its blocks would have resided on full SMs, all SMs at once.
-        let most = u64::from(max_residency(&shape, &described.block)) * u64::from(shape.sms);
-        let cycles = counters.block_cycles / most.max(1);
-        let rates = counters.rates(&config, cycles);
-        Some(Uses {
-            issue: rates.pur.min(1.0),
-            dram: rates.mur.min(1.0),
-            ..Uses::UNKNOWN
+    let counters = outcome.and_then(|outcome| outcome.counters.as_ref());
+    let uses = counters.map(|counters| {
+        let most = f64::from(max_residency(&shape, &described.block)) * f64::from(shape.sms);
+        let counted: HashMap<_, _> = counters.named().into_iter().collect();
+        uses(&config, counters.block_cycles as f64 / most, |name| {
+            counted[name]
         })
     });
     let mut durations = vec![0; usize::try_from(described.blocks).unwrap_or(usize::MAX)];
@@ -101,6 +98,33 @@ pub fn measure(
         durations,
         uses: uses.unwrap_or(Uses::UNKNOWN),
     })
+}
+
+/// Returns what a kernel used of a GPU that its blocks would have filled for `cycles`, from what was counted, by the
+/// names of [`Counters`](gridmux_hw_model::Counters); not how it fares with few blocks on an SM.
+///
+/// # Panics
+/// If the counter has no such name.
+#[must_use]
+pub fn uses(config: &GpuConfig, cycles: f64, counter: impl Fn(&str) -> u64) -> Uses {
+    let sms = f64::from(config.sm.count);
+    let slots = sms * f64::from(config.sm.schedulers) * f64::from(config.sm.issue_width);
+    let bytes_per_cycle = f64::from(device_shape(config).dram_bytes_per_kcycle) / 1e3;
+    let part = |counted: u64, of: f64| match cycles > 0.0 {
+        true => (counted as f64 / cycles / of).min(1.0),
+        false => 0.0,
+    };
+    // An access takes a load/store unit a cycle for each line or round.
+    let accesses = counter("shared_accesses") + counter("local_accesses");
+    let rounds = accesses + counter("shared_conflict_cycles") + counter("global_lines");
+    let bytes = counter("dram_read_bytes") + counter("dram_write_bytes");
+    let issued = counter("warp_instructions").saturating_sub(counter("folded_instructions"));
+    Uses {
+        issue: part(issued, slots),
+        lsu: part(rounds, sms),
+        dram: part(bytes, bytes_per_cycle),
+        ..Uses::UNKNOWN
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod measure;
 mod own;
 
 pub use engine::{ModelDriver, ModelSubmission, Outcome, SubmitError};
-pub use measure::{MeasureError, Measured, measure};
+pub use measure::{MeasureError, Measured, measure, uses};
 pub use own::{OwnKernel, OwnKernelError, SPARE_BYTES};
 
 use crate::event::{Contention, EventConfig};

@@ -89,8 +89,8 @@ fn row(program: &ProgramReport) -> Vec<String> {
         whole(program.alone_ns),
         whole(program.together_ns),
         format!("{:.2}", program.slowdown),
-        percent(program.got),
-        percent(program.asked),
+        percent(program.share_got),
+        percent(program.share_entitled),
     ]
 }
 

@@ -46,9 +46,9 @@ pub(super) struct Tenant {
     span_ns: u64,
     alone_span_ns: u64,
     /// Its part of what all tenants held while it was busy.
-    got: Option<f64>,
+    share_got: Option<f64>,
     /// The part that it was entitled to by its weight, up to what it could use.
-    asked: Option<f64>,
+    share_entitled: Option<f64>,
 }
 
 /// A mean and percentiles.
@@ -90,8 +90,8 @@ impl Tenant {
             alone_ns,
             span_ns: together.end_ns(),
             alone_span_ns: alone.end_ns(),
-            got: part(reading.held),
-            asked: part(reading.entitled),
+            share_got: part(reading.held),
+            share_entitled: part(reading.entitled),
         }
     }
 
@@ -111,8 +111,8 @@ impl Tenant {
             nanos(self.turnaround_ns.percentiles.p99),
             whole(self.alone_ns.mean),
             ratio(self.slowdown),
-            percent(self.got),
-            percent(self.asked),
+            percent(self.share_got),
+            percent(self.share_entitled),
         ]
     }
 }
