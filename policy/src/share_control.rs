@@ -30,6 +30,9 @@ const HORIZON_STAYS: f64 = 4.0;
 const LEAST_HORIZON_NS: f64 = 40_000.0;
 /// The bound of what a tenant is behind by, in nanoseconds of a weight's part of the device.
 const MOST_BEHIND_NS: f64 = 10e6;
+/// A tenant that held more than it was entitled to by this, in nanoseconds of a weight's part of the device, does not
+/// go before a worse class that held less: so much does not pass by itself.
+const FAR_AHEAD_NS: f64 = 2e5;
 /// Distances below this part of a horizon leave the plan as it is.
 const DEAD_BAND: f64 = 0.02;
 
@@ -44,8 +47,8 @@ pub struct Balance {
     most: f64,
     /// The same of each class.
     most_of_class: [f64; Class::ALL.len()],
-    /// What a horizon gives for a weight of one, in SM · ns.
-    unit: f64,
+    /// What a tenant is far ahead by, per weight, in SM · ns.
+    far: f64,
     /// By what the tenant with the least is behind it, as a part of what a horizon gives it.
     pub worst: f64,
 }
@@ -53,7 +56,7 @@ pub struct Balance {
 /// A tenant's place in the dispatch order: by class, excess and number.
 #[derive(Debug)]
 pub struct Place {
-    /// Its class; `None`, before all classes, where it is far behind.
+    /// Its class; `None` where it goes before all classes.
     class: Option<Class>,
     /// What it held beyond what it was entitled to, per weight.
     excess: f64,
@@ -86,17 +89,17 @@ impl Balance {
         Nanos((self.horizon_ns / HORIZON_STAYS / 2.0).clamp(5_000.0, 1_000_000.0) as u64)
     }
 
-    /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that is behind a
-    /// better class by more than a horizon gives it goes before all classes: its blocks may need most of an SM, which
-    /// never comes free while small ones of a better class take every bit.
+    /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that held less than
+    /// it was entitled to goes before all classes while a better one is ahead by [`FAR_AHEAD_NS`]: its blocks may need
+    /// most of an SM, which never comes free while small ones of a better class take every bit.
     #[must_use]
     pub fn place(&self, tenant: &TenantRecord, corrects: bool) -> Place {
         let excess = tenant.excess_per_weight(self.now);
         let of_classes = Class::ALL.into_iter().zip(self.most_of_class);
         let mut better = of_classes.filter(|(class, _)| *class < tenant.class);
-        let is_far_behind = better.any(|(_, most)| most - excess > self.unit);
+        let goes_first = excess < 0.0 && better.any(|(_, most)| most > self.far);
         Place {
-            class: (!(corrects && is_far_behind)).then_some(tenant.class),
+            class: (!(corrects && goes_first)).then_some(tenant.class),
             excess,
             tenant: tenant.id,
         }
@@ -147,7 +150,7 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         horizon_ns,
         most,
         most_of_class,
-        unit,
+        far: sms_each * FAR_AHEAD_NS.max(horizon_ns),
         worst,
     }
 }

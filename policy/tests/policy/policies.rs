@@ -486,7 +486,7 @@ fn a_better_class_comes_first() {
 
 /// What a worse class has had too much changes nothing between two better ones.
 #[test]
-fn who_is_far_behind_a_better_class_comes_before_it() {
+fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
     let share = |number, held| Event::Share {
         tenant: TenantId(number),
         held,
@@ -497,7 +497,8 @@ fn who_is_far_behind_a_better_class_comes_before_it() {
     // What each has had too much.
     for (excess, order) in [
         ([0.0, 0.0, 0.0], [0, 1, 2]),
-        ([4e6, 0.0, -2e6], [2, 1, 0]),
+        ([4e6, -1e6, -2e6], [2, 1, 0]),
+        ([4e6, 0.0, -2e6], [2, 0, 1]),
         ([0.0, -1e3, 4e6], [0, 1, 2]),
         ([0.0, 4e6, -1e6], [2, 0, 1]),
     ] {
