@@ -85,7 +85,10 @@ fn the_timeline_shows_who_held_what() {
     let alone = number(&report["programs"][0]["alone_ns"]);
     let [first, second] = [held(0), held(1)];
     // Its last blocks run beside the first ones of the other, which need the same.
-    assert!(first[1] >= 0.99 * alone && first[1] < 1.1 * alone, "{first:?}");
+    assert!(
+        first[1] >= 0.99 * alone && first[1] < 1.1 * alone,
+        "{first:?}"
+    );
     assert!(first[0] <= first[1] && first[0] > 0.8 * alone, "{first:?}");
     // It waits until the first one leaves room, near its end.
     assert!(second[2] > 0.8 * alone && second[2] < alone, "{second:?}");
