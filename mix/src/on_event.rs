@@ -198,9 +198,7 @@ fn recorded(
             .entry((&launch.kernel, block))
             .or_insert_with(|| kernel(name, block, Uses::UNKNOWN));
         let stay = gpu.ns_to_cycles(launch.stay_ns) as f64;
-        let work = config
-            .work_of((&block, &Uses::UNKNOWN), blocks, stay)
-            .round();
+        let work = config.work_of(&block, blocks, stay).round();
         launches.push(EventSubmission {
             queue: 0,
             kernel: Arc::clone(kernel),

@@ -45,7 +45,7 @@ pub struct Balance {
     pub now: Nanos,
     /// The greatest excess per weight.
     most: f64,
-    /// The same of each class.
+    /// The same of each class, the best first.
     most_of_class: [f64; Class::ALL.len()],
     /// What a tenant is far ahead by, per weight, in SM · ns.
     far: f64,
@@ -95,9 +95,8 @@ impl Balance {
     #[must_use]
     pub fn place(&self, tenant: &TenantRecord, corrects: bool) -> Place {
         let excess = tenant.excess_per_weight(self.now);
-        let of_classes = Class::ALL.into_iter().zip(self.most_of_class);
-        let mut better = of_classes.filter(|(class, _)| *class < tenant.class);
-        let goes_first = excess < 0.0 && better.any(|(_, most)| most > self.far);
+        let better = &self.most_of_class[..tenant.class as usize];
+        let goes_first = excess < 0.0 && better.iter().any(|most| *most > self.far);
         Place {
             class: (!(corrects && goes_first)).then_some(tenant.class),
             excess,
@@ -127,11 +126,8 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         (weights, least_weight) = (weights + weight, least_weight.min(weight));
         let excess = tenant.excess_per_weight(now);
         (most, least) = (most.max(excess), least.min(excess));
-        for (class, most) in Class::ALL.into_iter().zip(&mut most_of_class) {
-            if class == tenant.class {
-                *most = most.max(excess);
-            }
-        }
+        let most_of_its = &mut most_of_class[tenant.class as usize];
+        *most_of_its = most_of_its.max(excess);
     }
     // What a horizon gives for a weight of one, stretched where the least nominal share is less than the grain.
     let nominal = f64::from(sms) / weights;

@@ -221,7 +221,7 @@ fn like(launch: &Traced, singles: &[Ran], device: &EventConfig) -> MixLaunch {
     started.sort_unstable();
     let work = started.into_iter().map(|(_, ran)| {
         device
-            .work_of((&launch.block, &Uses::UNKNOWN), launch.blocks, ran as f64)
+            .work_of(&launch.block, launch.blocks, ran as f64)
             .round()
     });
     MixLaunch {

@@ -144,11 +144,11 @@ impl EventConfig {
         }
     }
 
-    /// Returns the work of a block, in cycles alone at full residency, that took `cycles` in a launch of `blocks`
-    /// blocks alone on this device: a launch that does not fill the SMs loads them less.
+    /// Returns the work of a block of a kernel of which nothing is known, in cycles alone at full residency, that took
+    /// `cycles` in a launch of `blocks` blocks alone on this device: a launch that does not fill the SMs loads them
+    /// less.
     #[must_use]
-    pub fn work_of(&self, kernel: (&BlockShape, &Uses), blocks: u64, cycles: f64) -> f64 {
-        let (block, uses) = kernel;
+    pub fn work_of(&self, block: &BlockShape, blocks: u64, cycles: f64) -> f64 {
         let most = u64::from(max_residency(&self.shape, block)).max(1);
         let sms = u64::from(self.shape.sms.max(1));
         if blocks == 0 || blocks >= most * sms {
@@ -158,17 +158,8 @@ impl EventConfig {
         let (each, more) = (blocks / sms, blocks % sms);
         let seen = more * (each + 1) * (each + 1) + (sms - more) * each * each;
         let beside = seen as f64 / blocks as f64 / most as f64;
-        let all = blocks as f64 / (most * sms) as f64;
-        let demand = Demand::new(&self.contention, uses);
-        cycles
-            / demand.stretch(
-                beside,
-                (
-                    demand.issue * beside,
-                    demand.lsu * beside,
-                    demand.dram * all,
-                ),
-            )
+        let demand = Demand::new(&self.contention, &Uses::UNKNOWN);
+        cycles / demand.stretch(beside, (demand.issue * beside, 0.0, 0.0))
     }
 }
 
@@ -186,7 +177,7 @@ mod tests {
         // Six fit an SM.
         let block = BlockShape::of_threads(256);
         for blocks in [1, 15, 45, 90] {
-            let mean = config.work_of((&block, &Uses::UNKNOWN), blocks, 10_000.0);
+            let mean = config.work_of(&block, blocks, 10_000.0);
             let submission = EventSubmission {
                 queue: 0,
                 kernel: Arc::new(EventKernel {
@@ -206,7 +197,7 @@ mod tests {
             let took = alone(config, &submission).expect("it fits").0 as f64;
             assert!((took / 10_000.0 - 1.0).abs() < 0.02, "{blocks}: {took}");
         }
-        let work = |blocks| config.work_of((&block, &Uses::UNKNOWN), blocks, 1.0);
+        let work = |blocks| config.work_of(&block, blocks, 1.0);
         assert!(work(15) > work(90));
     }
 

@@ -68,7 +68,7 @@ functional one.
             estimated from what its blocks held and how long they took: on
             average within 10 % of the truth, and half of it to 2.3 times as
             much beside blocks of a very different length (`cargo xtask bench
-            slowdown`), and further off in its first millisecond of device time
+            slowdown`)
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error

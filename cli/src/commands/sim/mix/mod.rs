@@ -79,9 +79,8 @@ Executors:
          the model only.
 
 A program's time alone is that under fifo, the bare device (what the demo calls
-native). GOT is a program's
-part of what all programs held while it was busy, ASKED the part that its weight
-entitles it to. sjf, ljf and srtf-zero stand for policies that know every
+native). GOT is a program's part of what all programs held while it was busy,
+ASKED the part that its weight entitles it to. sjf, ljf and srtf-zero stand for policies that know every
 runtime: without --profiles they know those of the programs alone. Times are the
 GPU's own (virtual). Equal commands print equal figures, if the file of profiles
 is equal, too.
