@@ -57,6 +57,8 @@ impl Settings {
 enum Phase {
     /// Fewer than two rows share the device.
     Off,
+    /// Nothing is profiled, because every rate was given.
+    Given,
     /// It is not known whether the executor sends samples.
     Listening {
         until: Nanos,
@@ -138,8 +140,22 @@ impl IssueProfiler {
         }
     }
 
+    /// Returns one that profiles nothing. `rates` are what the blocks of each row issue alone, in instructions over
+    /// cycles of residence, by the rows' numbers.
+    #[must_use]
+    pub fn given(rates: &[f64], sms: u16) -> Self {
+        Self {
+            phase: Phase::Given,
+            known: rates.iter().map(|rate| Known::Rate(*rate)).collect(),
+            ..Self::new(Settings::DEFAULT, sms)
+        }
+    }
+
     /// Takes note of samples, and of rows that are gone.
     pub fn observe(&mut self, event: &Event) {
+        if self.phase == Phase::Given {
+            return;
+        }
         match *event {
             Event::Sample {
                 row,
@@ -190,7 +206,7 @@ impl IssueProfiler {
     #[must_use]
     pub fn wake_at(&self) -> Option<Nanos> {
         match self.phase {
-            Phase::Off | Phase::Deaf => None,
+            Phase::Off | Phase::Given | Phase::Deaf => None,
             Phase::Listening { until, .. }
             | Phase::WarmingUp { until }
             | Phase::Watching { until }
@@ -201,6 +217,9 @@ impl IssueProfiler {
     /// Goes on. `rows` are those that share the device, in order of their numbers. Returns whether other rows have SMs
     /// to themselves now, or another rate is known.
     pub fn step(&mut self, now: Nanos, rows: &[RowId]) -> bool {
+        if self.phase == Phase::Given {
+            return false;
+        }
         // One row has nothing to share, and a device of two SMs could do nothing but profile two.
         let most = usize::from(self.sms / 2).min(rows.len());
         let is_stale = self.rows().any(|row| !rows.contains(&row));
@@ -377,6 +396,16 @@ mod tests {
         assert_eq!(profiler.rows().len(), 0, "the SMs are shared again");
         profiler.observe(&Event::RowGone { row: ROWS[0] });
         assert_eq!(profiler.rate(ROWS[0]), None);
+    }
+
+    #[test]
+    fn rates_that_were_given_stay_and_nothing_is_profiled() {
+        let mut profiler = IssueProfiler::given(&[0.0, 0.0, 0.0, 0.5], 16);
+        profiler.observe(&sample(ROWS[0], 0, 1_000, 999));
+        assert!(!profiler.step(Nanos(0), &ROWS));
+        profiler.observe(&Event::RowGone { row: ROWS[0] });
+        assert_eq!(profiler.rate(ROWS[0]), Some(0.5));
+        assert_eq!((profiler.rows().len(), profiler.wake_at()), (0, None));
     }
 
     #[test]

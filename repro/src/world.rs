@@ -11,7 +11,7 @@ use gridmux_mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::ids::ProfileKey;
 use gridmux_policy::plan::Surplus;
 use gridmux_policy::policies::warped_slicer::{self, WarpedSlicer};
-use gridmux_policy::policies::{gridmux, smk_p};
+use gridmux_policy::policies::{gridmux, smk_p, smk_pw};
 use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{DeviceId, DeviceShape, Policy, Profiles, all_policies, by_name};
@@ -34,6 +34,8 @@ pub(crate) struct Contender {
 enum Make {
     Named(&'static str),
     SmkP(smk_p::Settings),
+    /// `smk-pw` that knows what blocks of each program issue alone, in instructions over cycles of residence.
+    SmkPw(Vec<f64>),
     WarpedSlicer(warped_slicer::Settings),
     /// A partition that does not change.
     Fixed(Vec<u16>),
@@ -60,6 +62,15 @@ impl Contender {
                 surplus: Surplus::Idle,
                 ..smk_p::Settings::default()
             }),
+        }
+    }
+
+    /// Returns `smk-pw` without profiling SMs: `rates` are what blocks of each program issue alone, in instructions
+    /// over cycles of residence.
+    pub(crate) fn smk_pw_knowing(rates: Vec<f64>) -> Self {
+        Self {
+            name: "smk-pw, issue rates known".to_owned(),
+            make: Make::SmkPw(rates),
         }
     }
 
@@ -125,6 +136,7 @@ impl Contender {
                 Box::new(smk_p::SmkP::with_settings(device, shape, *settings)),
                 false,
             ),
+            Make::SmkPw(rates) => (Box::new(smk_pw::with_rates(device, shape, rates)), false),
             Make::Gridmux { settings, .. } => {
                 let settings = gridmux::Settings {
                     profiles: profiles.clone(),
@@ -165,7 +177,7 @@ impl Contender {
     fn knows(&self) -> bool {
         match &self.make {
             Make::Named(name) => is_oracle(name),
-            Make::SmkP(_) | Make::WarpedSlicer(_) | Make::Fixed(_) => false,
+            Make::SmkP(_) | Make::SmkPw(_) | Make::WarpedSlicer(_) | Make::Fixed(_) => false,
             Make::Gridmux { known, .. } => *known,
         }
     }

@@ -207,6 +207,12 @@ impl SmkP {
         }
     }
 
+    /// Returns the policy with issue slots partitioned by rates that were given ([`IssueProfiler::given`]).
+    pub(super) fn with_issue_rates(mut self, rates: &[f64]) -> Self {
+        self.profiler = Some(IssueProfiler::given(rates, self.shape.sms));
+        self
+    }
+
     /// Returns whether shares are held at the weights.
     fn holds_shares(&self) -> bool {
         self.settings.surplus == Surplus::Lend && self.settings.extent == Extent::Dithered

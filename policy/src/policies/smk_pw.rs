@@ -10,9 +10,11 @@
 
 use super::smk_p::{Extent, Settings, SmkP};
 use crate::contract::Element;
+use crate::ids::DeviceId;
 use crate::issue_profile;
 use crate::plan::Surplus;
 use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::shape::DeviceShape;
 
 /// The policy's name.
 pub const NAME: &str = "smk-pw";
@@ -44,3 +46,10 @@ const SETTINGS: Settings = Settings {
     quotas: Some(issue_profile::Settings::DEFAULT),
     ..Settings::DEFAULT
 };
+
+/// Returns the policy without profiling SMs: `rates` are what the blocks of each row issue alone, in instructions over
+/// cycles of residence, by the rows' numbers.
+#[must_use]
+pub fn with_rates(device: DeviceId, shape: &DeviceShape, rates: &[f64]) -> SmkP {
+    SmkP::with_settings(device, shape, SETTINGS).with_issue_rates(rates)
+}

@@ -81,6 +81,8 @@ pub(super) struct Pair {
     pub(super) under: Vec<Merit>,
     /// Under [`BEST`], contexts moving at no cost.
     pub(super) free: Merit,
+    /// Under [`BEST`], with quotas from the kernels' runs alone.
+    pub(super) knowing: Merit,
 }
 
 /// What a pair made of a policy.
@@ -142,17 +144,17 @@ impl Pairs {
             Sized::with_waves(workload, WAVES, &gpu)
         };
         let kernels: Vec<Sized> = names.iter().map(sized).collect::<Result<_>>()?;
-        let corun = |kernels: &[Sized], policy: &'static str, free_switches: bool| Corun {
+        let corun = |kernels: &[Sized], policy: Contender, free_switches: bool| Corun {
             gpu: gpu.clone(),
             programs: kernels.iter().map(|kernel| vec![*kernel]).collect(),
-            policy: Contender::named(policy),
+            policy,
             until: Until::Cycles(HORIZON),
             sample_every: SAMPLE_EVERY,
             free_switches,
         };
         let alone = kernels
             .iter()
-            .map(|kernel| corun(&[*kernel], "fifo", false));
+            .map(|kernel| corun(&[*kernel], Contender::named("fifo"), false));
         let alone = corun::run(context, "kernels alone", &alone.collect::<Vec<_>>())?;
         let alone: Vec<&Progress> = alone.iter().flat_map(|ran| &ran.programs).collect();
         let pairs: Vec<[usize; 2]> = (0..kernels.len())
@@ -161,8 +163,10 @@ impl Pairs {
         let mut runs = Vec::new();
         for pair in &pairs {
             let both = pair.map(|kernel| kernels[kernel]);
-            runs.extend(POLICIES.map(|policy| corun(&both, policy, false)));
-            runs.push(corun(&both, BEST, true));
+            runs.extend(POLICIES.map(|policy| corun(&both, Contender::named(policy), false)));
+            runs.push(corun(&both, Contender::named(BEST), true));
+            let rates = pair.map(|kernel| issue_rate(alone[kernel])).to_vec();
+            runs.push(corun(&both, Contender::smk_pw_knowing(rates), false));
         }
         let ran = corun::run(context, "pairs", &runs)?;
         let pair = |(pair, ran): (&[usize; 2], &[Ran])| {
@@ -177,10 +181,11 @@ impl Pairs {
                     _ => Group::CM,
                 },
                 free: under.remove(POLICIES.len()),
+                knowing: under.remove(POLICIES.len()),
                 under,
             }
         };
-        let ran = ran.chunks(POLICIES.len() + 1);
+        let ran = ran.chunks(POLICIES.len() + 2);
         let slots = f64::from(SMS) * f64::from(gpu.sm.schedulers);
         let of_alone = |(name, own): (&&'static str, &&Progress)| {
             let bytes = own.counters["dram_read_bytes"] + own.counters["dram_write_bytes"];
@@ -204,6 +209,11 @@ impl Pairs {
         let figures: Vec<f64> = of.map(figure).collect();
         figures.iter().sum::<f64>() / figures.len().max(1) as f64
     }
+}
+
+/// Returns what a kernel's blocks issue, in instructions over cycles of residence.
+fn issue_rate(alone: &Progress) -> f64 {
+    alone.instructions as f64 / alone.counters["block_cycles"] as f64
 }
 
 fn merit(ran: &Ran, alone: &[&Progress]) -> Merit {
