@@ -1,8 +1,10 @@
 //! accelOS: sets of 2, 4 and 8 of our kernels that start together (the paper's sections 8.1 to 8.4).
 //!
-//! [`sets`] draws sets and runs them, [`tables`] makes the paper's figures of them, [`example`] is its Figure 2.
+//! [`sets`] draws sets and runs them on `event`, [`tables`] makes the paper's figures of them, [`on_model`] runs a sample
+//! on the SM model, [`example`] is the paper's Figure 2.
 
 mod example;
+mod on_model;
 mod sets;
 mod tables;
 
@@ -81,8 +83,8 @@ fn contenders() -> Vec<Contender> {
 /// Runs every experiment.
 pub(crate) fn run(context: &Context) -> Result<Report> {
     let mut report = Report::new("accelos");
+    let (names, world) = kernels()?;
     if context.wants(On::Event) {
-        let (names, world) = kernels()?;
         report.tables.push(example::table(&world, &names)?);
         let contenders = contenders();
         let mut all = Vec::new();
@@ -94,6 +96,9 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
             .tables
             .extend(tables::all(&all, &span(&names, &world)));
         report.pictures.extend(tables::pictures(&all));
+    }
+    if context.wants(On::Model) {
+        report.tables.push(on_model::table(context, &names)?);
     }
     Ok(report)
 }

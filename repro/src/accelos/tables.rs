@@ -124,6 +124,16 @@ fn paper(draw: &Draw) -> Option<&'static Paper> {
     PAPER.iter().find(|paper| paper.size == draw.size)
 }
 
+/// Returns the paper's unfairness, overlap and throughput of a policy over sets of a draw's size.
+pub(super) fn paper_of(draw: &Draw, policy: &str) -> [f64; 3] {
+    paper(draw).map_or([NONE; 3], |paper| match policy {
+        "fifo" => paper.hardware,
+        "accelos" => paper.accelos,
+        "elastic" => paper.elastic,
+        _ => [NONE; 3],
+    })
+}
+
 /// Returns means over sets of unfairness, overlap and throughput against stock hardware.
 pub(crate) fn means(draw: &Draw, results: &Results, policy: &str) -> [f64; 3] {
     let (made, stock) = (results.get(policy), results.get("fifo"));
@@ -136,13 +146,12 @@ pub(crate) fn means(draw: &Draw, results: &Results, policy: &str) -> [f64; 3] {
 
 fn sets(draw: &Draw, results: &Results, span: &str) -> Figures {
     let row = |policy: &str| {
-        let figures = paper(draw).map_or([NONE; 3], |paper| match policy {
-            "fifo" => paper.hardware,
-            "accelos" => paper.accelos,
-            "elastic" => paper.elastic,
-            _ => [NONE; 3],
-        });
-        Row::new(policy, SETS, figures, means(draw, results, policy))
+        Row::new(
+            policy,
+            SETS,
+            paper_of(draw, policy),
+            means(draw, results, policy),
+        )
     };
     Figures {
         name: format!(

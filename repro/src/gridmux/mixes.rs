@@ -9,36 +9,17 @@
 //! its paper only ([`VARIANTS`]); a wrong result ends the experiment.
 
 use super::front::{Point, is_on_front};
-use super::set::{Kind, MIXES, PAIRS, Program};
+use super::set::{Kind, MIXES, PAIRS};
 use crate::context::Context;
+use crate::mixes::{Program, STOCK, Went, on_event, on_model};
 use crate::tables::{Figures, Row};
-use anyhow::{Result, bail};
-use gridmux_hw_model::GpuConfig;
+use anyhow::Result;
 use gridmux_mix::event::Contention;
-use gridmux_mix::play::Run;
-use gridmux_mix::report::{Metrics, MixReport, ProgramReport, Setting};
-use gridmux_mix::{Member, On, OnEvent, OnModel, Pace, Source, Verdict};
+use gridmux_policy::all_policies;
 use gridmux_policy::metrics::geometric_mean;
-use gridmux_policy::{Class, Profiles, all_policies};
-use gridmux_workloads::{Size, by_name};
-use serde::{Deserialize, Serialize};
 
-/// The GPU, and how many of its SMs are modelled.
-const GPU: &str = "gtx980";
-const SMS: u16 = 4;
-/// What programs run under alone.
-const ALONE: &str = "fifo";
 /// Policies that differ from another one only in a rule of their paper.
 const VARIANTS: [&str; 2] = ["fifo-strict", "smk-p-strict"];
-
-/// How a mix went under a policy.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-struct Went {
-    stp: f64,
-    antt: f64,
-    fairness: f64,
-    throughput: f64,
-}
 
 /// How a mix went on both executors, by policy.
 #[derive(Debug)]
@@ -54,8 +35,8 @@ pub(super) fn tables(context: &Context) -> Result<Vec<Figures>> {
         .map(|(_, pair)| &pair[..])
         .chain(MIXES)
         .collect();
-    let model = on_model(context, &mixes)?;
-    let event = on_event(context, &mixes, Contention::calibrated())?;
+    let model = on_model(context, &mixes, &policies())?;
+    let event = on_event(context, &mixes, &policies(), Contention::calibrated())?;
     let went = model.into_iter().zip(event);
     let went: Vec<Both> = went.map(|(model, event)| Both { model, event }).collect();
     let (pairs, larger) = went.split_at(PAIRS.len());
@@ -85,43 +66,9 @@ pub(super) fn tables(context: &Context) -> Result<Vec<Figures>> {
 /// mean square of the logarithm of their ratio.
 pub(crate) fn error_of_pairs(context: &Context, contention: Contention) -> Result<f64> {
     let pairs: Vec<&[Program]> = PAIRS.iter().map(|(_, pair)| &pair[..]).collect();
-    let model = on_model(context, &pairs)?;
-    let event = on_event(context, &pairs, contention)?;
+    let model = on_model(context, &pairs, &policies())?;
+    let event = on_event(context, &pairs, &policies(), contention)?;
     Ok(error(event.iter().zip(&model)))
-}
-
-fn on_model(context: &Context, mixes: &[&[Program]]) -> Result<Vec<Vec<Went>>> {
-    let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
-    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?}");
-    context.runs("mixes on the model", mixes, key, |mix| {
-        let members: Vec<Member> = mix.iter().map(member).collect();
-        let model = OnModel {
-            config: &config,
-            threads: 1,
-            members: &members,
-        };
-        went(&config, &members, On::Model, |policy, take| {
-            let (run, verdicts, _) = model.run((policy, &Profiles::default()), take)?;
-            Ok((run, verdicts))
-        })
-    })
-}
-
-fn on_event(
-    context: &Context,
-    mixes: &[&[Program]],
-    contention: Contention,
-) -> Result<Vec<Vec<Went>>> {
-    let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
-    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?} {contention:?}");
-    context.parts("mixes on event", mixes, key, |mix| {
-        let members: Vec<Member> = mix.iter().map(member).collect();
-        let event = OnEvent::with(contention, &config, &members, |_| {})?;
-        went(&config, &members, On::Event, |policy, take| {
-            let run = event.run((policy, &Profiles::default()), take)?;
-            Ok((run, take.iter().map(|_| None).collect()))
-        })
-    })
 }
 
 /// Returns the policies that take part.
@@ -131,71 +78,12 @@ fn policies() -> Vec<&'static str> {
     names.filter(|name| !VARIANTS.contains(name)).collect()
 }
 
-/// Runs a mix on an executor under every policy. `run` is to have profiles of its own each time: clones share one
-/// table, from which the next policy would know the kernels.
-fn went(
-    config: &GpuConfig,
-    members: &[Member],
-    on: On,
-    run: impl Fn(&str, &[(usize, u64)]) -> Result<(Run, Vec<Verdict>)>,
-) -> Result<Vec<Went>> {
-    let mut alone = Vec::new();
-    for place in 0..members.len() {
-        alone.extend(run(ALONE, &[(place, 0)])?.0.played);
-    }
-    let take: Vec<(usize, u64)> = (0..members.len()).map(|place| (place, 0)).collect();
-    let under = |policy: &'static str| {
-        let (together, verdicts) = run(policy, &take)?;
-        let played = members.iter().zip(together.played.iter().zip(&alone));
-        let programs = played
-            .zip(verdicts)
-            .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict));
-        let setting = Setting {
-            policy: policy.to_owned(),
-            on,
-            gpu: config.name.clone(),
-            sms: config.sm.count,
-        };
-        let report = MixReport::new(setting, programs.collect(), (&together, &alone));
-        match report.wrong() {
-            Some(wrong) => bail!("{policy}: {wrong}"),
-            None => Ok(Went::from(&report.metrics)),
-        }
-    };
-    policies().into_iter().map(under).collect()
-}
-
-fn member(&(kernel, launches): &Program) -> Member {
-    Member {
-        name: kernel.to_owned(),
-        weight: 1,
-        class: Class::Normal,
-        source: Source::Own {
-            workload: by_name(kernel).expect("a workload"),
-            size: Size::Large,
-        },
-        launches,
-        pace: Pace::Closed(0),
-    }
-}
-
-impl From<&Metrics> for Went {
-    fn from(metrics: &Metrics) -> Self {
-        Self {
-            stp: metrics.stp,
-            antt: metrics.antt,
-            fairness: metrics.fairness,
-            throughput: metrics.throughput,
-        }
-    }
-}
-
 /// Returns the table of all policies over some mixes on the model.
 fn ranking(which: &str, mixes: &[&Both]) -> Figures {
     let policies = policies();
     let fifo = policies
         .iter()
-        .position(|name| *name == ALONE)
+        .position(|name| *name == STOCK)
         .expect("it takes part");
     let mean = |place: usize, of: fn(&Went) -> f64| {
         let values: Vec<f64> = mixes.iter().map(|both| of(&both.model[place])).collect();

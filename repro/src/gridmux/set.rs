@@ -4,8 +4,7 @@
 //! about as long as the first one, half as long or a fifth. `bfs`, `spmv` and `pointer_chase`, each of which takes at
 //! least six times as long as any other, are left out.
 
-/// A program: its kernel, and how often it launches it in a closed loop.
-pub(super) type Program = (&'static str, u64);
+use crate::mixes::Program;
 
 /// What the kernels of a pair need most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,12 @@ use clap::ValueEnum;
 pub struct Args {
     /// The paper, or what belongs to the experiments of all.
     paper: Paper,
-    /// Part of the sets of kernels that accelOS's experiments draw, above 0 and at most 1.
-    #[arg(long)]
+    /// Part of the sets of kernels that accelOS's experiments draw, above 0 and at most 1; a tenth by default.
+    #[arg(long, conflicts_with = "full")]
     part: Option<f64>,
+    /// As many sets as accelOS's paper draws.
+    #[arg(long)]
+    full: bool,
     /// Only experiments on one executor: `event` or `model`.
     #[arg(long, value_parser = ["event", "model"])]
     on: Option<String>,
@@ -80,6 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(part) = args.part {
         repro.args(["--part", &part.to_string()]);
     }
+    repro.args(args.full.then_some("--full"));
     if let Some(on) = &args.on {
         repro.args(["--on", on]);
     }
