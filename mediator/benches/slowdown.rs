@@ -17,8 +17,9 @@ use modelled::{ModelRig, SPIN, Shape, StreamLoop};
 const SMS: u16 = 2;
 /// Policies: one that shares evenly, and the default.
 const POLICIES: [&str; 2] = ["smk-p", "gridmux"];
-/// Device time of a run, all of which both the estimate and the truth tell of.
+/// Device time of a run, and how often it is looked at.
 const RUN_NS: u64 = 3_000_000;
+const LOOKS: u64 = 60;
 /// A kernel that reads memory in every round of its loop.
 const READS: &str = include_str!("reads.ptx");
 
@@ -60,28 +61,36 @@ fn main() {
     }
 }
 
+/// What two tenants did.
+struct Ran {
+    /// Device time until shares were last settled, which is what estimates tell of, in nanoseconds.
+    until: u64,
+    /// Of each, the blocks that had ended then.
+    ended: [f64; 2],
+    /// Of each, how many times longer its work takes than alone, by estimate.
+    slowdowns: [f64; 2],
+}
+
 /// Returns the relative errors of the estimates of two tenants' slowdowns.
 fn errors_of(policy: &str, pair: [&Kernel; 2]) -> [f64; 2] {
     let profiles = Profiles::default();
     let [one, other] = pair;
     let alone = [
-        run(policy, &profiles, [Some(one), None]).0[0],
-        run(policy, &profiles, [None, Some(other)]).0[1],
+        run(policy, &profiles, [Some(one), None]),
+        run(policy, &profiles, [None, Some(other)]),
     ];
-    let (together, estimates) = run(policy, &profiles, [Some(one), Some(other)]);
+    let together = run(policy, &profiles, pair.map(Some));
+    let pace = |ran: &Ran, n: usize| ran.ended[n] / ran.until as f64;
     [0, 1].map(|n| {
-        let slowdown = alone[n] / together[n];
-        let error = (estimates[n] - slowdown) / slowdown;
-        eprintln!(
-            "  {}: {slowdown:.2}, estimated {:.2}",
-            pair[n].0, estimates[n]
-        );
-        error.abs()
+        let slowdown = pace(&alone[n], n) / pace(&together, n);
+        let estimate = together.slowdowns[n];
+        eprintln!("  {}: {slowdown:.2}, estimated {estimate:.2}", pair[n].0);
+        ((estimate - slowdown) / slowdown).abs()
     })
 }
 
-/// Runs kernels of two tenants; returns how many blocks of each ended, and what their slowdown was estimated at.
-fn run(policy: &str, profiles: &Profiles, kernels: [Option<&Kernel>; 2]) -> ([f64; 2], [f64; 2]) {
+/// Runs kernels of two tenants until the last settlement of shares within [`RUN_NS`].
+fn run(policy: &str, profiles: &Profiles, kernels: [Option<&Kernel>; 2]) -> Ran {
     let mut rig = ModelRig::learning(policy, SMS, profiles);
     let tenants: [TenantId; 2] = [rig.tenant(1), rig.tenant(1)];
     for (tenant, kernel) in tenants.iter().zip(kernels) {
@@ -92,8 +101,26 @@ fn run(policy: &str, profiles: &Profiles, kernels: [Option<&Kernel>; 2]) -> ([f6
             rig.client_of(*tenant, &ptx, &vec![stream; *streams]);
         }
     }
-    rig.run_until(RUN_NS);
-    let usage = tenants.map(|tenant| rig.usage(tenant));
-    let ended = [0, 1].map(|n| usage[n].blocks as f64);
-    (ended, usage.map(|usage| usage.slowdown.unwrap_or(1.0)))
+    let mut ran = Ran {
+        until: 0,
+        ended: [0.0; 2],
+        slowdowns: [1.0; 2],
+    };
+    let mut entitled = [0.0; 2];
+    for until in (1..=LOOKS).map(|look| look * RUN_NS / LOOKS) {
+        rig.run_until(until);
+        let usage = tenants.map(|tenant| rig.usage(tenant));
+        let of = |n: usize| usage[n].entitled_sm_ns;
+        let before = std::mem::replace(&mut entitled, [of(0), of(1)]);
+        if before != entitled {
+            let ended = |n: usize| usage[n].blocks as f64;
+            let slowdown = |n: usize| usage[n].slowdown.unwrap_or(1.0);
+            ran = Ran {
+                until,
+                ended: [ended(0), ended(1)],
+                slowdowns: [slowdown(0), slowdown(1)],
+            };
+        }
+    }
+    ran
 }

@@ -208,10 +208,12 @@ impl Meter {
         if busy_ns == 0.0 {
             return;
         }
-        let most = most * (busy_ns / (busy_ns + solo_ns));
-        let alone = alone.min(most).max(held);
+        let most = (most * (busy_ns / (busy_ns + solo_ns))).max(held);
+        let alone = alone.max(held);
         pace.idle_ns += busy_ns - run_ns;
-        if alone > 0.0 {
+        if alone > most {
+            pace.submitting_ns += run_ns * held / most;
+        } else if alone > 0.0 {
             pace.alone_ns += run_ns * held / alone;
         }
     }

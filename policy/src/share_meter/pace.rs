@@ -14,6 +14,8 @@ pub struct Pace {
     pub solo_ns: f64,
     /// There was company and its launches could not have begun then, alone or not.
     pub idle_ns: f64,
+    /// What it could not have submitted sooner would have taken this long alone, however long its blocks take.
+    pub submitting_ns: f64,
     /// The rest would have taken this long alone, if its blocks took as long.
     pub alone_ns: f64,
 }
@@ -23,9 +25,9 @@ impl Pace {
     /// company; `None` before it was alone or any block ended in company.
     #[must_use]
     pub fn slowdown(&self, block_alone: f64) -> Option<f64> {
-        let same_ns = self.idle_ns + self.solo_ns;
+        let same_ns = self.idle_ns + self.solo_ns + self.submitting_ns;
         let alone_ns = self.alone_ns.mul_add(block_alone, same_ns);
         // Less than a nanosecond may be what rounding left.
-        (self.alone_ns + self.solo_ns >= 1.0).then(|| self.busy_ns / alone_ns)
+        (self.alone_ns + self.submitting_ns + self.solo_ns >= 1.0).then(|| self.busy_ns / alone_ns)
     }
 }

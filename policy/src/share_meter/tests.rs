@@ -226,9 +226,42 @@ fn time_alone_is_what_it_would_have_been_alone() {
         busy_ns: 102_000.0,
         solo_ns: 51_000.0,
         idle_ns: 0.0,
+        submitting_ns: 0.0,
         alone_ns: 12_750.0,
     };
     assert_eq!(meter.read_settled(A).pace, expected);
+}
+
+/// Returns the pace of A, which has `launches` of a block of `ran` ns each within a millisecond, beside B.
+fn beside(launches: u64, ran: u64) -> Pace {
+    let mut meter = meter();
+    meter.set_launch_cost(Nanos(1_000), Nanos(5_000));
+    meter.set_working(2, Nanos(0));
+    for tenant in [A, B] {
+        meter.opened(tenant, (&QUARTER, 1000), false, Nanos(0));
+        meter.set_busy(tenant, true, Nanos(0));
+    }
+    let each = 1_000_000 / launches;
+    for n in 0..launches {
+        let at = n * each + 10_000;
+        meter.placed(A, &QUARTER, 1, Nanos(at));
+        meter.retired(A, &QUARTER, 1, Nanos(at + ran));
+        meter.ended(A, &QUARTER, 0, Nanos(at + ran));
+    }
+    meter.settle(Nanos(1_000_000));
+    meter.read_settled(A).pace
+}
+
+#[test]
+fn how_long_blocks_take_does_not_matter_to_who_could_not_submit_sooner() {
+    // A launch takes the thread a microsecond, so that alone 50 of them take at least 50, and the first one begins 5
+    // after it was opened.
+    let [pace, longer] = [100, 200].map(|ran| beside(50, ran));
+    assert_eq!(pace.alone_ns, 0.0);
+    let slowdown = pace.slowdown(1.0).expect("blocks ended");
+    assert!((18.0..18.5).contains(&slowdown), "{slowdown}");
+    assert_eq!(pace.slowdown(0.5), Some(slowdown));
+    assert!((longer.slowdown(1.0).expect("blocks ended") / slowdown - 1.0).abs() < 0.01);
 }
 
 #[test]

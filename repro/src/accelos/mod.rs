@@ -1,7 +1,7 @@
 //! accelOS: sets of 2, 4 and 8 of our kernels that start together (the paper's sections 8.1 to 8.4).
 //!
-//! [`sets`] draws sets and runs them on `event`, [`tables`] makes the paper's figures of them, [`on_model`] runs a sample
-//! on the SM model, [`example`] is the paper's Figure 2.
+//! [`sets`] draws sets and runs them on `event`, [`tables`] makes the paper's figures of them, [`on_model`] runs a
+//! sample on the SM model, [`example`] is the paper's Figure 2.
 
 mod example;
 mod on_model;

@@ -56,7 +56,8 @@ pub(super) fn table(context: &Context, names: &[String]) -> Result<Figures> {
     Ok(Figures {
         name: "A sample of sets on the SM model".to_owned(),
         about: format!(
-            "Means over {} on 4 SMs of a `gtx980`, each kernel launched once; throughput against `fifo`. {} are left out.",
+            "Means over {} on 4 SMs of a `gtx980`, each kernel launched once; throughput against `fifo`. {} are left \
+             out.",
             SAMPLE
                 .map(|(size, drawn)| format!("{drawn} sets of {size}"))
                 .join(", "),
