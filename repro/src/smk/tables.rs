@@ -73,10 +73,10 @@ const NOTES: [Note; 4] = [
     Note {
         rows: &["C+M, smk-pw", "all, smk-pw"],
         metrics: &["stp"],
-        why: "Quotas hold kernels to a ratio: whoever has issued his part waits until the others have. Beside kernels \
-              that wait for memory, those that compute come less far than without quotas, and the others hardly \
-              farther. Wrong profiles are not the reason: with exact ones (see below) C+M pairs have no more \
-              throughput, but far more fairness.",
+        why: "Quotas hold kernels to a ratio: a kernel that has issued its part waits until the others have issued \
+              theirs. Beside kernels that wait for memory, those that compute come less far than without quotas, and \
+              the others hardly farther. Wrong profiles are not the reason: with exact ones (see below) C+M pairs have \
+              no more throughput, but far more fairness.",
     },
     Note {
         rows: &[
