@@ -21,6 +21,9 @@ const SMS: u16 = 4;
 /// What stock hardware does, and what programs run under alone.
 pub(crate) const STOCK: &str = "fifo";
 
+/// Kernels each of which takes at least six times as long as any other.
+pub(crate) const LONG: [&str; 3] = ["bfs", "spmv", "pointer_chase"];
+
 /// A program: its kernel, and how often it launches it in a closed loop.
 pub(crate) type Program = (&'static str, u64);
 

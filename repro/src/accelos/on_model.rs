@@ -1,36 +1,35 @@
 //! A sample of sets on the SM model, where what kernels gain beside each other follows from what they do.
 //!
-//! Rule: kernels that take many times as long as all others are left out, because their sets would take hours.
+//! Rule: kernels that take many times as long as all others ([`LONG`]) are left out, because their sets would take
+//! hours.
 
 use super::sets::Draw;
 use super::tables::paper_of;
+use super::{POLICIES, SIZE};
 use crate::context::Context;
-use crate::mixes::{Program, Went, on_model};
+use crate::mixes::{LONG, Program, Went, on_model};
 use crate::tables::{Figures, Note, Row};
 use anyhow::{Context as _, Result};
+use gridmux_mix::event::measured_kernels;
 use gridmux_workloads::by_name;
 
-/// Policies, stock hardware first.
-const POLICIES: [&str; 4] = ["fifo", "accelos", "elastic", "gridmux"];
 /// Kernels of a set, and how many sets are drawn.
 const SAMPLE: [(usize, usize); 3] = [(2, 32), (4, 16), (8, 8)];
-/// Kernels that are left out; each takes at least six times as long as any other.
-const LEFT_OUT: [&str; 3] = ["bfs", "spmv", "pointer_chase"];
 
 const NOTES: &[Note] = &[Note {
     rows: &[],
     metrics: &[],
-    why: "Our kernels on a modelled GTX 980 are not Parboil's on a K20m; what is said of the tables on `event` holds \
-          here, too.",
+    why: "Our kernels on a modelled GTX 980 are not Parboil's on a K20m; what follows from which difference is not \
+          tested.",
 }];
 
 /// Runs the sample and returns its table.
-pub(super) fn table(context: &Context, names: &[String]) -> Result<Figures> {
-    let kept = names
-        .iter()
-        .filter(|name| !LEFT_OUT.contains(&name.as_str()));
-    let workload = |name: &String| by_name(name).with_context(|| format!("no kernel {name}"));
-    let kernels: Vec<&'static str> = kept
+pub(super) fn table(context: &Context) -> Result<Figures> {
+    let measured = measured_kernels(SIZE);
+    let names = measured.iter().map(|kernel| kernel.name.as_str());
+    let workload = |name: &str| by_name(name).with_context(|| format!("no kernel {name}"));
+    let kernels: Vec<&'static str> = names
+        .filter(|name| !LONG.contains(name))
         .map(|name| Ok(workload(name)?.name))
         .collect::<Result<_>>()?;
     let mut rows = Vec::new();
@@ -61,14 +60,14 @@ pub(super) fn table(context: &Context, names: &[String]) -> Result<Figures> {
             SAMPLE
                 .map(|(size, drawn)| format!("{drawn} sets of {size}"))
                 .join(", "),
-            LEFT_OUT.map(|name| format!("`{name}`")).join(", "),
+            LONG.map(|name| format!("`{name}`")).join(", "),
         ),
         rows,
         notes: NOTES.to_vec(),
     })
 }
 
-/// Returns the means of unfairness, and of throughput against the first policy, over a draw.
+/// Returns the means over a draw of unfairness, which is one over fairness, and of throughput against stock hardware.
 fn means(draw: &Draw, went: &[Vec<Went>], place: usize) -> [f64; 2] {
     [
         draw.mean(|set| 1.0 / went[set][place].fairness),

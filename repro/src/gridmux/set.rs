@@ -1,8 +1,7 @@
 //! The mixes on which every policy is judged on the SM model, and beside it on `event`.
 //!
 //! Rules: they were put together from what kernels do and how long they take alone; in pairs the second program takes
-//! about as long as the first one, half as long or a fifth. `bfs`, `spmv` and `pointer_chase`, each of which takes at
-//! least six times as long as any other, are left out.
+//! about as long as the first one, half as long or a fifth. The longest kernels ([`crate::mixes::LONG`]) are left out.
 
 use crate::mixes::Program;
 

@@ -177,8 +177,7 @@ fn known_rates(pairs: &Pairs) -> Figures {
     Figures {
         name: "SMK-(P+W) with quotas from runs alone".to_owned(),
         about: "As above, but what a kernel issues alone is measured with the whole GPU before, not on one SM while \
-                others use the rest: there a kernel that waits for memory finds DRAM less busy and gets too large a \
-                quota."
+                others use the rest."
             .to_owned(),
         rows: with_all().map(row).collect(),
         ..Figures::default()

@@ -67,8 +67,8 @@ functional one.
             While no other tenant has a launch open that is 1; the rest is
             estimated from what its blocks held and how long they took: on
             average within 5 % of the truth, up to 1.4 times as much with
-            several streams, and as little as a quarter of it for one that is
-            starved to a twentieth or less (`cargo xtask bench slowdown`)
+            several streams, and as little as a third of it for one that is
+            starved to a twentieth (`cargo xtask bench slowdown`)
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error
