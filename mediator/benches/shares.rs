@@ -7,7 +7,8 @@
 //! all tenants; `got` the least that one held over what it was entitled to; `excess` the most that one held beyond
 //! that, which others had use for; `work` the time in which `fifo` finishes what they finished, over the time in which
 //! `smk-p` does: native time of finished work per second, summed over the tenants, against that under `fifo`. Of each
-//! tenant stderr says what it got and how often it preempted others, which is when roles change.
+//! tenant stderr says what it got, what it lacked at four instants, by which a distance that stays is told from one that
+//! grows, and how often it preempted others, which is when roles change.
 
 #[path = "../tests/mediator/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]
@@ -25,6 +26,8 @@ const RUN_NS: u64 = 12_000_000;
 const UNCUT_RUN_NS: u64 = 48_000_000;
 /// Part of the time that is left out at the beginning.
 const SETTLES: u64 = 10;
+/// Instants at which a tenant's distance is read, the end among them.
+const LOOKS: u64 = 4;
 /// Threads that reside on an SM.
 const SM_THREADS: u32 = 2048;
 /// Rounds of a microsecond.
@@ -47,6 +50,8 @@ struct Tenant {
 struct Ran {
     /// Of each tenant, what it held over what it was entitled to after settling.
     ratios: Vec<f64>,
+    /// Of each look and tenant, what the tenant had lacked by then since settling, in SM · ms.
+    lacked: Vec<Vec<f64>>,
     /// Of each tenant and stream, the launches that ended.
     ended: Vec<Vec<u64>>,
     /// Of each tenant, how often it preempted others, and how long that took on average, in microseconds.
@@ -84,6 +89,7 @@ fn main() {
 fn judge(name: &str, tenants: &[Tenant]) {
     let ran = run(tenants);
     eprintln!("{name}: got over entitled {:.3?}", ran.ratios);
+    eprintln!("  lacked, SM ms {:.2?}", ran.lacked);
     eprintln!("  preempted others, mean us {:.1?}", ran.preemptions);
     let error = |ratio: &f64| (ratio - 1.0).abs();
     let worst = ran.ratios.iter().map(error).fold(0.0, f64::max);
@@ -235,11 +241,25 @@ fn run(tenants: &[Tenant]) -> Ran {
     let run_ns = if is_cut { RUN_NS } else { UNCUT_RUN_NS };
     rig.run_until(run_ns / SETTLES);
     let before: Vec<(f64, f64)> = ids.iter().map(|id| held(&rig, *id)).collect();
-    rig.run_until(run_ns);
-    let ratios = ids.iter().zip(before).map(|(id, before)| {
-        let now = held(&rig, *id);
-        (now.0 - before.0) / (now.1 - before.1)
-    });
+    let (mut ratios, mut lacked) = (Vec::new(), Vec::new());
+    for look in 1..=LOOKS {
+        rig.run_until(run_ns / SETTLES + (run_ns - run_ns / SETTLES) * look / LOOKS);
+        let since = ids.iter().zip(&before).map(|(id, before)| {
+            let now = held(&rig, *id);
+            (now.0 - before.0, now.1 - before.1)
+        });
+        let since: Vec<(f64, f64)> = since.collect();
+        ratios = since
+            .iter()
+            .map(|(held, entitled)| held / entitled)
+            .collect();
+        lacked.push(
+            since
+                .iter()
+                .map(|(held, entitled)| (entitled - held) / 1e6)
+                .collect(),
+        );
+    }
     let streams = |tenant: &Tenant| vec![0; tenant.streams.len()];
     let mut ended: Vec<Vec<u64>> = tenants.iter().map(streams).collect();
     for done in &rig.done {
@@ -251,7 +271,8 @@ fn run(tenants: &[Tenant]) -> Ran {
         (latencies.count(), mean_us)
     });
     Ran {
-        ratios: ratios.collect(),
+        ratios,
+        lacked,
         preemptions: preemptions.collect(),
         ended,
     }

@@ -16,6 +16,10 @@
 //! one that wants no more: the bound is stretched until the least nominal share reaches the grain.
 //! Within it nothing is clamped: start levels that were cut off alike would tie, and ties go to the
 //! smaller block.
+//!
+//! Order: of a class, the tenant that lacks the greatest part of what it was entitled to of late goes first
+//! ([`TenantRecord::excess_per_entitled`]). By weight, one that can use little would come after all that fluctuate by
+//! as much as it can use at all.
 
 use crate::book::{Book, RowRecord, TenantRecord};
 use crate::class::Class;
@@ -30,8 +34,8 @@ const HORIZON_STAYS: f64 = 4.0;
 const LEAST_HORIZON_NS: f64 = 40_000.0;
 /// The bound of what a tenant is behind by, in nanoseconds of a weight's part of the device.
 const MOST_BEHIND_NS: f64 = 10e6;
-/// A tenant that held more than it was entitled to by this, in nanoseconds of a weight's part of the device, does not
-/// go before a worse class that held less: so much does not pass by itself.
+/// A tenant that held more than it was entitled to does not go before one of a worse class that held less, if they are
+/// apart by this, in nanoseconds of a weight's part of the device: so much does not pass by itself.
 const FAR_AHEAD_NS: f64 = 2e5;
 /// Distances below this part of a horizon leave the plan as it is.
 const DEAD_BAND: f64 = 0.02;
@@ -47,8 +51,10 @@ pub struct Balance {
     most: f64,
     /// The same of each class, the best first.
     most_of_class: [f64; Class::ALL.len()],
-    /// What a tenant is far ahead by, per weight, in SM · ns.
+    /// What tenants are far from each other by, per weight, in SM · ns.
     far: f64,
+    /// SMs of a weight of one.
+    sms_each: f64,
     /// By what the tenant with the least is behind it, as a part of what a horizon gives it.
     pub worst: f64,
 }
@@ -58,8 +64,8 @@ pub struct Balance {
 pub struct Place {
     /// Its class; `None` where it goes before all classes.
     class: Option<Class>,
-    /// What it held beyond what it was entitled to, per weight.
-    excess: f64,
+    /// What it held beyond what it was entitled to, over that, in nanoseconds.
+    excess_ns: f64,
     /// The tenant.
     pub tenant: TenantId,
 }
@@ -68,7 +74,7 @@ impl Place {
     /// Returns which of two goes first.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
-        let excess = self.excess.total_cmp(&other.excess);
+        let excess = self.excess_ns.total_cmp(&other.excess_ns);
         let class = self.class.cmp(&other.class);
         class.then(excess).then(self.tenant.cmp(&other.tenant))
     }
@@ -90,16 +96,17 @@ impl Balance {
     }
 
     /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that held less than
-    /// it was entitled to goes before all classes while a better one is ahead by [`FAR_AHEAD_NS`]: its blocks may need
-    /// most of an SM, which never comes free while small ones of a better class take every bit.
+    /// it was entitled to goes before all classes while a better one held more and is ahead of it by [`FAR_AHEAD_NS`]:
+    /// its blocks may need most of an SM, which never comes free while small ones of a better class take every bit.
     #[must_use]
     pub fn place(&self, tenant: &TenantRecord, corrects: bool) -> Place {
         let excess = tenant.excess_per_weight(self.now);
         let better = &self.most_of_class[..tenant.class as usize];
-        let goes_first = excess < 0.0 && better.iter().any(|most| *most > self.far);
+        let is_far = |most: &f64| *most > 0.0 && *most - excess > self.far;
+        let goes_first = excess < 0.0 && better.iter().any(is_far);
         Place {
             class: (!(corrects && goes_first)).then_some(tenant.class),
-            excess,
+            excess_ns: tenant.excess_per_entitled(self.now, self.sms_each),
             tenant: tenant.id,
         }
     }
@@ -130,10 +137,10 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         *most_of_its = most_of_its.max(excess);
     }
     // What a horizon gives for a weight of one, stretched where the least nominal share is less than the grain.
-    let nominal = f64::from(sms) / weights;
-    let sms_each = nominal.max(grain_sms / least_weight);
-    let unit = sms_each * horizon_ns;
-    let bound = sms_each * MOST_BEHIND_NS.max(HORIZON_STAYS * horizon_ns);
+    let sms_each = f64::from(sms) / weights;
+    let stretched = sms_each.max(grain_sms / least_weight);
+    let unit = stretched * horizon_ns;
+    let bound = stretched * MOST_BEHIND_NS.max(HORIZON_STAYS * horizon_ns);
     let worst = match weights > 0.0 {
         true => {
             book.bound_deficits(bound - most);
@@ -146,7 +153,8 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         horizon_ns,
         most,
         most_of_class,
-        far: sms_each * FAR_AHEAD_NS.max(horizon_ns),
+        sms_each,
+        far: stretched * FAR_AHEAD_NS.max(horizon_ns),
         worst,
     }
 }

@@ -29,6 +29,12 @@ use crate::shape::{BlockShape, DeviceShape, dominant_share, max_residency};
 use crate::units::Nanos;
 use std::collections::VecDeque;
 
+/// Time after which the average of what a tenant is entitled to has followed a change to all but a part of 1/e, in
+/// nanoseconds: some tens of blocks.
+const FOLLOWED_NS: f64 = 2e6;
+/// The least that a tenant's entitlement counts for, as a part of its weight's SMs: the excess of one that was entitled
+/// to next to nothing means nothing.
+const LEAST_PART: f64 = 0.02;
 /// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: a shortfall is to be made
 /// good within about a second.
 const FORGOTTEN_NS: f64 = 1e9;
@@ -94,6 +100,9 @@ pub struct TenantRecord {
     entitled: f64,
     /// The excess of late at the time of the newest reading, in SM · nanoseconds, and that time.
     late_excess: (f64, Nanos),
+    /// What it was entitled to of late, in SMs, an average that follows with [`FOLLOWED_NS`]; and the time of the
+    /// newest reading.
+    entitled_sms: (f64, Nanos),
     /// What it held before its first reading is not known: it was first named after a loss.
     is_late: bool,
     /// Named since events were lost last.
@@ -153,6 +162,15 @@ impl TenantRecord {
     #[must_use]
     pub fn excess_per_weight(&self, now: Nanos) -> f64 {
         self.late_excess_at(now) / f64::from(self.weight)
+    }
+
+    /// Returns its excess of late over what it was entitled to of late, in nanoseconds: for how long it had nothing, or
+    /// twice as much. `sms_each` is the SMs of a weight of one; who is entitled to less than [`LEAST_PART`] of its
+    /// weight's SMs counts as if it were to that.
+    #[must_use]
+    pub fn excess_per_entitled(&self, now: Nanos, sms_each: f64) -> f64 {
+        let least = sms_each * f64::from(self.weight) * LEAST_PART;
+        self.late_excess_at(now) / self.entitled_sms.0.max(least)
     }
 
     fn late_excess_at(&self, now: Nanos) -> f64 {
@@ -413,6 +431,7 @@ impl Book {
             held: 0.0,
             entitled: 0.0,
             late_excess: (0.0, Nanos::ZERO),
+            entitled_sms: (0.0, Nanos::ZERO),
             is_late,
             named: true,
         });
@@ -526,7 +545,15 @@ impl Book {
         let Some(tenant) = self.tenant_mut(tenant) else {
             return;
         };
-        let excess = (held - tenant.held) - (entitled - tenant.entitled);
+        let newly_entitled = entitled - tenant.entitled;
+        let excess = (held - tenant.held) - newly_entitled;
+        let (before, since) = tenant.entitled_sms;
+        let elapsed_ns = (now - since).0 as f64;
+        if elapsed_ns > 0.0 {
+            let kept = (-elapsed_ns / FOLLOWED_NS).exp();
+            let sms = newly_entitled / elapsed_ns;
+            tenant.entitled_sms = (before * kept + sms * (1.0 - kept), now);
+        }
         (tenant.held, tenant.entitled) = (held, entitled);
         // What was held before this book saw anything is nobody's excess.
         let added = match std::mem::take(&mut tenant.is_late) {

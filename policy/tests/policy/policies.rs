@@ -501,6 +501,10 @@ fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
         ([4e6, 0.0, -2e6], [2, 0, 1]),
         ([0.0, -1e3, 4e6], [0, 1, 2]),
         ([0.0, 4e6, -1e6], [2, 0, 1]),
+        // Far from each other, and neither from its part.
+        ([1e5, 0.0, -1e5], [2, 0, 1]),
+        // No better one held more than its part.
+        ([-1e3, -1e3, -4e6], [0, 1, 2]),
     ] {
         let mut host = Host::named("smk-p", &WIDE);
         for (number, class) in classes {
@@ -519,6 +523,30 @@ fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
             ranks.is_sorted_by(|one, other| one < other),
             "{excess:?}: {ranks:?}"
         );
+    }
+}
+
+/// One that can use little lacks a greater part of it where both lack as much.
+#[test]
+fn of_a_class_the_one_that_lacks_most_of_its_entitlement_comes_first() {
+    let share = |number, held, entitled| Event::Share {
+        tenant: TenantId(number),
+        held,
+        entitled,
+        at: Nanos(5_000_000),
+    };
+    for (lacked, first) in [([3e5, 2e5], 1), ([3e5, 1e4], 0)] {
+        let mut host = Host::named("smk-p", &WIDE);
+        host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
+        host.replan(2);
+        let entitled = [5e6, 5e5];
+        host.tell(&[0, 1].map(|number| {
+            let tenant = number as usize;
+            share(number, entitled[tenant] - lacked[tenant], entitled[tenant])
+        }));
+        let plan = host.at(5_000_001);
+        let [zero, one] = [0, 1].map(|row| plan.rank(RowId(row)));
+        assert_eq!(one < zero, first == 1, "{lacked:?}: {zero} {one}");
     }
 }
 
