@@ -7,8 +7,8 @@
 //! all tenants; `got` the least that one held over what it was entitled to; `excess` the most that one held beyond
 //! that, which others had use for; `work` the time in which `fifo` finishes what they finished, over the time in which
 //! `smk-p` does: native time of finished work per second, summed over the tenants, against that under `fifo`. Of each
-//! tenant stderr says what it got, what it lacked at four instants, by which a distance that stays is told from one that
-//! grows, and how often it preempted others, which is when roles change.
+//! tenant stderr says what it got, how often it preempted others, which is when roles change, and what it lacked at
+//! four instants: whether a distance stays or grows.
 
 #[path = "../tests/mediator/modelled.rs"]
 #[allow(dead_code, reason = "each user takes its part")]

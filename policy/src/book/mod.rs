@@ -18,6 +18,7 @@
 
 mod activity;
 mod jobs;
+mod shares;
 
 pub use jobs::Job;
 
@@ -27,17 +28,8 @@ use crate::ids::{ProfileKey, RowId, TenantId};
 use crate::plan::{NO_CAP, PlanRow, Stop};
 use crate::shape::{BlockShape, DeviceShape, dominant_share, max_residency};
 use crate::units::Nanos;
+use shares::Shares;
 use std::collections::VecDeque;
-
-/// Time after which the average of what a tenant is entitled to has followed a change to all but a part of 1/e, in
-/// nanoseconds: some tens of blocks.
-const FOLLOWED_NS: f64 = 2e6;
-/// The least that a tenant's entitlement counts for, as a part of its weight's SMs: the excess of one that was entitled
-/// to next to nothing means nothing.
-const LEAST_PART: f64 = 0.02;
-/// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: a shortfall is to be made
-/// good within about a second.
-const FORGOTTEN_NS: f64 = 1e9;
 
 /// What is known of one row.
 #[derive(Clone, Debug)]
@@ -95,16 +87,8 @@ pub struct TenantRecord {
     pub active: bool,
     /// Its rows, in no particular order.
     pub rows: Vec<RowId>,
-    /// The newest readings.
-    held: f64,
-    entitled: f64,
-    /// The excess of late at the time of the newest reading, in SM · nanoseconds, and that time.
-    late_excess: (f64, Nanos),
-    /// What it was entitled to of late, in SMs, an average that follows with [`FOLLOWED_NS`]; and the time of the
-    /// newest reading.
-    entitled_sms: (f64, Nanos),
-    /// What it held before its first reading is not known: it was first named after a loss.
-    is_late: bool,
+    /// What it held and was entitled to.
+    shares: Shares,
     /// Named since events were lost last.
     named: bool,
 }
@@ -154,28 +138,6 @@ impl RowRecord {
     /// Returns how many blocks wait or are live.
     fn outstanding(&self) -> u64 {
         self.waiting.saturating_add(self.live.into())
-    }
-}
-
-impl TenantRecord {
-    /// Returns its excess of late over its weight: of two tenants the one with less is owed more.
-    #[must_use]
-    pub fn excess_per_weight(&self, now: Nanos) -> f64 {
-        self.late_excess_at(now) / f64::from(self.weight)
-    }
-
-    /// Returns its excess of late over what it was entitled to of late, in nanoseconds: for how long it had nothing, or
-    /// twice as much. `sms_each` is the SMs of a weight of one; who is entitled to less than [`LEAST_PART`] of its
-    /// weight's SMs counts as if it were to that.
-    #[must_use]
-    pub fn excess_per_entitled(&self, now: Nanos, sms_each: f64) -> f64 {
-        let least = sms_each * f64::from(self.weight) * LEAST_PART;
-        self.late_excess_at(now) / self.entitled_sms.0.max(least)
-    }
-
-    fn late_excess_at(&self, now: Nanos) -> f64 {
-        let (excess, at) = self.late_excess;
-        excess * (-((now - at).0 as f64) / FORGOTTEN_NS).exp()
     }
 }
 
@@ -326,26 +288,6 @@ impl Book {
         self.tenant(tenant).map_or(1, |tenant| tenant.weight)
     }
 
-    /// Returns what a tenant's blocks held beyond its part of late, in SM · nanoseconds.
-    ///
-    /// It is within the bound, and less what is forgotten by `now`.
-    #[must_use]
-    pub fn late_excess(&self, tenant: TenantId, now: Nanos) -> f64 {
-        let tenant = self.tenant(tenant);
-        tenant.map_or(0.0, |tenant| tenant.late_excess_at(now))
-    }
-
-    /// Forgets as much of the deficits of active tenants as is beyond `most`, in SM · nanoseconds for a weight of one.
-    pub fn bound_deficits(&mut self, most: f64) {
-        let now = self.now;
-        for id in &self.active {
-            if let Some(Some(tenant)) = self.tenants.get_mut(id.index()) {
-                let least = -most * f64::from(tenant.weight);
-                tenant.late_excess = (tenant.late_excess_at(now).max(least), now);
-            }
-        }
-    }
-
     /// Returns the sum of the weights of the tenants that have rows among those that were listed last.
     #[must_use]
     pub fn listed_weights(&self) -> u64 {
@@ -428,11 +370,7 @@ impl Book {
             last_open: Nanos::ZERO,
             active: false,
             rows: Vec::new(),
-            held: 0.0,
-            entitled: 0.0,
-            late_excess: (0.0, Nanos::ZERO),
-            entitled_sms: (0.0, Nanos::ZERO),
-            is_late,
+            shares: Shares::new(is_late),
             named: true,
         });
         tenant.named = true;
@@ -538,30 +476,6 @@ impl Book {
             };
         }
         self.count(id, launch, ended);
-    }
-
-    fn share(&mut self, tenant: TenantId, held: f64, entitled: f64) {
-        let (now, bound) = (self.now, self.excess_bound);
-        let Some(tenant) = self.tenant_mut(tenant) else {
-            return;
-        };
-        let newly_entitled = entitled - tenant.entitled;
-        let excess = (held - tenant.held) - newly_entitled;
-        let (before, since) = tenant.entitled_sms;
-        let elapsed_ns = (now - since).0 as f64;
-        if elapsed_ns > 0.0 {
-            let kept = (-elapsed_ns / FOLLOWED_NS).exp();
-            let sms = newly_entitled / elapsed_ns;
-            tenant.entitled_sms = (before * kept + sms * (1.0 - kept), now);
-        }
-        (tenant.held, tenant.entitled) = (held, entitled);
-        // What was held before this book saw anything is nobody's excess.
-        let added = match std::mem::take(&mut tenant.is_late) {
-            true => 0.0,
-            false => excess,
-        };
-        let late_excess = tenant.late_excess_at(now) + added;
-        tenant.late_excess = (late_excess.clamp(-bound, bound), now);
     }
 
     /// Forgets what is open until counters say it; who had work keeps its part for the grace.

@@ -1,6 +1,7 @@
 //! The book in small cases, losses included.
 
-use super::{Book, FORGOTTEN_NS};
+use super::Book;
+use super::shares::FORGOTTEN_NS;
 use crate::class::Class;
 use crate::event::Event;
 use crate::ids::{GroupId, ProfileKey, RowId, TenantId};
@@ -294,6 +295,23 @@ fn an_excess_of_late_is_bounded_repaid_from_the_bound_and_forgotten() {
     assert_eq!(book.late_excess(A, later), -100.0, "a deficit likewise");
     book.observe(&Event::TenantGone { tenant: A });
     assert_eq!(book.late_excess(A, later), 0.0);
+}
+
+#[test]
+fn an_excess_is_told_by_what_a_tenant_was_entitled_to_of_late() {
+    let mut book = after(&[tenant(A)]);
+    let excess_ns = |book: &Book, at| {
+        let tenant = book.tenant(A).expect("known");
+        tenant.excess_per_entitled(Nanos(at), 4.0)
+    };
+    // Entitled to two SMs for twenty milliseconds, it lacks ten microseconds of one.
+    book.observe(&share(4e7 - 1e4, 4e7, 20_000_000));
+    let lacks = excess_ns(&book, 20_000_000);
+    assert!((lacks + 5_000.0).abs() < 1.0, "{lacks}");
+    // To nothing for as long again: it counts as a fiftieth of its weight's four SMs.
+    book.observe(&share(4e7 - 1e4, 4e7, 60_000_000));
+    let lacks = excess_ns(&book, 60_000_000);
+    assert!((lacks + 1e4 / 0.08).abs() < 1e4, "{lacks}");
 }
 
 #[test]

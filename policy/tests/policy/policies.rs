@@ -1,4 +1,4 @@
-//! What every policy owes its executor, and what FIFO and SMK-P say in small cases.
+//! What every policy owes its executor, and what FIFO says in a small case.
 
 use crate::host::{Host, arrive, busy, ended, row_new, tenant};
 use gridmux_policy::{
@@ -30,12 +30,12 @@ pub(crate) const K2: BlockShape = BlockShape {
     shared_bytes: 6,
 };
 /// Twelve fill an SM of [`WIDE`].
-const TWELFTH: BlockShape = BlockShape {
+pub(crate) const TWELFTH: BlockShape = BlockShape {
     threads: 100,
     registers: 1,
     shared_bytes: 0,
 };
-const WIDE: DeviceShape = DeviceShape {
+pub(crate) const WIDE: DeviceShape = DeviceShape {
     threads: 1200,
     ..FIG8
 };
@@ -412,145 +412,6 @@ fn fifo_is_arrival_order_at_full_residency() {
 }
 
 #[test]
-fn smk_p_starts_from_figure_8() {
-    let mut host = Host::paper(&DeviceShape { sms: 1, ..FIG8 });
-    host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
-    let plan = host.at(3);
-    let totals = [0, 1].map(|row| plan.cap_total(RowId(row)));
-    assert_eq!(totals, [6, 12]);
-    // As limits over all of a tenant's rows: 6/10 of the registers, 72/100 of the shared memory.
-    let units = |part: f64| part * 65_536.0;
-    for (number, part) in [(0, 0.6), (1, 0.72)] {
-        let limit = plan.device_limit(TenantId(number));
-        assert!((limit.as_sms() * 65_536.0 - units(part)).abs() <= 1.0);
-        let place = plan.limit_place(TenantId(number)).expect("it has a limit");
-        assert_eq!(plan.group_limit(0, place), limit, "one group of one SM");
-    }
-    assert_eq!(plan.groups()[0].preemption, Preemption::Switch);
-}
-
-#[test]
-fn smk_p_follows_weights() {
-    let mut host = Host::paper(&WIDE);
-    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 2, TWELFTH));
-    let plan = host.at(2);
-    assert_eq!((caps(plan, 0), caps(plan, 1)), ([4; 2], [8; 2]));
-    // Another weight is another plan.
-    host.tell(&[tenant(0, 2)]);
-    assert!(host.replan(3));
-    assert_eq!(caps(&host.standing, 0), [6; 2]);
-}
-
-#[test]
-fn smk_p_lets_one_alone_do_as_it_likes() {
-    let mut host = Host::named("smk-p", &WIDE);
-    host.tell(&busy(0, 1, TWELFTH));
-    host.tell(&[row_new(8, 0, TWELFTH), arrive(8, 1000, 1)]);
-    // Connected and idle: takes no part.
-    host.tell(&[tenant(1, 5), row_new(1, 1, TWELFTH)]);
-    let plan = host.at(2);
-    assert_eq!(plan.device_limit(TenantId(0)), SmUnits::MAX);
-    for row in [0, 8] {
-        assert_eq!(caps(plan, row), [12; 2], "each may fill the device");
-        assert_eq!(plan.stop(RowId(row)), Stop::Ahead);
-    }
-    assert_eq!(plan.groups()[0].preemption, Preemption::None);
-    host.tell(&[arrive(1, 1000, 5)]);
-    assert!(host.replan(6));
-    let plan = &host.standing;
-    for row in [0, 8, 1] {
-        assert_eq!(plan.stop(RowId(row)), Stop::Checked);
-    }
-    assert!(plan.device_limit(TenantId(0)) < SmUnits::ONE);
-    assert_eq!(plan.groups()[0].preemption, Preemption::Switch);
-}
-
-#[test]
-fn a_better_class_comes_first() {
-    let mut host = Host::named("smk-p", &WIDE);
-    for (number, class) in [(0, Class::Batch), (1, Class::Normal), (2, Class::Latency)] {
-        host.tell(&busy(number, 1, TWELFTH));
-        host.tell(&[Event::Tenant {
-            tenant: TenantId(number),
-            weight: 1,
-            class,
-        }]);
-    }
-    let plan = host.at(2);
-    let ranks = [2, 1, 0].map(|row| plan.rank(RowId(row)));
-    assert!(ranks.is_sorted_by(|one, other| one < other), "{ranks:?}");
-    assert!(plan.rank(RowId(70)) > ranks[2], "who is not listed is last");
-    let totals = [0, 1, 2].map(|row| plan.cap_total(RowId(row)));
-    assert_eq!(totals, [8; 3], "a class changes no share");
-}
-
-/// What a worse class has had too much changes nothing between two better ones.
-#[test]
-fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
-    let share = |number, held| Event::Share {
-        tenant: TenantId(number),
-        held,
-        entitled: 1e9,
-        at: Nanos(3),
-    };
-    let classes = [(0, Class::Latency), (1, Class::Normal), (2, Class::Batch)];
-    // What each has had too much.
-    for (excess, order) in [
-        ([0.0, 0.0, 0.0], [0, 1, 2]),
-        ([4e6, -1e6, -2e6], [2, 1, 0]),
-        ([4e6, 0.0, -2e6], [2, 0, 1]),
-        ([0.0, -1e3, 4e6], [0, 1, 2]),
-        ([0.0, 4e6, -1e6], [2, 0, 1]),
-        // Far from each other, and neither from its part.
-        ([1e5, 0.0, -1e5], [2, 0, 1]),
-        // No better one held more than its part.
-        ([-1e3, -1e3, -4e6], [0, 1, 2]),
-    ] {
-        let mut host = Host::named("smk-p", &WIDE);
-        for (number, class) in classes {
-            host.tell(&busy(number, 1, TWELFTH));
-            host.tell(&[Event::Tenant {
-                tenant: TenantId(number),
-                weight: 1,
-                class,
-            }]);
-        }
-        host.replan(2);
-        host.tell(&[0, 1, 2].map(|number| share(number, 1e9 + excess[number as usize])));
-        let plan = host.at(5_000_000);
-        let ranks = order.map(|row| plan.rank(RowId(row)));
-        assert!(
-            ranks.is_sorted_by(|one, other| one < other),
-            "{excess:?}: {ranks:?}"
-        );
-    }
-}
-
-/// One that can use little lacks a greater part of it where both lack as much.
-#[test]
-fn of_a_class_the_one_that_lacks_most_of_its_entitlement_comes_first() {
-    let share = |number, held, entitled| Event::Share {
-        tenant: TenantId(number),
-        held,
-        entitled,
-        at: Nanos(5_000_000),
-    };
-    for (lacked, first) in [([3e5, 2e5], 1), ([3e5, 1e4], 0)] {
-        let mut host = Host::named("smk-p", &WIDE);
-        host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
-        host.replan(2);
-        let entitled = [5e6, 5e5];
-        host.tell(&[0, 1].map(|number| {
-            let tenant = number as usize;
-            share(number, entitled[tenant] - lacked[tenant], entitled[tenant])
-        }));
-        let plan = host.at(5_000_001);
-        let [zero, one] = [0, 1].map(|row| plan.rank(RowId(row)));
-        assert_eq!(one < zero, first == 1, "{lacked:?}: {zero} {one}");
-    }
-}
-
-#[test]
 fn a_spill_row_is_bound_by_its_tenants_limit_alone() {
     for info in all_policies() {
         let mut host = Host::named(info.name, &WIDE);
@@ -575,52 +436,4 @@ fn a_spill_row_is_bound_by_its_tenants_limit_alone() {
         assert_eq!(declares, limited, "{}", info.name);
         assert_eq!(undeclared(info, plan, |_| 12), [], "{}", info.name);
     }
-}
-
-#[test]
-fn a_closed_loop_keeps_its_part_for_the_grace_and_not_longer() {
-    let mut host = Host::named("smk-p", &FIG8);
-    host.tell(&busy(0, 1, K1)).tell(&busy(1, 1, K2));
-    let before = host.at(3).cap_total(RowId(1));
-    host.tell(&[ended(1, 100)]);
-    assert_eq!(host.at(5_000).cap_total(RowId(1)), before);
-    let wake = host.policy.wake_at().expect("the grace ends");
-    assert!(wake <= Nanos(20_100), "{wake}");
-    assert!(host.replan(20_200), "a tenant fewer changes the plan");
-    assert!(host.standing.row(RowId(1)).is_none());
-    assert_eq!(caps(&host.standing, 0), [10, 10], "the other has all");
-    host.tell(&[arrive(1, 1000, 30_000)]);
-    assert!(host.replan(30_001), "a tenant more changes the plan");
-    let totals = [0, 1].map(|row| host.standing.cap_total(RowId(row)));
-    assert!(totals[1] > 0 && totals[0] < 20, "{totals:?}");
-}
-
-#[test]
-fn rows_of_a_tenant_share_its_limit() {
-    let mut host = Host::named("smk-p", &WIDE);
-    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
-    host.tell(&[row_new(2, 0, TWELFTH), arrive(2, 1000, 1)]);
-    let half = SmUnits(SmUnits::ONE.0 / 2);
-    let plan = host.at(2);
-    let limits = [0, 1].map(|tenant| plan.device_limit(TenantId(tenant)));
-    assert_eq!(limits, [half.times(2); 2]);
-    // Either row may use all of it; together they hold no more than the limit.
-    let totals = [0, 2, 1].map(|row| plan.cap_total(RowId(row)));
-    assert_eq!(totals, [12; 3]);
-    // One of the two ends: it stays listed, and nothing of the shares changes.
-    host.tell(&[ended(2, 10)]);
-    let plan = host.at(30_000);
-    assert_eq!([0, 2, 1].map(|row| plan.cap_total(RowId(row))), [12; 3]);
-    assert_eq!(plan.device_limit(TenantId(0)), half.times(2));
-}
-
-#[test]
-fn a_tenant_whose_rows_are_gone_is_not_held_to_nothing() {
-    let mut host = Host::named("smk-p", &WIDE);
-    host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
-    host.at(2);
-    host.tell(&[ended(1, 10), Event::RowGone { row: RowId(1) }]);
-    let plan = host.at(11);
-    assert_eq!(plan.device_limit(TenantId(1)), SmUnits::MAX);
-    assert!(plan.cap_total(RowId(44)) > 0, "its next launch can start");
 }
