@@ -26,7 +26,7 @@ const RUN_NS: u64 = 12_000_000;
 const UNCUT_RUN_NS: u64 = 48_000_000;
 /// Part of the time that is left out at the beginning.
 const SETTLES: u64 = 10;
-/// Instants at which a tenant's distance is read, the end among them.
+/// Instants at which it is read what tenants lack, the end among them.
 const LOOKS: u64 = 4;
 /// Threads that reside on an SM.
 const SM_THREADS: u32 = 2048;
@@ -241,25 +241,25 @@ fn run(tenants: &[Tenant]) -> Ran {
     let run_ns = if is_cut { RUN_NS } else { UNCUT_RUN_NS };
     rig.run_until(run_ns / SETTLES);
     let before: Vec<(f64, f64)> = ids.iter().map(|id| held(&rig, *id)).collect();
-    let (mut ratios, mut lacked) = (Vec::new(), Vec::new());
+    let mut since = Vec::new();
+    let mut lacked = Vec::new();
     for look in 1..=LOOKS {
         rig.run_until(run_ns / SETTLES + (run_ns - run_ns / SETTLES) * look / LOOKS);
-        let since = ids.iter().zip(&before).map(|(id, before)| {
-            let now = held(&rig, *id);
-            (now.0 - before.0, now.1 - before.1)
-        });
-        let since: Vec<(f64, f64)> = since.collect();
-        ratios = since
+        since = ids
             .iter()
-            .map(|(held, entitled)| held / entitled)
+            .zip(&before)
+            .map(|(id, before)| {
+                let now = held(&rig, *id);
+                (now.0 - before.0, now.1 - before.1)
+            })
             .collect();
-        lacked.push(
-            since
-                .iter()
-                .map(|(held, entitled)| (entitled - held) / 1e6)
-                .collect(),
-        );
+        let lacks = |(held, entitled): &(f64, f64)| (entitled - held) / 1e6;
+        lacked.push(since.iter().map(lacks).collect());
     }
+    let ratios = since
+        .iter()
+        .map(|(held, entitled)| held / entitled)
+        .collect();
     let streams = |tenant: &Tenant| vec![0; tenant.streams.len()];
     let mut ended: Vec<Vec<u64>> = tenants.iter().map(streams).collect();
     for done in &rig.done {

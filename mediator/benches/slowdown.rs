@@ -63,9 +63,9 @@ fn main() {
 
 /// What two tenants did.
 struct Ran {
-    /// Device time until shares were last settled, which is what estimates tell of, in nanoseconds.
+    /// Device time at the look that first saw the last settlement of shares, of which estimates tell, in nanoseconds.
     until: u64,
-    /// Of each, the blocks that had ended then.
+    /// Of each, the blocks that had ended at that look.
     ended: [f64; 2],
     /// Of each, how many times longer its work takes than alone, by estimate.
     slowdowns: [f64; 2],
@@ -115,7 +115,7 @@ fn run(policy: &str, profiles: &Profiles, kernels: [Option<&Kernel>; 2]) -> Ran 
         let before = std::mem::replace(&mut entitled, [of(0), of(1)]);
         if before != entitled {
             let ended = |n: usize| usage[n].blocks as f64;
-            let slowdown = |n: usize| usage[n].slowdown.unwrap_or(1.0);
+            let slowdown = |n: usize| usage[n].slowdown.unwrap_or(f64::NAN);
             ran = Ran {
                 until,
                 ended: [ended(0), ended(1)],

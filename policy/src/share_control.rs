@@ -17,9 +17,9 @@
 //! Within it nothing is clamped: start levels that were cut off alike would tie, and ties go to the
 //! smaller block.
 //!
-//! Order: of a class, the tenant that lacks the greatest part of what it was entitled to of late goes first
-//! ([`TenantRecord::excess_per_entitled`]). By weight, one that can use little would come after all that fluctuate by
-//! as much as it can use at all.
+//! Order: of a class, the tenant goes first that is behind by the longest time of what it is entitled to
+//! ([`TenantRecord::excess_time`]). By weight, one that can use little would come after all that fluctuate by as much
+//! as it can use at all.
 
 use crate::book::{Book, RowRecord, TenantRecord};
 use crate::class::Class;
@@ -34,9 +34,10 @@ const HORIZON_STAYS: f64 = 4.0;
 const LEAST_HORIZON_NS: f64 = 40_000.0;
 /// The bound of what a tenant is behind by, in nanoseconds of a weight's part of the device.
 const MOST_BEHIND_NS: f64 = 10e6;
-/// A tenant that held more than it was entitled to does not go before one of a worse class that held less, if they are
-/// apart by this, in nanoseconds of a weight's part of the device: so much does not pass by itself.
-const FAR_AHEAD_NS: f64 = 2e5;
+/// Of two tenants that are apart by this, in nanoseconds of a weight's part of the device, the one that is behind goes
+/// first though it is of a worse class, if half of that is what the better one held beyond its part: more than what
+/// tenants fluctuate by from block to block.
+const FAR_APART_NS: f64 = 2e5;
 /// Distances below this part of a horizon leave the plan as it is.
 const DEAD_BAND: f64 = 0.02;
 
@@ -51,6 +52,8 @@ pub struct Balance {
     most: f64,
     /// The same of each class, the best first.
     most_of_class: [f64; Class::ALL.len()],
+    /// The excess that counts as none, per weight, in SM · ns: above zero where deficits were cut off above it.
+    none: f64,
     /// What tenants are far from each other by, per weight, in SM · ns.
     far: f64,
     /// SMs of a weight of one.
@@ -64,7 +67,7 @@ pub struct Balance {
 pub struct Place {
     /// Its class; `None` where it goes before all classes.
     class: Option<Class>,
-    /// What it held beyond what it was entitled to, over that, in nanoseconds.
+    /// [`TenantRecord::excess_time`].
     excess_ns: f64,
     /// The tenant.
     pub tenant: TenantId,
@@ -96,17 +99,18 @@ impl Balance {
     }
 
     /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that held less than
-    /// it was entitled to goes before all classes while a better one held more and is ahead of it by [`FAR_AHEAD_NS`]:
-    /// its blocks may need most of an SM, which never comes free while small ones of a better class take every bit.
+    /// it was entitled to goes before all classes while one of a better class held more and they are [`FAR_APART_NS`]
+    /// apart: its blocks may need most of an SM, which never comes free while small ones of a better class take every
+    /// bit.
     #[must_use]
     pub fn place(&self, tenant: &TenantRecord, corrects: bool) -> Place {
         let excess = tenant.excess_per_weight(self.now);
         let better = &self.most_of_class[..tenant.class as usize];
-        let is_far = |most: &f64| *most > 0.0 && *most - excess > self.far;
+        let is_far = |most: &f64| *most > self.far / 2.0 && *most - excess > self.far;
         let goes_first = excess < 0.0 && better.iter().any(is_far);
         Place {
             class: (!(corrects && goes_first)).then_some(tenant.class),
-            excess_ns: tenant.excess_per_entitled(self.now, self.sms_each),
+            excess_ns: tenant.excess_time(self.now, self.none, self.sms_each),
             tenant: tenant.id,
         }
     }
@@ -153,8 +157,9 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         horizon_ns,
         most,
         most_of_class,
+        none: (most - bound).max(0.0),
         sms_each,
-        far: stretched * FAR_AHEAD_NS.max(horizon_ns),
+        far: stretched * FAR_APART_NS.max(horizon_ns),
         worst,
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! Shares are not integrated here: the executor's meter does that and sends its readings ([`Event::Share`]), so that
 //! a controller steers by the very figure that is reported. A tenant's **excess of late** ([`Book::late_excess`]) is
-//! what it held beyond what it was entitled to: over its weight, a controller of shares compares tenants by it, and a
-//! guard looks at it. It is bounded, and what is neither added to nor repaid is forgotten: how long it takes to change
-//! sign depends on the bound, not on the history.
+//! what it held beyond what it was entitled to: a controller of shares compares tenants by it, over their weights or
+//! over what they were entitled to of late, and a guard looks at it. It is bounded, and what is neither added to nor
+//! repaid is forgotten: how long it takes to change sign depends on the bound, not on the history.
 //!
 //! Rules: events with a time before the newest seen count as of that time; an event of a row that is not known changes
 //! nothing, and who names a row names its tenant, of weight 1 where it is not known; after a loss nothing has open

@@ -10,9 +10,9 @@ use crate::units::Nanos;
 /// Time after which a late excess has fallen to a part of 1/e, in nanoseconds: a shortfall is to be made
 /// good within about a second.
 pub(super) const FORGOTTEN_NS: f64 = 1e9;
-/// Time after which the average of what a tenant is entitled to has followed a change to all but a part of 1/e, in
-/// nanoseconds: some tens of blocks.
-const FOLLOWED_NS: f64 = 2e6;
+/// Time constant of the average of what a tenant is entitled to, in nanoseconds. Without a reading for so long a tenant
+/// had nothing to do, which its average does not count.
+const AVERAGED_NS: f64 = 2e6;
 /// The least that a tenant's entitlement counts for, as a part of its weight's SMs: the excess of one that was entitled
 /// to next to nothing means nothing.
 const LEAST_PART: f64 = 0.02;
@@ -24,12 +24,12 @@ pub(super) struct Shares {
     held: f64,
     /// What it had been entitled to by then.
     entitled: f64,
-    /// The time of the newest reading.
-    read_at: Nanos,
     /// The excess of late, and the time as of which it is that.
     late_excess: (f64, Nanos),
-    /// What it was entitled to of late, in SMs: an average that follows with [`FOLLOWED_NS`].
-    entitled_sms: f64,
+    /// What it was entitled to of late, in SMs: an average with [`AVERAGED_NS`]; `None` where nothing was averaged yet.
+    entitled_sms: Option<f64>,
+    /// What it had been entitled to when the average was last brought forward, and that time.
+    averaged: (f64, Nanos),
     /// What was read before is not known: the tenant was first named after a loss.
     is_late: bool,
 }
@@ -40,9 +40,9 @@ impl Shares {
         Self {
             held: 0.0,
             entitled: 0.0,
-            read_at: Nanos::ZERO,
             late_excess: (0.0, Nanos::ZERO),
-            entitled_sms: 0.0,
+            entitled_sms: None,
+            averaged: (0.0, Nanos::ZERO),
             is_late,
         }
     }
@@ -56,16 +56,28 @@ impl Shares {
     fn read(&mut self, (held, entitled): (f64, f64), bound: f64, now: Nanos) {
         let newly_held = held - std::mem::replace(&mut self.held, held);
         let newly_entitled = entitled - std::mem::replace(&mut self.entitled, entitled);
-        let elapsed_ns = (now - std::mem::replace(&mut self.read_at, now)).0 as f64;
         if std::mem::take(&mut self.is_late) {
+            self.averaged = (entitled, now);
             return;
         }
         let late_excess = self.late_excess_at(now) + newly_held - newly_entitled;
         self.late_excess = (late_excess.clamp(-bound, bound), now);
-        if elapsed_ns > 0.0 {
-            let kept = (-elapsed_ns / FOLLOWED_NS).exp();
-            let sms = newly_entitled / elapsed_ns;
-            self.entitled_sms = self.entitled_sms * kept + sms * (1.0 - kept);
+        self.average(now);
+    }
+
+    /// Brings the average of what it is entitled to forward.
+    fn average(&mut self, now: Nanos) {
+        let (before, since) = self.averaged;
+        let elapsed_ns = (now - since).0 as f64;
+        if elapsed_ns == 0.0 {
+            return;
+        }
+        self.averaged = (self.entitled, now);
+        if elapsed_ns <= AVERAGED_NS {
+            let sms = (self.entitled - before) / elapsed_ns;
+            let kept = (-elapsed_ns / AVERAGED_NS).exp();
+            let average = self.entitled_sms.unwrap_or(sms);
+            self.entitled_sms = Some(average * kept + sms * (1.0 - kept));
         }
     }
 }
@@ -77,13 +89,18 @@ impl TenantRecord {
         self.shares.late_excess_at(now) / f64::from(self.weight)
     }
 
-    /// Returns its excess of late over what it was entitled to of late, in nanoseconds; below zero, for how long it had
-    /// nothing. `sms_each` is the SMs of a weight of one; who is entitled to less than [`LEAST_PART`] of its weight's
-    /// SMs counts as if it were to that.
+    /// Returns its excess of late beyond `from`, in SM · nanoseconds for a weight of one, over what it was entitled to
+    /// of late: the time in which it is entitled to as much, in nanoseconds, below zero for one that lacks it.
+    ///
+    /// `sms_each` is the SMs of a weight of one. Who is entitled to less than [`LEAST_PART`] of its weight's SMs counts
+    /// as if it were to that, and one of which nothing is known as if it were to all of them.
     #[must_use]
-    pub fn excess_per_entitled(&self, now: Nanos, sms_each: f64) -> f64 {
-        let least = sms_each * f64::from(self.weight) * LEAST_PART;
-        self.shares.late_excess_at(now) / self.shares.entitled_sms.max(least)
+    pub fn excess_time(&self, now: Nanos, from: f64, sms_each: f64) -> f64 {
+        let weight = f64::from(self.weight);
+        let nominal = sms_each * weight;
+        let entitled = self.shares.entitled_sms.unwrap_or(nominal);
+        let excess = self.shares.late_excess_at(now) - from * weight;
+        excess / entitled.max(nominal * LEAST_PART)
     }
 }
 

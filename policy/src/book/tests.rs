@@ -298,20 +298,36 @@ fn an_excess_of_late_is_bounded_repaid_from_the_bound_and_forgotten() {
 }
 
 #[test]
-fn an_excess_is_told_by_what_a_tenant_was_entitled_to_of_late() {
+fn an_excess_is_told_in_time_of_what_a_tenant_is_entitled_to() {
     let mut book = after(&[tenant(A)]);
-    let excess_ns = |book: &Book, at| {
+    let excess = |book: &Book, at, from| {
         let tenant = book.tenant(A).expect("known");
-        tenant.excess_per_entitled(Nanos(at), 4.0)
+        tenant.excess_time(Nanos(at), from, 4.0)
     };
-    // Entitled to two SMs for twenty milliseconds, it lacks ten microseconds of one.
-    book.observe(&share(4e7 - 1e4, 4e7, 20_000_000));
-    let lacks = excess_ns(&book, 20_000_000);
-    assert!((lacks + 5_000.0).abs() < 1.0, "{lacks}");
-    // To nothing for as long again: it counts as a fiftieth of its weight's four SMs.
-    book.observe(&share(4e7 - 1e4, 4e7, 60_000_000));
-    let lacks = excess_ns(&book, 60_000_000);
-    assert!((lacks + 1e4 / 0.08).abs() < 1e4, "{lacks}");
+    // Excesses are forgotten, within a second.
+    let is = |found: f64, due: f64| assert!((found / due - 1.0).abs() < 0.1, "{found}, not {due}");
+    // Of a new one the first readings may be late: it counts as entitled to its weight's four SMs.
+    book.observe(&share(-1e4, 0.0, 10_000_000));
+    is(excess(&book, 10_000_000, 0.0), -2_500.0);
+    // Two SMs for a millisecond; then, at the same instant, what is left of them.
+    book.observe(&share(1.5e6 - 1e4, 1.5e6, 11_000_000));
+    book.observe(&share(2e6 - 1e4, 2e6, 11_000_000));
+    for at in 12..30_u32 {
+        let entitled = 2e6 * f64::from(at - 10);
+        book.observe(&share(entitled - 1e4, entitled, u64::from(at) * 1_000_000));
+    }
+    let now = 29_000_000;
+    is(excess(&book, now, 0.0), -5_000.0);
+    is(excess(&book, now, 3e4), -20_000.0);
+    // A pause is not counted.
+    let entitled = 3.8e7 + 1.0;
+    book.observe(&share(entitled - 1e4, entitled, 39_000_000));
+    is(excess(&book, now, 0.0), -5_000.0);
+    // Entitled to nothing for long, it counts as entitled to a fiftieth of its weight's SMs.
+    for at in 40..60 {
+        book.observe(&share(entitled - 1e4, entitled, at * 1_000_000));
+    }
+    is(excess(&book, now, 0.0), -1e4 / 0.08);
 }
 
 #[test]

@@ -211,7 +211,8 @@ impl Meter {
         let most = (most * (busy_ns / (busy_ns + solo_ns))).max(held);
         let alone = alone.max(held);
         pace.idle_ns += busy_ns - run_ns;
-        if alone > most {
+        // Nothing that was submitted of late held anything: how much it could submit is not known.
+        if alone > most && most > 0.0 {
             pace.submitting_ns += run_ns * held / most;
         } else if alone > 0.0 {
             pace.alone_ns += run_ns * held / alone;

@@ -264,6 +264,26 @@ fn how_long_blocks_take_does_not_matter_to_who_could_not_submit_sooner() {
     assert!((longer.slowdown(1.0).expect("blocks ended") / slowdown - 1.0).abs() < 0.01);
 }
 
+/// What a launch held is not known when it ends before its kernel has been seen to run.
+#[test]
+fn a_launch_that_was_never_seen_to_hold_anything_spoils_no_estimate() {
+    let mut meter = meter();
+    meter.set_launch_cost(Nanos(1_000), Nanos(5_000));
+    meter.set_working(2, Nanos(0));
+    for tenant in [A, B] {
+        meter.opened(tenant, (&QUARTER, 1), false, Nanos(0));
+        meter.set_busy(tenant, true, Nanos(0));
+    }
+    meter.ended(A, &QUARTER, 0, Nanos(10_000));
+    meter.opened(A, (&QUARTER, 1), false, Nanos(10_000));
+    meter.settle(Nanos(100_000));
+    let pace = meter.read_settled(A).pace;
+    assert!(
+        pace.submitting_ns.is_finite() && pace.idle_ns > 0.0,
+        "{pace:?}"
+    );
+}
+
 #[test]
 fn who_comes_to_an_empty_device_has_no_company() {
     let mut meter = meter();

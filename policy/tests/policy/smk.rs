@@ -153,7 +153,7 @@ fn a_better_class_comes_first() {
     assert_eq!(totals, [8; 3], "a class changes no share");
 }
 
-/// What a worse class has had too much changes nothing between two better ones.
+/// An excess of a worse class changes nothing between two better ones.
 #[test]
 fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
     let share = |number, held| Event::Share {
@@ -163,7 +163,7 @@ fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
         at: Nanos(3),
     };
     let classes = [(0, Class::Latency), (1, Class::Normal), (2, Class::Batch)];
-    // What each has had too much.
+    // What each held beyond what it was entitled to.
     for (excess, order) in [
         ([0.0, 0.0, 0.0], [0, 1, 2]),
         ([4e6, -1e6, -2e6], [2, 1, 0]),
@@ -172,8 +172,10 @@ fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
         ([0.0, 4e6, -1e6], [2, 0, 1]),
         // Far from each other, and neither from its part.
         ([1e5, 0.0, -1e5], [2, 0, 1]),
-        // No better one held more than its part.
+        // No better one held more than its part by more than a little, though others did.
         ([-1e3, -1e3, -4e6], [0, 1, 2]),
+        ([1e3, 4e6, -4e6], [2, 0, 1]),
+        ([1e3, 0.0, -4e6], [0, 1, 2]),
     ] {
         let mut host = Host::named("smk-p", &WIDE);
         for (number, class) in classes {
@@ -195,27 +197,43 @@ fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
     }
 }
 
-/// One that can use little lacks a greater part of it where both lack as much.
+/// Tells a policy, every half millisecond for 5 ms, that two tenants are entitled to a constant number of SMs; at the
+/// end each has held as much too much, or too little.
+fn told(host: &mut Host, entitled_sms: [f64; 2], excess: [f64; 2]) {
+    for step in 1..=10_u64 {
+        let at = step * 500_000;
+        let shares = [0, 1].map(|number| {
+            let tenant = number as usize;
+            let entitled = entitled_sms[tenant] * at as f64;
+            let excess = if step == 10 { excess[tenant] } else { 0.0 };
+            Event::Share {
+                tenant: TenantId(number),
+                held: entitled + excess,
+                entitled,
+                at: Nanos(at),
+            }
+        });
+        host.tell(&shares);
+    }
+}
+
+/// Of two that lack as much, for the one that can use little it is more.
 #[test]
-fn of_a_class_the_one_that_lacks_most_of_its_entitlement_comes_first() {
-    let share = |number, held, entitled| Event::Share {
-        tenant: TenantId(number),
-        held,
-        entitled,
-        at: Nanos(5_000_000),
-    };
-    for (lacked, first) in [([3e5, 2e5], 1), ([3e5, 1e4], 0)] {
+fn of_a_class_the_one_that_is_behind_by_the_longest_time_comes_first() {
+    // The last two lacked more than is made good: what lies beyond that is forgotten, and the order stays.
+    for (entitled_sms, excess, first) in [
+        ([1.0, 0.1], [-3e5, -2e5], 1),
+        ([1.0, 0.1], [-3e5, -1e4], 0),
+        ([1.0, 0.1], [6e7, -3e5], 1),
+        ([0.1, 1.0], [6e7, -3e5], 1),
+    ] {
         let mut host = Host::named("smk-p", &WIDE);
         host.tell(&busy(0, 1, TWELFTH)).tell(&busy(1, 1, TWELFTH));
         host.replan(2);
-        let entitled = [5e6, 5e5];
-        host.tell(&[0, 1].map(|number| {
-            let tenant = number as usize;
-            share(number, entitled[tenant] - lacked[tenant], entitled[tenant])
-        }));
+        told(&mut host, entitled_sms, excess);
         let plan = host.at(5_000_001);
         let [zero, one] = [0, 1].map(|row| plan.rank(RowId(row)));
-        assert_eq!(one < zero, first == 1, "{lacked:?}: {zero} {one}");
+        assert_eq!(one < zero, first == 1, "{excess:?}: {zero} {one}");
     }
 }
 
