@@ -264,6 +264,12 @@ fn parts_are_linked() {
         said.contains("`store` is defined twice: part 1 of 2, line 5"),
         "{said}"
     );
+    let (status, said) = linked(&[(PTX, user.as_bytes())]).unwrap_err();
+    assert_eq!(status, Status::INVALID_PTX);
+    assert!(
+        said.contains("`value` is used and no module defines it: the module, line 4"),
+        "{said}"
+    );
     let (status, said) = linked(&[(PTX, user.as_bytes()), (FATBINARY, b"\x7fELF")]).unwrap_err();
     assert_eq!(status, Status::NO_BINARY_FOR_GPU);
     assert!(

@@ -12,7 +12,7 @@ use gridmux_policy::ids::KernelKey;
 use gridmux_ptx::decode::{FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol};
 use gridmux_ptx::forms::{Form, Options, Reason, rewrite};
 use gridmux_ptx::kernel::{Entry, Mismatch};
-use gridmux_ptx::link::{LinkError, Part, link};
+use gridmux_ptx::link::{LinkError, Part, check_alone, link};
 use gridmux_ptx::{Kernel, Module, ParseError, shown};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -32,6 +32,9 @@ pub enum CompileError {
     /// One of its parts is not PTX, or they do not fit each other.
     #[error("the modules cannot be linked: {0}")]
     Link(#[from] LinkError),
+    /// It needs another module.
+    #[error("the module cannot be loaded alone: {0}")]
+    Needs(#[source] LinkError),
     /// It holds more kernels than a client may have loaded.
     #[error("the module has {0} kernels; {most} at once is the most", most = KERNELS_PER_CLIENT)]
     TooManyKernels(usize),
@@ -131,7 +134,8 @@ pub fn translate(texts: Vec<Vec<u8>>, stamps: bool) -> Result<Translated, Compil
     let mut parts = Vec::with_capacity(count);
     for (n, text) in texts.into_iter().enumerate() {
         if count == 1 {
-            return translate_module(&Module::parse(text)?, stamps);
+            let module = Module::parse(text)?;
+            return translate_module(&alone(module), stamps);
         }
         let name = part_name(n, count);
         match Module::parse(text) {
@@ -144,7 +148,7 @@ pub fn translate(texts: Vec<Vec<u8>>, stamps: bool) -> Result<Translated, Compil
             }
         }
     }
-    translate_module(&link(parts)?, stamps).map_err(|error| match error {
+    translate_module(&alone(link(parts)?), stamps).map_err(|error| match error {
         // Lines are those of the linked text.
         CompileError::Parse(error) => LinkError::Linked(Box::new(error)).into(),
         error => error,
@@ -156,9 +160,17 @@ pub(crate) fn part_name(n: usize, count: usize) -> String {
     format!("part {} of {count}", n + 1)
 }
 
-fn translate_module(module: &Module, stamps: bool) -> Result<Translated, CompileError> {
+/// Returns a module that is linked with no other.
+fn alone(module: Module) -> Part {
+    let name = "the module".to_owned();
+    Part { name, module }
+}
+
+fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileError> {
+    let module = &part.module;
     // Each kernel for itself: what is wrong in one leaves the others usable.
     let (original, malformed) = module.decode_each()?;
+    check_alone(part, &original).map_err(CompileError::Needs)?;
     let kernels = kernels_of(&original);
     if kernels.len() > KERNELS_PER_CLIENT {
         return Err(CompileError::TooManyKernels(kernels.len()));
@@ -391,6 +403,11 @@ mod tests {
         assert!(
             unresolved.contains("`x`") && unresolved.contains("part 1 of 2, line 4"),
             "{unresolved}"
+        );
+        let alone = error(&[&user]);
+        assert!(
+            alone.contains("`x`") && alone.contains("the module, line 4"),
+            "{alone}"
         );
         let wrong = error(&[&user, &"no PTX".to_owned()]);
         assert!(wrong.contains("part 2 of 2: 1:1"), "{wrong}");

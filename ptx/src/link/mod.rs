@@ -26,6 +26,7 @@ mod symbols;
 
 pub use error::{LinkError, PartLine};
 
+use crate::decode::Program;
 use crate::syntax::module::{MAX_BYTES, Module};
 use symbols::Symbols;
 
@@ -59,6 +60,15 @@ pub fn link(parts: Vec<Part>) -> Result<Module, LinkError> {
     let text = emit::emit(&parts, &tables, &globals, &renamed, header)?;
     drop((tables, parts));
     Module::parse(text).map_err(|error| LinkError::Linked(Box::new(error)))
+}
+
+/// Checks that a module, of which `program` is the typed view, needs no other: what it uses and does not define is
+/// dynamic shared memory or provided by the device's runtime.
+///
+/// # Errors
+/// [`LinkError::Unresolved`].
+pub fn check_alone(part: &Part, program: &Program) -> Result<(), LinkError> {
+    resolve::check_alone(part, &Symbols::read(&part.module, program))
 }
 
 /// Returns the length that the linked text has so far.

@@ -71,6 +71,32 @@ fn is_provided(name: &str) -> bool {
     device_runtime || matches!(name, "vprintf" | "malloc" | "free" | "__assertfail")
 }
 
+/// Returns whether the symbol is dynamic shared memory, which no module defines.
+fn is_dynamic(symbol: &Symbol) -> bool {
+    matches!(&symbol.shape, Shape::Variable(v) if v.space == StateSpace::Shared)
+}
+
+/// Checks that a module needs no other.
+///
+/// # Errors
+/// [`LinkError::Unresolved`]: it uses what it only declares, and what is neither dynamic shared memory nor a function
+/// of the device's runtime.
+pub(super) fn check_alone(part: &Part, table: &Symbols) -> Result<(), LinkError> {
+    let name = |symbol: &Symbol| part.module.cursor(0).name(symbol.name);
+    let is_missing = |symbol: &&Symbol| {
+        let is_function = matches!(symbol.shape, Shape::Function(_));
+        let is_there = is_dynamic(symbol) || is_function && is_provided(name(symbol));
+        symbol.definition.is_none() && symbol.is_used && !is_there
+    };
+    match table.symbols.iter().find(is_missing) {
+        None => Ok(()),
+        Some(symbol) => Err(LinkError::Unresolved {
+            symbol: super::error::shown(name(symbol)),
+            place: table.place(part, symbol),
+        }),
+    }
+}
+
 /// Finds the definition of every shared name. A name of dynamic shared memory is shared no longer: all of it begins at
 /// the same address, whatever each module calls it.
 ///
@@ -254,7 +280,6 @@ impl<'a> Linker<'a, '_> {
     /// Returns what the linked module needs for a symbol that no module defines, which must be dynamic shared memory, a
     /// function of the device's runtime, or unused.
     fn undefined(&self, global: &Global, id: Id, symbol: &Symbol) -> Result<Keeps, LinkError> {
-        let is_dynamic = |symbol: &Symbol| matches!(&symbol.shape, Shape::Variable(v) if v.space == StateSpace::Shared);
         let first = self.symbol(global.first);
         if is_dynamic(symbol) && is_dynamic(first) {
             return Ok(Keeps::OwnName);

@@ -97,21 +97,14 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Finds a module's names and what they are.
+    /// Finds the names of a module that is to be linked with others, and what they are.
+    ///
+    /// # Errors
+    /// [`LinkError::TooManyNames`], [`LinkError::Predefined`].
     pub(super) fn new(part: &Part, program: &Program) -> Result<Self, LinkError> {
-        let mut reader = Reader::new(&part.module, program);
-        reader.read();
-        let mut found = reader.found;
+        let found = Self::read(&part.module, program);
         if found.symbols.len() * BYTES_PER_SYMBOL > part.module.source().len() + FREE_BYTES {
             return Err(LinkError::TooManyNames(part.name.clone()));
-        }
-        found.settle_linkage();
-        found.uses = part.module.uses();
-        for (sym, _) in &found.uses.found {
-            let n = found.by_name[sym.0 as usize];
-            if let Some(symbol) = found.symbols.get_mut(n as usize) {
-                symbol.is_used = true;
-            }
         }
         match found.symbols.iter().find(|s| is_predefined(s.name)) {
             Some(symbol) => Err(LinkError::Predefined {
@@ -120,6 +113,22 @@ impl Symbols {
             }),
             None => Ok(found),
         }
+    }
+
+    /// Finds a module's names and what they are.
+    pub(super) fn read(module: &Module, program: &Program) -> Self {
+        let mut reader = Reader::new(module, program);
+        reader.read();
+        let mut found = reader.found;
+        found.settle_linkage();
+        found.uses = module.uses();
+        for (sym, _) in &found.uses.found {
+            let n = found.by_name[sym.0 as usize];
+            if let Some(symbol) = found.symbols.get_mut(n as usize) {
+                symbol.is_used = true;
+            }
+        }
+        found
     }
 
     /// Returns the symbol that a name of the module's scope stands for.

@@ -191,6 +191,16 @@ impl<T: Copy> FromC<*const T> for In<T> {
     }
 }
 
+impl<T: Copy> FromC<*const T> for Option<In<T>> {
+    unsafe fn from_c(raw: *const T) -> CudaResult<Self> {
+        if raw.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: as the caller's.
+        unsafe { In::from_c(raw) }.map(Some)
+    }
+}
+
 impl FromC<*const c_char> for &'static CStr {
     // The text lives until the function returns; functions copy what they keep.
     unsafe fn from_c(raw: *const c_char) -> CudaResult<Self> {

@@ -1,9 +1,8 @@
 //! Linking at run time: images are collected, and together become one image, which is PTX for this library.
 //!
 //! NVIDIA's library gives machine code; here one text is given back as it is, and several as a bundle
-//! ([`crate::image::bundle`]), which loading links. Whether several fit each other is tried when the program asks for
-//! the result, so that errors come where programs look for them; one alone may be a library without a kernel, which
-//! only another link can load.
+//! ([`crate::image::bundle`]), which loading links. Whether they fit each other, and define all that they use, is tried
+//! when the program asks for the result, so that errors come where programs look for them.
 
 use crate::api::driver_api;
 use crate::border::{self, Out};
@@ -162,9 +161,7 @@ fn complete(link: Arc<Link>, place: Out<*mut c_void>, bytes: Option<Out<usize>>)
             return Err(Status::INVALID_VALUE);
         }
         let texts: Vec<&[u8]> = state.texts.iter().map(Vec::as_slice).collect();
-        if texts.len() > 1
-            && let Err(error) = driver.gpu.module_of(&texts)
-        {
+        if let Err(error) = driver.gpu.module_of(&texts) {
             refused(&link.options, &error.to_string());
             return Err(Status::from(&error));
         }

@@ -1,7 +1,8 @@
 //! What cannot be linked, and with which words it is refused.
 
-use super::{linked, refusal, text_of};
-use gridmux_ptx::link::{LinkError, link};
+use super::{HEADER, linked, refusal, text_of};
+use gridmux_ptx::Module;
+use gridmux_ptx::link::{LinkError, Part, check_alone, link};
 
 /// Two modules that contradict each other, the first on its line 5, and what is said.
 const CONTRADICTIONS: &[(&str, &str, &str)] = &[
@@ -200,4 +201,44 @@ fn an_error_of_one_module_names_it() {
         error.starts_with("b: 4:") && error.contains("`z` has no size"),
         "{error}"
     );
+}
+
+/// What a module alone may use without defining it: dynamic shared memory, what the device's runtime provides, and what
+/// nothing names.
+#[test]
+fn a_module_alone_names_what_it_lacks() {
+    let kernel = |declared: &str, body: &str| {
+        format!("{HEADER}{declared}\n.entry k() {{ .reg .b64 %d; {body} ret; }}")
+    };
+    let function = ".extern .func x();";
+    let name = "mov.u64 %d, x;";
+    for (declared, body, lacks) in [
+        (function, "call x;", true),
+        (function, "", false),
+        (
+            ".extern .func free(.param .b64 a);",
+            "call free, (%d);",
+            false,
+        ),
+        (".extern .global .u32 x;", name, true),
+        (".extern .const .u32 x;", name, true),
+        (".extern .shared .b8 x[];", name, false),
+        (".global .u32 x;", name, false),
+        (".extern .func x();\n.func x() { ret; }", "call x;", false),
+    ] {
+        let part = Part {
+            name: "one".to_owned(),
+            module: Module::parse(kernel(declared, body)).unwrap_or_else(|e| panic!("{e}")),
+        };
+        let program = part
+            .module
+            .decode()
+            .unwrap_or_else(|e| panic!("{declared}: {e}"));
+        let said = check_alone(&part, &program).map_err(|error| error.to_string());
+        let due = "`x` is used and no module defines it: one, line 4";
+        match said {
+            Ok(()) => assert!(!lacks, "{declared} {body}"),
+            Err(said) => assert!(lacks && said.contains(due), "{declared}: {said}"),
+        }
+    }
 }

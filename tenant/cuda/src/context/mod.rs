@@ -15,7 +15,7 @@ pub mod peer;
 pub mod primary;
 
 use crate::api::driver_api;
-use crate::border::Out;
+use crate::border::{In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
 use crate::record;
@@ -41,6 +41,18 @@ pub type CUcontext = Handle<Context>;
 const FLAGS: u32 = 0xff;
 /// The scheduling flags, of which there is at most one.
 const SCHEDULING: [u32; 4] = [0, 1, 2, 4];
+
+/// What a context is asked for (`CUctxCreateParams`): at most one of the two.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CUctxCreateParams {
+    /// Parts of the device (`CUexecAffinityParam`); null for all of it.
+    affinity: *const c_void,
+    /// How many they are.
+    affinities: c_int,
+    /// Sharing with a graphics client (`CUctxCigParam`); null for none.
+    graphics: *const c_void,
+}
 
 /// A context.
 #[derive(Debug)]
@@ -84,7 +96,7 @@ driver_api! {
         context: *mut CUcontext, affinity: *const c_void, count: c_int, flags: c_uint, device: CUdevice,
     ) => create_with_affinity;
     12050 cuCtxCreate_v4(
-        context: *mut CUcontext, parameters: *const c_void, flags: c_uint, device: CUdevice,
+        context: *mut CUcontext, parameters: *const CUctxCreateParams, flags: c_uint, device: CUdevice,
     ) => create_with_parameters;
     2000 cuCtxDestroy(context: CUcontext) => destroy;
     4000 cuCtxDestroy_v2(context: CUcontext) => destroy;
@@ -303,16 +315,21 @@ fn create_with_affinity(
     create(place, flags, device)
 }
 
+/// Creates a plain context, which null asks for, and parameters that ask for nothing.
 fn create_with_parameters(
     place: Out<CUcontext>,
-    parameters: *const c_void,
+    parameters: Option<In<CUctxCreateParams>>,
     flags: c_uint,
     device: CUdevice,
 ) -> CudaResult {
-    if !parameters.is_null() {
-        return Err(Status::UNSUPPORTED_EXEC_AFFINITY);
+    let Some(In(asked)) = parameters else {
+        return create(place, flags, device);
+    };
+    match (asked.affinity.is_null(), asked.graphics.is_null()) {
+        (false, false) => Err(Status::INVALID_VALUE),
+        (true, false) => Err(Status::NOT_SUPPORTED),
+        _ => create_with_affinity(place, asked.affinity, asked.affinities, flags, device),
     }
-    create(place, flags, device)
 }
 
 fn destroy(context: Arc<Context>) -> CudaResult {

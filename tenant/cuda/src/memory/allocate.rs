@@ -1,10 +1,11 @@
 //! Device memory: allocation, release, and how much there is.
 
-use super::CUdeviceptr;
 use super::map::Memory;
+use super::{CUdeviceptr, take};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::context::current::usable;
+use crate::driver::Driver;
 use crate::status::{CudaResult, Status};
 use std::ffi::c_uint;
 
@@ -85,13 +86,12 @@ fn allocate_pitched(
 
 /// Gives memory back when all that was submitted before has ended. Null is no error, as documented.
 fn free(address: CUdeviceptr) -> CudaResult {
-    let (driver, context) = usable()?;
+    let driver = Driver::get()?;
     if address == 0 {
         return Ok(());
     }
     let is_allocation = |memory: &Memory| matches!(memory, Memory::Device(_) | Memory::Pooled(_));
-    let range = driver.memory.remove(address, is_allocation);
-    let range = range.ok_or(Status::INVALID_VALUE)?;
+    let (range, context) = take(driver, address, Status::INVALID_VALUE, is_allocation)?;
     if let Memory::Pooled(block) = &range.memory {
         block.given_back();
     }

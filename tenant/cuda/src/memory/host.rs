@@ -4,11 +4,12 @@
 //! is right, and copied through the staging memory like any other. Kernels reach neither, so no device address is
 //! given for them.
 
-use super::CUdeviceptr;
 use super::map::Memory;
+use super::{CUdeviceptr, take};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::context::current::usable;
+use crate::driver::Driver;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
@@ -56,16 +57,19 @@ fn allocate_plain(place: Out<*mut c_void>, bytes: usize) -> CudaResult {
 }
 
 fn free(memory: *mut c_void) -> CudaResult {
-    let (driver, _) = usable()?;
+    let driver = Driver::get()?;
     if memory.is_null() {
         return Ok(());
     }
     let is_pinned = |memory: &Memory| matches!(memory, Memory::Pinned(..));
-    let range = driver.memory.remove(memory.addr() as u64, is_pinned);
-    let range = range.ok_or(Status::INVALID_VALUE)?;
     // It goes when everything that was submitted has ended.
-    drop(range);
-    Ok(())
+    take(
+        driver,
+        memory.addr() as u64,
+        Status::INVALID_VALUE,
+        is_pinned,
+    )
+    .map(drop)
 }
 
 fn get_flags(flags: Out<c_uint>, memory: *mut c_void) -> CudaResult {
@@ -103,11 +107,11 @@ fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
 }
 
 fn unregister(memory: *mut c_void) -> CudaResult {
-    let (driver, _) = usable()?;
+    let driver = Driver::get()?;
     if memory.is_null() {
         return Err(Status::INVALID_VALUE);
     }
     let is_registered = |memory: &Memory| matches!(memory, Memory::Registered(_));
-    let range = driver.memory.remove(memory.addr() as u64, is_registered);
-    range.map(drop).ok_or(Status::HOST_MEMORY_NOT_REGISTERED)
+    let unknown = Status::HOST_MEMORY_NOT_REGISTERED;
+    take(driver, memory.addr() as u64, unknown, is_registered).map(drop)
 }

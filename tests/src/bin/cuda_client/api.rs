@@ -29,6 +29,15 @@ pub(crate) struct PoolProperties {
     pub(crate) reserved: [u64; 9],
 }
 
+/// What a context is asked for (`CUctxCreateParams`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ContextParameters {
+    pub(crate) affinity: *const c_void,
+    pub(crate) affinities: i32,
+    pub(crate) graphics: *const c_void,
+}
+
 /// Declares the functions that the scenarios call.
 macro_rules! functions {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => {
@@ -86,6 +95,7 @@ functions! {
     cuDevicePrimaryCtxReset_v2(device: i32);
     cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32);
     cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32);
+    cuCtxCreate_v4(context: *mut u64, parameters: *const ContextParameters, flags: u32, device: i32);
     cuCtxDestroy_v2(context: u64);
     cuCtxGetCurrent(context: *mut u64);
     cuCtxSetCurrent(context: u64);

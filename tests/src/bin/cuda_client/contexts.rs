@@ -1,11 +1,13 @@
 //! Contexts: the stack of each thread, the primary context, and the end of a context that is in use.
 
-use crate::api::Cuda;
+use crate::api::{ContextParameters, Cuda};
 use crate::session::{PER_THREAD, Session, code, invalid, ok, refused};
+use std::ffi::c_void;
+use std::ptr::null;
 
 scenarios! {
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
-        what_a_context_holds_goes_with_it;
+        what_a_context_holds_goes_with_it parameters_that_ask_for_nothing;
 }
 
 /// The attribute of a pool that says how many bytes programs hold of it (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
@@ -162,4 +164,36 @@ fn what_a_context_holds_goes_with_it() {
     assert_eq!(used, 0);
     ok(session.cuMemPoolTrimTo(pool, 0));
     session.await_free(before);
+}
+
+fn parameters_that_ask_for_nothing() {
+    let session = Session::start();
+    let mut context = 0;
+    let mut create = |parameters| session.cuCtxCreate_v4(&mut context, parameters, 0, 0);
+    ok(create(null()));
+    let nothing = ContextParameters {
+        affinity: null(),
+        affinities: 0,
+        graphics: null(),
+    };
+    ok(create(&raw const nothing));
+    // What the library must not follow.
+    let somewhere = null::<c_void>().wrapping_add(64);
+    let affinity = ContextParameters {
+        affinity: somewhere,
+        affinities: 1,
+        ..nothing
+    };
+    let graphics = ContextParameters {
+        graphics: somewhere,
+        ..nothing
+    };
+    let both = ContextParameters {
+        graphics: somewhere,
+        ..affinity
+    };
+    refused(create(&raw const affinity), code::UNSUPPORTED_EXEC_AFFINITY);
+    refused(create(&raw const graphics), code::NOT_SUPPORTED);
+    invalid(create(&raw const both));
+    assert_eq!(current(&session), context, "the last that was made");
 }

@@ -6,7 +6,7 @@ use std::ptr::{from_mut, null_mut};
 
 scenarios! {
     memory: allocated_and_released over_the_limit pitched pinned_and_registered too_many_pinned
-        what_is_told_of_addresses;
+        what_is_told_of_addresses what_is_given_back_is_found_by_its_address;
 }
 
 fn allocated_and_released() {
@@ -187,6 +187,40 @@ fn pinned_and_registered() {
     invalid(session.cuMemHostRegister_v2(null_mut(), 16, 0));
     invalid(session.cuMemHostRegister_v2(start, 0, 0));
     invalid(session.cuMemHostRegister_v2(start, usize::MAX, 0));
+}
+
+/// Whatever context is current, and without one.
+fn what_is_given_back_is_found_by_its_address() {
+    let session = Session::start();
+    let mut own = vec![0_u8; 1 << 13];
+    let own: *mut c_void = own.as_mut_ptr().cast();
+    let mut pooled = 0;
+    ok(session.cuMemAllocAsync(&mut pooled, 256, 0));
+    ok(session.cuStreamSynchronize(0));
+    let (device, pinned) = (session.alloc(64), session.pinned(4096));
+    ok(session.cuMemHostRegister_v2(own, 1 << 13, 0));
+    let others = session.alloc(64);
+    // Another context is current.
+    session.new_context();
+    ok(session.cuMemFree_v2(others));
+    // None is.
+    ok(session.cuCtxPopCurrent_v2(&mut 0));
+    ok(session.cuCtxPopCurrent_v2(&mut 0));
+    for address in [device, pooled] {
+        ok(session.cuMemFree_v2(address));
+        invalid(session.cuMemFree_v2(address));
+    }
+    ok(session.cuMemFree_v2(0));
+    ok(session.cuMemFreeHost(pinned.cast()));
+    invalid(session.cuMemFreeHost(pinned.cast()));
+    ok(session.cuMemFreeHost(null_mut()));
+    ok(session.cuMemHostUnregister(own));
+    refused(session.cuMemHostUnregister(own), code::NOT_REGISTERED);
+    // What ended with its context is not there any more.
+    ok(session.cuCtxSetCurrent(session.context));
+    let gone = session.alloc(64);
+    ok(session.cuCtxDestroy_v2(session.context));
+    invalid(session.cuMemFree_v2(gone));
 }
 
 fn what_is_told_of_addresses() {

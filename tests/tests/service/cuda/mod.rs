@@ -58,11 +58,12 @@ scenarios! {
     entry: before_and_after_init many_threads_initialise_at_once functions_by_name codes_have_names
         the_device_is_coherent;
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
-        what_a_context_holds_goes_with_it;
+        what_a_context_holds_goes_with_it parameters_that_ask_for_nothing;
     modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers
         unloaded_while_it_runs libraries;
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
-    memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses;
+    memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses
+        what_is_given_back_is_found_by_its_address;
     copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
         large_ones_from_everywhere;
     boxes: planar_between_all_places spatial_between_all_places bad_descriptors
