@@ -34,10 +34,9 @@ const HORIZON_STAYS: f64 = 4.0;
 const LEAST_HORIZON_NS: f64 = 40_000.0;
 /// The bound of what a tenant is behind by, in nanoseconds of a weight's part of the device.
 const MOST_BEHIND_NS: f64 = 10e6;
-/// Of two tenants that are apart by this, in nanoseconds of a weight's part of the device, the one that is behind goes
-/// first though it is of a worse class, if half of that is what the better one held beyond its part: more than what
-/// tenants fluctuate by from block to block.
-const FAR_APART_NS: f64 = 2e5;
+/// What tenants of a better class are far ahead by, in nanoseconds of a weight's part of the device: more than they
+/// fluctuate by from block to block.
+const FAR_AHEAD_NS: f64 = 2e5;
 /// Distances below this part of a horizon leave the plan as it is.
 const DEAD_BAND: f64 = 0.02;
 
@@ -54,7 +53,7 @@ pub struct Balance {
     most_of_class: [f64; Class::ALL.len()],
     /// The excess that counts as none, per weight, in SM · ns: above zero where deficits were cut off above it.
     none: f64,
-    /// What tenants are far from each other by, per weight, in SM · ns.
+    /// [`FAR_AHEAD_NS`] per weight, in SM · ns; at least what a horizon gives.
     far: f64,
     /// SMs of a weight of one.
     sms_each: f64,
@@ -65,8 +64,10 @@ pub struct Balance {
 /// A tenant's place in the dispatch order: by class, excess and number.
 #[derive(Debug)]
 pub struct Place {
-    /// Its class; `None` where it goes before all classes.
-    class: Option<Class>,
+    /// The class that it stands with: its own, or a better one.
+    class: Class,
+    /// It stands before those of that class that do not.
+    goes_first: bool,
     /// [`TenantRecord::excess_time`].
     excess_ns: f64,
     /// The tenant.
@@ -77,9 +78,13 @@ impl Place {
     /// Returns which of two goes first.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
-        let excess = self.excess_ns.total_cmp(&other.excess_ns);
         let class = self.class.cmp(&other.class);
-        class.then(excess).then(self.tenant.cmp(&other.tenant))
+        let first = other.goes_first.cmp(&self.goes_first);
+        let excess = self.excess_ns.total_cmp(&other.excess_ns);
+        class
+            .then(first)
+            .then(excess)
+            .then(self.tenant.cmp(&other.tenant))
     }
 }
 
@@ -99,19 +104,30 @@ impl Balance {
     }
 
     /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that held less than
-    /// it was entitled to goes before all classes while one of a better class held more and they are [`FAR_APART_NS`]
-    /// apart: its blocks may need most of an SM, which never comes free while small ones of a better class take every
-    /// bit.
+    /// it was entitled to goes before the better classes that are far ahead: its blocks may need most of an SM, which
+    /// never comes free while small ones of a better class take every bit.
     #[must_use]
     pub fn place(&self, tenant: &TenantRecord, corrects: bool) -> Place {
         let excess = tenant.excess_per_weight(self.now);
-        let better = &self.most_of_class[..tenant.class as usize];
-        let is_far = |most: &f64| *most > self.far / 2.0 && *most - excess > self.far;
-        let goes_first = excess < 0.0 && better.iter().any(is_far);
+        let better = Class::ALL.into_iter().take(tenant.class as usize);
+        let overtaken = better
+            .filter(|_| corrects && excess < 0.0)
+            .find(|class| self.is_far_ahead(*class, excess));
         Place {
-            class: (!(corrects && goes_first)).then_some(tenant.class),
+            class: overtaken.unwrap_or(tenant.class),
+            goes_first: overtaken.is_some(),
             excess_ns: tenant.excess_time(self.now, self.none, self.sms_each),
             tenant: tenant.id,
+        }
+    }
+
+    /// Returns whether a class is far ahead of a tenant with this excess. Of the latency class one must have held so
+    /// much too much; of another it is enough that one held half of it, and is so far from the tenant.
+    fn is_far_ahead(&self, class: Class, excess: f64) -> bool {
+        let most = self.most_of_class[class as usize];
+        match class {
+            Class::Latency => most > self.far,
+            _ => most > self.far / 2.0 && most - excess > self.far,
         }
     }
 
@@ -159,7 +175,7 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
         most_of_class,
         none: (most - bound).max(0.0),
         sms_each,
-        far: stretched * FAR_APART_NS.max(horizon_ns),
+        far: stretched * FAR_AHEAD_NS.max(horizon_ns),
         worst,
     }
 }

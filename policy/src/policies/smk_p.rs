@@ -13,8 +13,8 @@
 //! 1. [`share_control::rebase`]: who had too much, who too little;
 //! 2. [`Partitioner::partition`]: fill part after part of the device, lowest weighted level first;
 //! 3. parts that came out alike become one group of the plan. Free room goes to the better class
-//!    first, then to the tenant that is behind by the longest time, then by arrival; but before all classes to
-//!    who is behind while one of a better class is ahead, far from it ([`Balance::place`]);
+//!    first, then to the tenant that is behind by the longest time, then by arrival; but before a better
+//!    class to who is behind while that is far ahead ([`Balance::place`]);
 //! 4. where issue slots are partitioned too, rows that are profiled have SMs to themselves, and the
 //!    others' weights follow from the profiles ([`IssueProfiler`]).
 //!
@@ -62,7 +62,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
     promises_weights: true,
     weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
-    class: "free room goes to the better class first, but to who is behind while that is ahead, far from it",
+    class: "free room goes to the better class first, but if that is far ahead, to who is behind",
     is_oracle: false,
     uses: USES,
     make: |device, shape, _| Box::new(SmkP::new(device, shape)),

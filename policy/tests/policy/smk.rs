@@ -169,13 +169,15 @@ fn who_is_behind_comes_before_a_better_class_that_is_far_ahead() {
         ([4e6, -1e6, -2e6], [2, 1, 0]),
         ([4e6, 0.0, -2e6], [2, 0, 1]),
         ([0.0, -1e3, 4e6], [0, 1, 2]),
-        ([0.0, 4e6, -1e6], [2, 0, 1]),
-        // Far from each other, and neither from its part.
-        ([1e5, 0.0, -1e5], [2, 0, 1]),
-        // No better one held more than its part by more than a little, though others did.
+        // The latency class is not overtaken for what another one held.
+        ([0.0, 4e6, -1e6], [0, 2, 1]),
+        ([1e5, 4e6, -4e6], [0, 2, 1]),
+        // Half as far from its part, and far from the last; the latency class is far ahead of its part or not at all.
+        ([0.0, 1e5, -1e5], [0, 2, 1]),
+        ([1e5, 0.0, -1e5], [0, 1, 2]),
+        // No better one held more than its part by more than a little.
+        ([0.0, 1e3, -4e6], [0, 1, 2]),
         ([-1e3, -1e3, -4e6], [0, 1, 2]),
-        ([1e3, 4e6, -4e6], [2, 0, 1]),
-        ([1e3, 0.0, -4e6], [0, 1, 2]),
     ] {
         let mut host = Host::named("smk-p", &WIDE);
         for (number, class) in classes {
