@@ -65,10 +65,11 @@ functional one.
   SLOWER    how many times longer its work took while it was busy than it
             would have alone, since the device's host started; - before any.
             While no other tenant has a launch open that is 1; the rest is
-            estimated from what its blocks held and how long they took: on
-            average within 5 % of the truth, up to 1.4 times as much with
-            several streams, and as little as a third of it for one that is
-            starved to a twentieth (`cargo xtask bench slowdown`)
+            estimated from what its blocks held and how long they took: for two
+            tenants with known kernels on a modelled device on average within
+            5 % of the truth, up to 1.4 times as much with several streams, and
+            as little as a third of it for one that is starved to a twentieth
+            (`cargo xtask bench slowdown`)
   MEMORY    device memory that its clients hold now, together
   LIMIT     the most that they may hold together
   LAUNCHES  launches of kernels that ended without an error

@@ -16,6 +16,7 @@
 //! (`sm_100f`).
 
 use super::compression::{Compression, unpack};
+use super::target::{Reach, Target};
 use super::{Capability, ImageError, Source};
 
 /// The first bytes of a container.
@@ -35,42 +36,6 @@ const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 const FLAG_OWN: u64 = 0x10_0000;
 const FLAG_FAMILY: u64 = 0x20_0000;
-
-/// What an entry was built for; of two that run on a device the greater one fits it better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Target {
-    number: u32,
-    reach: Reach,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
-    /// On its architecture and all later ones.
-    Later,
-    /// On those of its family, whose numbers differ in the last digit.
-    Family,
-    /// On its own only.
-    Own,
-}
-
-impl Target {
-    fn runs_on(self, device: Capability) -> bool {
-        match self.reach {
-            Reach::Later => self.number <= device.0,
-            Reach::Family => self.number <= device.0 && self.number / 10 == device.0 / 10,
-            Reach::Own => self.number == device.0,
-        }
-    }
-
-    fn name(self) -> String {
-        let suffix = match self.reach {
-            Reach::Later => "",
-            Reach::Family => "f",
-            Reach::Own => "a",
-        };
-        format!("sm_{}{suffix}", self.number)
-    }
-}
 
 /// One entry, or one of several that are packed together.
 #[derive(Debug, Clone, Copy)]

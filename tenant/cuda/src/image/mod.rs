@@ -21,6 +21,7 @@ mod compression;
 pub mod fatbin;
 pub mod object;
 mod source;
+mod target;
 pub mod wrapper;
 
 pub use source::{ProcessMemory, Source};
@@ -68,6 +69,28 @@ pub enum ImageError {
         /// The device.
         device: Capability,
     },
+    /// Its text is for an architecture that the device does not run.
+    #[error(
+        "the PTX is for {target}, and the device ({device}) runs none but what is for itself or an earlier one; build \
+        for {device}, as `nvcc -arch={device}`"
+    )]
+    LaterTarget {
+        /// Its architecture.
+        target: String,
+        /// The device.
+        device: Capability,
+    },
+    /// Its text is of a version of PTX that is not known.
+    #[error(
+        "the PTX's .version {}.{} is newer than {}.{}, the newest that this driver knows; build with an older toolkit",
+        .version.0, .version.1, .newest.0, .newest.1
+    )]
+    NewerVersion {
+        /// Its version.
+        version: (u32, u32),
+        /// The newest that is known.
+        newest: (u32, u32),
+    },
     /// It holds PTX for other architectures.
     #[error(
         "the image's PTX is{}, which the device ({device}) does not run; build with PTX for it, as \
@@ -98,6 +121,8 @@ impl ImageError {
             Self::Null => Status::INVALID_VALUE,
             Self::Corrupt(_) => Status::INVALID_IMAGE,
             Self::NoPtx { .. } | Self::OtherTargets { .. } => Status::NO_BINARY_FOR_GPU,
+            Self::LaterTarget { .. } => Status::INVALID_PTX,
+            Self::NewerVersion { .. } => Status::UNSUPPORTED_PTX_VERSION,
         }
     }
 
@@ -139,6 +164,17 @@ pub fn ptx_of(image: &[u8], device: Capability) -> Result<Vec<Vec<u8>>, ImageErr
 }
 
 fn texts_of(
+    image: &(impl Source + ?Sized),
+    device: Capability,
+) -> Result<Vec<Vec<u8>>, ImageError> {
+    let texts = unpacked(image, device)?;
+    texts
+        .iter()
+        .try_for_each(|text| target::check(text, device))?;
+    Ok(texts)
+}
+
+fn unpacked(
     image: &(impl Source + ?Sized),
     device: Capability,
 ) -> Result<Vec<Vec<u8>>, ImageError> {

@@ -70,6 +70,16 @@ fn bad_images() {
     refused(load(c"this is no PTX".as_ptr().cast()), code::INVALID_PTX);
     let cut = text(&PTX[..PTX.len() / 2]);
     refused(load(cut.as_ptr().cast()), code::INVALID_PTX);
+    // What no device of this capability runs, and what only a later driver knows.
+    let kernel = |version, target| {
+        text(&format!(
+            ".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}"
+        ))
+    };
+    let later = kernel("8.6", "sm_120");
+    refused(load(later.as_ptr().cast()), code::INVALID_PTX);
+    let newer = kernel("99.0", "sm_80");
+    refused(load(newer.as_ptr().cast()), code::UNSUPPORTED_PTX_VERSION);
     // A file of the ELF kind that holds nothing, with room behind it for who reads on.
     let mut elf = [0u8; 4096];
     elf[..4].copy_from_slice(b"\x7fELF");

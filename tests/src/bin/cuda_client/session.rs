@@ -17,6 +17,7 @@ pub(crate) mod code {
     pub(crate) const INVALID_CONTEXT: u32 = 201;
     pub(crate) const NO_BINARY_FOR_GPU: u32 = 209;
     pub(crate) const INVALID_PTX: u32 = 218;
+    pub(crate) const UNSUPPORTED_PTX_VERSION: u32 = 222;
     pub(crate) const UNSUPPORTED_EXEC_AFFINITY: u32 = 224;
     pub(crate) const FILE_NOT_FOUND: u32 = 301;
     pub(crate) const INVALID_HANDLE: u32 = 400;
