@@ -19,6 +19,18 @@ pub enum LoadError {
         /// Instruction as written, without operands.
         mnemonic: String,
     },
+    /// It calls a function that is neither defined nor one of the device's runtime that the model has.
+    #[error("line {line}: '{caller}' calls '{callee}', which is not modelled{needed_for}")]
+    Undefined {
+        /// Line in the PTX text, from 1.
+        line: u32,
+        /// The calling function.
+        caller: String,
+        /// The function.
+        callee: String,
+        /// What it is needed for, in brackets, or nothing.
+        needed_for: &'static str,
+    },
     /// A variable that the model cannot place.
     #[error("line {line}: variable '{name}' {reason}")]
     Variable {

@@ -17,8 +17,9 @@ use modelled::{ModelRig, SPIN, Shape, StreamLoop};
 const SMS: u16 = 2;
 /// Policies: one that shares evenly, and the default.
 const POLICIES: [&str; 2] = ["smk-p", "gridmux"];
-/// Device time of a run, and how often it is looked at.
+/// Device time of a run.
 const RUN_NS: u64 = 3_000_000;
+/// How often it is seen in that time whether shares were settled.
 const LOOKS: u64 = 60;
 /// A kernel that reads memory in every round of its loop.
 const READS: &str = include_str!("reads.ptx");

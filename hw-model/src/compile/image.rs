@@ -166,7 +166,7 @@ impl Linker<'_> {
                 Opcode::Ret if !frame.is_entry => self.ret(lower, i, &origin),
                 _ => self.plain(lower, i, &origin),
             };
-            done.ok_or_else(|| unsupported(function, i, self.lines))?;
+            done.ok_or_else(|| unsupported(self.program, function, i, self.lines))?;
             lower.passed(i);
             if matches!(i.opcode, Opcode::Bra | Opcode::BrxIdx) {
                 branches.push((self.ops.len() - 1, reconvergence[at], at));

@@ -311,10 +311,43 @@ fn param(p: &gridmux_ptx::decode::Param) -> KernelParam {
     }
 }
 
-fn unsupported(function: &Function, i: &Instruction, lines: &Lines) -> LoadError {
-    LoadError::Unsupported {
-        function: shown(&function.name),
-        line: lines.of(i.span),
-        mnemonic: shown(&i.mnemonic),
+fn unsupported(
+    program: &Program,
+    function: &Function,
+    i: &Instruction,
+    lines: &Lines,
+) -> LoadError {
+    let callee = i
+        .callee()
+        .and_then(|id| program.functions.get(id.0 as usize));
+    let (line, caller) = (lines.of(i.span), shown(&function.name));
+    match callee.filter(|callee| !callee.is_defined) {
+        Some(callee) => LoadError::Undefined {
+            line,
+            caller,
+            needed_for: needed_for(&callee.name),
+            callee: shown(&callee.name),
+        },
+        None => LoadError::Unsupported {
+            function: caller,
+            line,
+            mnemonic: shown(&i.mnemonic),
+        },
+    }
+}
+
+/// Returns what CUDA C++ needs a function of the device's runtime for (CUDA C++ Programming Guide, "Cooperative Groups",
+/// "CUDA Dynamic Parallelism"), in brackets.
+fn needed_for(callee: &str) -> &'static str {
+    match callee {
+        "cudaCGGetIntrinsicHandle"
+        | "cudaCGSynchronize"
+        | "cudaCGSynchronizeGrid"
+        | "cudaCGGetSize"
+        | "cudaCGGetRank" => " (groups of all threads of a grid need it)",
+        name if name.starts_with("__cudaCDP2") || name.starts_with("cuda") => {
+            " (kernels that launch kernels need it)"
+        }
+        _ => "",
     }
 }

@@ -205,7 +205,7 @@ pub(super) fn frame(
     let mut outgoing = 0;
     for i in function.body.iter().filter(|i| i.opcode == Opcode::Call) {
         let Some(signature) = signature(program, function, i) else {
-            return Err(super::unsupported(function, i, lines));
+            return Err(super::unsupported(program, function, i, lines));
         };
         outgoing = signature.bytes().max(outgoing);
     }

@@ -138,6 +138,30 @@ fn breakpoints_and_traps_are_told_apart() {
     assert_eq!(fault(&module("", "trap;\n"), 32).kind, FaultKind::Trap);
 }
 
+#[test]
+fn a_function_that_the_model_lacks_is_named_with_what_needs_it() {
+    for (callee, needed_for) in [
+        (
+            "cudaCGSynchronize",
+            " (groups of all threads of a grid need it)",
+        ),
+        (
+            "cudaLaunchDeviceV2",
+            " (kernels that launch kernels need it)",
+        ),
+        ("__cudaCDP2Free", " (kernels that launch kernels need it)"),
+        ("other", ""),
+    ] {
+        let text = module(
+            &format!(".extern .func {callee}();\n"),
+            &format!("call.uni {callee};\n"),
+        );
+        let line = line_of(&text, "call.uni");
+        let want = format!("line {line}: 'k' calls '{callee}', which is not modelled{needed_for}");
+        assert_eq!(refusal(&text), want);
+    }
+}
+
 /// Asserts that `line` is refused as the model's own messages are, naming itself and its place.
 fn refuses(target: &str, line: &str) {
     let text = module("", line)

@@ -188,8 +188,8 @@ fn get_export_table(table: Option<Out<*const c_void>>, _: *const c_void) -> Cuda
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
         report::say(format_args!(
-            "{} asks for a private table of NVIDIA's driver, as the CUDA runtime library does; a program that has \
-             it linked in must be linked again with -cudart shared",
+            "{} asks for a private table of NVIDIA's driver, as programs and packages on the CUDA runtime library do \
+             (libcudart, linked statically or not); it is not covered yet, the driver API is",
             report::program()
         ));
     });

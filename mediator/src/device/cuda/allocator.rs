@@ -3,14 +3,18 @@
 //! The driver's own `cuMemFree` may wait for the whole device, and with it for every other tenant's kernels. A tenant's
 //! allocations are therefore cut from its partition by this allocator, which calls no driver.
 //!
-//! Rules: offsets, not addresses, so that it can be tested anywhere; every offset is a multiple of [`ALIGN_BYTES`];
-//! neighbouring free ranges are always one range; first fit keeps the used part low, because the partition backs only
-//! what lies below the highest allocation with memory.
+//! Rules: offsets, not addresses, so that it can be tested anywhere; every offset is a multiple of [`ALIGN_BYTES`], a
+//! large allocation's of [`LARGE_ALIGN_BYTES`]; neighbouring free ranges are always one range; first fit keeps the used
+//! part low, because the partition backs only what lies below the highest allocation with memory.
 
 use std::collections::BTreeMap;
 
 /// Alignment of every allocation, the one that `cuMemAlloc` promises.
 pub(super) const ALIGN_BYTES: u64 = 256;
+/// Allocations of at least so many bytes begin at multiples of [`LARGE_ALIGN_BYTES`]: programs that divide one among
+/// themselves count on whole pages.
+const LARGE_BYTES: u64 = 1 << 20;
+const LARGE_ALIGN_BYTES: u64 = 64 << 10;
 /// Most allocations of one tenant: the dispatcher's table of them is copied at each change.
 pub(super) const MAX_ALLOCATIONS: usize = 1 << 16;
 
@@ -98,16 +102,28 @@ impl Allocator {
             return Err(NoRoom::TooMany);
         }
         let footprint = Self::footprint(bytes);
-        let found = self.free.iter().find(|(_, length)| **length >= footprint);
-        let Some((&start, &length)) = found else {
+        let align = if bytes < LARGE_BYTES {
+            ALIGN_BYTES
+        } else {
+            LARGE_ALIGN_BYTES
+        };
+        let found = self.free.iter().find_map(|(&first, &length)| {
+            let start = first.checked_next_multiple_of(align)?;
+            (start.checked_add(footprint)? <= first + length).then_some((first, length, start))
+        });
+        let Some((first, length, start)) = found else {
             return Err(NoRoom::Full {
                 longest_bytes: self.free.values().copied().max().unwrap_or(0),
                 free_bytes: self.size - self.used,
             });
         };
-        self.free.remove(&start);
-        if length > footprint {
-            self.free.insert(start + footprint, length - footprint);
+        self.free.remove(&first);
+        if start > first {
+            self.free.insert(first, start - first);
+        }
+        let (end, all) = (start + footprint, first + length);
+        if all > end {
+            self.free.insert(end, all - end);
         }
         self.taken.insert(start, bytes);
         self.used += footprint;
@@ -143,7 +159,9 @@ impl Allocator {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALIGN_BYTES, Allocator, MAX_ALLOCATIONS, NoRoom, NotAllocated, Range};
+    use super::{
+        ALIGN_BYTES, Allocator, LARGE_ALIGN_BYTES, MAX_ALLOCATIONS, NoRoom, NotAllocated, Range,
+    };
 
     #[test]
     fn allocations_are_aligned_and_do_not_overlap() {
@@ -160,6 +178,18 @@ mod tests {
             256 + 256 + 256 + 512 + 4096 + 256,
             "each takes whole units"
         );
+    }
+
+    #[test]
+    fn large_allocations_begin_at_whole_pages_and_leave_the_gap_to_small_ones() {
+        let mut allocator = Allocator::new(4 << 20);
+        assert_eq!(allocator.alloc(1), Ok(0));
+        assert_eq!(allocator.alloc(1 << 20), Ok(LARGE_ALIGN_BYTES));
+        assert_eq!(allocator.alloc(512), Ok(256));
+        for start in [0, LARGE_ALIGN_BYTES, 256] {
+            allocator.free(start).unwrap();
+        }
+        assert_eq!(allocator.alloc(4 << 20), Ok(0));
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub enum ImageError {
     /// It holds machine code only.
     #[error(
         "the image holds machine code{} and no PTX, which this device needs; build with PTX for it, as \
-        `nvcc -gencode arch=compute_{number},code=compute_{number}`", targets(.found), number = .device.0
+        `nvcc -gencode arch=compute_{number},code=compute_{number}` or, in Python, `compile(\"ptx\")` for \
+        `compile(\"cubin\")`", targets(.found), number = .device.0
     )]
     NoPtx {
         /// Architectures that it has machine code for.

@@ -148,7 +148,7 @@ fn files_of_nvcc_are_read_however_they_are_packed() {
     assert_eq!(
         error.to_string(),
         "the image holds machine code for sm_80 and no PTX, which this device needs; build with PTX for it, as `nvcc \
-        -gencode arch=compute_90,code=compute_90`"
+        -gencode arch=compute_90,code=compute_90` or, in Python, `compile(\"ptx\")` for `compile(\"cubin\")`"
     );
 }
 
