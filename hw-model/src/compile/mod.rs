@@ -336,8 +336,8 @@ fn unsupported(
     }
 }
 
-/// Returns what CUDA C++ needs a function of the device's runtime for (CUDA C++ Programming Guide, "Cooperative Groups",
-/// "CUDA Dynamic Parallelism"), in brackets.
+/// Returns what CUDA C++ needs a function of the device's runtime for, in brackets (CUDA C++ Programming Guide,
+/// "Cooperative Groups", "CUDA Dynamic Parallelism").
 fn needed_for(callee: &str) -> &'static str {
     match callee {
         "cudaCGGetIntrinsicHandle"
