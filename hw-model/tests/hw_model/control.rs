@@ -1,5 +1,6 @@
 //! Control flow, barriers, spaces of memory, faults, and what is refused when a module is loaded.
 
+use crate::support::flow::{module, run};
 use crate::support::{Bench, functional};
 use gridmux_hw_model::{FaultKind, FaultSpace, LoadError, RunError, run_functional};
 
@@ -284,4 +285,24 @@ fn bounds_and_frames_beyond_32_bits_are_no_overflow() {
         matches!(error, LoadError::TooMuchLocalMemory { .. }),
         "{error}"
     );
+}
+
+/// As nvcc wrote it for PTX 1.x, of whose special registers programs read 16 bits.
+#[test]
+fn conversions_take_special_registers() {
+    let body = "cvt.s32.u16 %r5, %tid.x;\ncvt.u32.u16 %r6, %ctaid.x;\ncvt.u64.u32 %rd3, %ntid.x;\n\
+        cvt.u32.u64 %r7, %rd3;\ncvt.u16.u32 %h1, %tid.x;\ncvt.u32.u16 %r8, %h1;\n\
+        mad.lo.s32 %r9, %r6, 1000, %r5;\nmad.lo.s32 %r9, %r7, 100000, %r9;\nadd.s32 %r9, %r9, %r8;\n\
+        st.global.u32 [%rd2], %r9;";
+    let old = "cvt.s32.u16 %r9, %tid.x;\nst.global.s32 [%rd2], %r9;";
+    let expected: Vec<u32> = (0..128)
+        .map(|n| 6_400_000 + n / 64 * 1000 + n % 64 * 2)
+        .collect();
+    assert_eq!(run(&module("", body), 2, 64), expected);
+    let text = module("", old).replace(
+        ".version 8.5\n.target sm_80\n.address_size 64\n",
+        ".version 1.4\n.target sm_10, map_f64_to_f32\n",
+    );
+    let expected: Vec<u32> = (0..128).map(|n| n % 64).collect();
+    assert_eq!(run(&text, 2, 64), expected);
 }

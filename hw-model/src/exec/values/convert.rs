@@ -5,12 +5,13 @@
 //! of its own here goes to `convert_any`.
 
 use super::convert_any;
+use super::data::{special, special_code};
 use super::float::{Real, flush};
 use crate::exec::isa::{handler, lane_fn};
-use crate::exec::lanes::{LaneValue, map1};
+use crate::exec::lanes::{LaneValue, commit, map1};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::op::ExecFn;
-use gridmux_ptx::decode::{Instruction, Operand, Rounding, ScalarType as T};
+use gridmux_ptx::decode::{Instruction, Operand, Rounding, ScalarType as T, SpecialReg};
 use num_traits::{AsPrimitive, PrimInt};
 
 /// Integers, which convert to each other and to floats as Rust's `as` does it.
@@ -43,6 +44,14 @@ lane_fn!(IntToDouble<A: Integer>, |cx, op| map1::<A, f64>(cx, op, A::as_));
 lane_fn!(IntToSingleDirected<A: Integer>, |cx, op| {
     let mode = op.aux;
     map1::<A, f32>(cx, op, |a| narrow(a.as_(), mode));
+});
+
+lane_fn!(
+    /// The bits of the special register with the code `aux` that `imm` has.
+    Special<D: Integer>, |cx, op| {
+    let bits = op.imm.cast_unsigned();
+    let out = special(cx, op.aux).map(|value| D::cut(i128::from(value & bits)));
+    commit(cx, op.r[0], &out);
 });
 
 /// Rounding modes in `aux`.
@@ -201,6 +210,9 @@ macro_rules! int_to_int {
 /// Lowers `cvt`.
 pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     let (to, from) = (*i.mods.types.first()?, *i.mods.types.get(1)?);
+    if let Operand::Special(register) = i.operands.get(1)? {
+        return of_special(l, i, *register, (to, from));
+    }
     let exact_width = |operand: &Operand, ty: T| match operand {
         Operand::Reg(reg) => l.is_wide(*reg) == (ty.size_bytes() == 8),
         _ => true,
@@ -223,6 +235,26 @@ pub(crate) fn lower(l: &mut Lower<'_>, i: &Instruction) -> Option<Draft> {
     };
     let operands = [l.dst(i, word(to))?, source];
     Some(Draft::alu(exec, class, &operands).aux(aux))
+}
+
+/// Lowers `cvt` of a special register: before PTX 2.0 those of indices and sizes had 16 bits (PTX ISA section 10).
+fn of_special(
+    l: &mut Lower<'_>,
+    i: &Instruction,
+    register: SpecialReg,
+    (to, from): (T, T),
+) -> Option<Draft> {
+    let widens_sign = from.is_signed() && to.size_bytes() > from.size_bytes();
+    if to.is_float() || from.is_float() || widens_sign || i.mods.sat {
+        return None;
+    }
+    let bits = u64::MAX >> (64 - 8 * to.size_bytes().min(from.size_bytes()));
+    let exec = match to.size_bytes() {
+        8 => handler::<Special<u64>>(),
+        _ => handler::<Special<u32>>(),
+    };
+    let draft = Draft::alu(exec, Class::Move, &[l.dst(i, to)?]).aux(special_code(register)?);
+    Some(draft.imm(bits.cast_signed()))
 }
 
 /// Returns the mode for `aux`, and whether it rounds to an integral value.

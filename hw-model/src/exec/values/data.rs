@@ -157,8 +157,9 @@ lane_fn!(Special64, |cx, op| {
     commit(cx, op.r[0], &out);
 });
 
+/// Returns what each lane reads of the special register with this code.
 #[inline(always)]
-fn special(cx: &Cx<'_>, which: u32) -> [u64; 32] {
+pub(super) fn special(cx: &Cx<'_>, which: u32) -> [u64; 32] {
     let block = cx.block;
     let all = |value: u64| [value; 32];
     let axis = (which & 3) as usize;
@@ -214,8 +215,8 @@ fn thread_index(cx: &Cx<'_>, axis: usize) -> [u64; 32] {
     })
 }
 
-/// Returns the code of a special register, and whether it is 64 bits wide by nature.
-fn special_code(register: SpecialReg) -> Option<u32> {
+/// Returns the code of a special register.
+pub(super) fn special_code(register: SpecialReg) -> Option<u32> {
     use SpecialReg as S;
     Some(match register {
         S::Tid(axis) => SPECIAL_TID + u32::from(axis),
