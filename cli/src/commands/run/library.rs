@@ -1,7 +1,9 @@
-//! gridmux's `libcuda.so.1`: where it is, and how the program finds it.
+//! gridmux's CUDA libraries: where they are, and how the program finds them.
 //!
-//! It lies beside the `gridmux` program where cargo builds both, as `libcuda.so`, and in `../lib/gridmux` of an
-//! installation, as `libcuda.so.1`. Programs look for both names, so the private folder has a link under each.
+//! `libcuda.so.1` lies beside the `gridmux` program where cargo builds both, as `libcuda.so`, and in `../lib/gridmux`
+//! of an installation. Programs look for both names, so the private folder has a link under each. The runtime library
+//! `libcudart.so.13` lies beside it, as `libcudart.so` where cargo builds it; where it was not built or installed,
+//! programs that need it are as without gridmux.
 
 use crate::failure::Failure;
 use anyhow::Context;
@@ -12,6 +14,9 @@ use std::path::{Path, PathBuf};
 const PLACES: [&str; 2] = ["libcuda.so", "../lib/gridmux/libcuda.so.1"];
 /// Names under which programs load it.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+/// Names of the runtime library beside the driver library, and that under which programs load it.
+const RUNTIME_PLACES: [&str; 2] = ["libcudart.so", "libcudart.so.13"];
+const RUNTIME_NAME: &str = "libcudart.so.13";
 /// Folder of the links, in the private folder.
 pub(super) const FOLDER: &str = "lib";
 
@@ -42,6 +47,10 @@ impl Library {
         std::fs::create_dir(&links).context("making the folder of the library")?;
         for name in NAMES {
             symlink(&self.0, links.join(name)).context("linking the library")?;
+        }
+        let places = RUNTIME_PLACES.map(|place| self.folder().join(place));
+        if let Some(runtime) = places.iter().find(|place| place.is_file()) {
+            symlink(runtime, links.join(RUNTIME_NAME)).context("linking the runtime library")?;
         }
         Ok(())
     }

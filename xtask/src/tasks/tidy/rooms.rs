@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads and the test kit.
-const ROOMS: [(&str, &str, MayKnow); 18] = [
+const ROOMS: [(&str, &str, MayKnow); 19] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-launch", "launch", MayKnow::Only(&["gridmux-ptx"])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
@@ -61,6 +61,7 @@ const ROOMS: [(&str, &str, MayKnow); 18] = [
         "tenant/cuda",
         MayKnow::Only(&["gridmux-tenant", "gridmux-channel", "gridmux-sync"]),
     ),
+    ("gridmux-cudart", "tenant/cudart", MayKnow::Only(&[])),
     ("gridmux", "cli", MayKnow::All),
     ("gridmux-workloads", "workloads", MayKnow::Only(&[])),
     (

@@ -1,0 +1,358 @@
+//! Copies, of one, two and three dimensions.
+//!
+//! Rules: the kind of a copy says which end is the host's, and is believed, as NVIDIA's library does; for
+//! `cudaMemcpyDefault` the driver is asked. Arrays belong to textures, which are not covered.
+
+use crate::api::{DefaultStream, runtime_api};
+use crate::border::Place;
+use crate::current::ready;
+use crate::driver::Driver;
+use crate::memory::{Extent, Pitched, Told};
+use crate::status::{CudaResult, Status};
+use std::ffi::{c_int, c_uint};
+
+/// One end of the driver's copy of two dimensions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct PlanarEnd {
+    x_bytes: usize,
+    y: usize,
+    kind: c_uint,
+    host: u64,
+    device: u64,
+    array: u64,
+    pitch: usize,
+}
+
+/// The driver's copy of two dimensions (`CUDA_MEMCPY2D`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Planar {
+    from: PlanarEnd,
+    to: PlanarEnd,
+    width_bytes: usize,
+    height: usize,
+}
+
+/// One end of the driver's copy of three dimensions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct SpatialEnd {
+    x_bytes: usize,
+    y: usize,
+    z: usize,
+    level: usize,
+    kind: c_uint,
+    host: u64,
+    device: u64,
+    array: u64,
+    reserved: u64,
+    pitch: usize,
+    height: usize,
+}
+
+/// The driver's copy of three dimensions (`CUDA_MEMCPY3D`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Spatial {
+    from: SpatialEnd,
+    to: SpatialEnd,
+    width_bytes: usize,
+    height: usize,
+    depth: usize,
+}
+
+const _: () = assert!(size_of::<Planar>() == 128 && size_of::<Spatial>() == 200);
+
+/// Where in an array or in rows (`cudaPos`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Position {
+    x: usize,
+    y: usize,
+    z: usize,
+}
+
+/// A copy of three dimensions (`cudaMemcpy3DParms`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SpatialCopy {
+    from_array: u64,
+    from_at: Position,
+    from: Pitched,
+    to_array: u64,
+    to_at: Position,
+    to: Pitched,
+    extent: Extent,
+    kind: c_int,
+}
+
+runtime_api! {
+    cudaMemcpy(to: u64, from: u64, bytes: usize, kind: c_int) | cudaMemcpy_ptds => copy;
+    cudaMemcpyAsync(to: u64, from: u64, bytes: usize, kind: c_int, stream: u64)
+        | cudaMemcpyAsync_ptsz => copy_async;
+    cudaMemcpy2D(
+        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize, kind: c_int,
+    ) | cudaMemcpy2D_ptds => planar;
+    cudaMemcpy2DAsync(
+        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize, kind: c_int, stream: u64,
+    ) | cudaMemcpy2DAsync_ptsz => planar_async;
+    cudaMemcpy3D(copy: *const SpatialCopy) | cudaMemcpy3D_ptds => spatial;
+    cudaMemcpy3DAsync(copy: *const SpatialCopy, stream: u64) | cudaMemcpy3DAsync_ptsz => spatial_async;
+    cudaMemcpyPeer(to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize) => peer;
+    cudaMemcpyPeerAsync(
+        to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize, stream: u64,
+    ) => peer_async;
+}
+
+/// Which end is the host's (`cudaMemcpyKind`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    HostToHost,
+    HostToDevice,
+    DeviceToHost,
+    DeviceToDevice,
+    /// The driver finds it out.
+    Default,
+}
+
+/// The driver's kinds of memory (`CUmemorytype`).
+const HOST: c_uint = 1;
+const DEVICE: c_uint = 2;
+
+impl Kind {
+    fn of(number: c_int) -> CudaResult<Self> {
+        Ok(match number {
+            0 => Self::HostToHost,
+            1 => Self::HostToDevice,
+            2 => Self::DeviceToHost,
+            3 => Self::DeviceToDevice,
+            4 => Self::Default,
+            _ => return Err(Status::INVALID_MEMCPY_DIRECTION),
+        })
+    }
+
+    /// Returns the driver's kinds of memory of both ends, of `from` first.
+    fn ends(self, driver: &Driver, from: u64, to: u64) -> CudaResult<(c_uint, c_uint)> {
+        let told = |address| Ok(Told::of(driver, address)?.kind.max(HOST));
+        Ok(match self {
+            Self::HostToHost => (HOST, HOST),
+            Self::HostToDevice => (HOST, DEVICE),
+            Self::DeviceToHost => (DEVICE, HOST),
+            Self::DeviceToDevice => (DEVICE, DEVICE),
+            Self::Default => (told(from)?, told(to)?),
+        })
+    }
+}
+
+/// Waits for what a copy that the host is not to go on without was submitted behind.
+fn wait(driver: &Driver, stream: u64) -> CudaResult {
+    driver.cuStreamSynchronize(stream)
+}
+
+pub(crate) fn copy(
+    default: DefaultStream,
+    to: u64,
+    from: u64,
+    bytes: usize,
+    kind: c_int,
+) -> CudaResult {
+    let driver = ready()?;
+    if default == DefaultStream::PerThread {
+        submit(driver, (to, from, bytes), kind, default.resolve(0))?;
+        return wait(driver, default.resolve(0));
+    }
+    match Kind::of(kind)? {
+        _ if bytes == 0 => Ok(()),
+        Kind::HostToDevice => driver.cuMemcpyHtoD_v2(to, from, bytes),
+        Kind::DeviceToHost => driver.cuMemcpyDtoH_v2(to, from, bytes),
+        Kind::DeviceToDevice => driver.cuMemcpyDtoD_v2(to, from, bytes),
+        Kind::HostToHost | Kind::Default => driver.cuMemcpy(to, from, bytes),
+    }
+}
+
+pub(crate) fn copy_async(
+    default: DefaultStream,
+    to: u64,
+    from: u64,
+    bytes: usize,
+    kind: c_int,
+    stream: u64,
+) -> CudaResult {
+    submit(ready()?, (to, from, bytes), kind, default.resolve(stream))
+}
+
+fn submit(
+    driver: &Driver,
+    (to, from, bytes): (u64, u64, usize),
+    kind: c_int,
+    stream: u64,
+) -> CudaResult {
+    match Kind::of(kind)? {
+        _ if bytes == 0 => Ok(()),
+        Kind::HostToDevice => driver.cuMemcpyHtoDAsync_v2(to, from, bytes, stream),
+        Kind::DeviceToHost => driver.cuMemcpyDtoHAsync_v2(to, from, bytes, stream),
+        Kind::DeviceToDevice => driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream),
+        Kind::HostToHost | Kind::Default => driver.cuMemcpyAsync(to, from, bytes, stream),
+    }
+}
+
+/// Two places in rows, and how many bytes of how many rows.
+struct Rows {
+    to: (u64, usize),
+    from: (u64, usize),
+    width: usize,
+    height: usize,
+}
+
+impl Rows {
+    /// Returns the driver's copy.
+    fn copy(&self, driver: &Driver, kind: c_int) -> CudaResult<Planar> {
+        let (from, to) = Kind::of(kind)?.ends(driver, self.from.0, self.to.0)?;
+        if self.width > self.from.1 || self.width > self.to.1 {
+            return Err(Status::INVALID_PITCH);
+        }
+        let end = |(start, pitch): (u64, usize), kind| PlanarEnd {
+            x_bytes: 0,
+            y: 0,
+            kind,
+            host: start,
+            device: start,
+            array: 0,
+            pitch,
+        };
+        Ok(Planar {
+            from: end(self.from, from),
+            to: end(self.to, to),
+            width_bytes: self.width,
+            height: self.height,
+        })
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+fn planar(
+    default: DefaultStream,
+    to: u64,
+    to_pitch: usize,
+    from: u64,
+    from_pitch: usize,
+    width: usize,
+    height: usize,
+    kind: c_int,
+) -> CudaResult {
+    let (to, from) = ((to, to_pitch), (from, from_pitch));
+    let rows = Rows {
+        to,
+        from,
+        width,
+        height,
+    };
+    let driver = ready()?;
+    let mut copy = rows.copy(driver, kind)?;
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
+    if default == DefaultStream::Legacy {
+        return driver.cuMemcpy2DUnaligned_v2(Place::to(&mut copy));
+    }
+    driver.cuMemcpy2DAsync_v2(Place::to(&mut copy), default.resolve(0))?;
+    wait(driver, default.resolve(0))
+}
+
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+fn planar_async(
+    default: DefaultStream,
+    to: u64,
+    to_pitch: usize,
+    from: u64,
+    from_pitch: usize,
+    width: usize,
+    height: usize,
+    kind: c_int,
+    stream: u64,
+) -> CudaResult {
+    let (to, from) = ((to, to_pitch), (from, from_pitch));
+    let rows = Rows {
+        to,
+        from,
+        width,
+        height,
+    };
+    let driver = ready()?;
+    let mut copy = rows.copy(driver, kind)?;
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
+    driver.cuMemcpy2DAsync_v2(Place::to(&mut copy), default.resolve(stream))
+}
+
+impl SpatialCopy {
+    /// Returns the driver's copy.
+    fn copy(&self, driver: &Driver) -> CudaResult<Spatial> {
+        if self.from_array != 0 || self.to_array != 0 {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let (from, to) = Kind::of(self.kind)?.ends(driver, self.from.start, self.to.start)?;
+        let end = |memory: &Pitched, at: &Position, kind| SpatialEnd {
+            x_bytes: at.x,
+            y: at.y,
+            z: at.z,
+            level: 0,
+            kind,
+            host: memory.start,
+            device: memory.start,
+            array: 0,
+            reserved: 0,
+            pitch: memory.pitch,
+            height: memory.height,
+        };
+        Ok(Spatial {
+            from: end(&self.from, &self.from_at, from),
+            to: end(&self.to, &self.to_at, to),
+            width_bytes: self.extent.width,
+            height: self.extent.height,
+            depth: self.extent.depth,
+        })
+    }
+}
+
+fn spatial(default: DefaultStream, copy: Place<SpatialCopy>) -> CudaResult {
+    let driver = ready()?;
+    let mut copy = copy.get()?.copy(driver)?;
+    if default == DefaultStream::Legacy {
+        return driver.cuMemcpy3D_v2(Place::to(&mut copy));
+    }
+    driver.cuMemcpy3DAsync_v2(Place::to(&mut copy), default.resolve(0))?;
+    wait(driver, default.resolve(0))
+}
+
+fn spatial_async(default: DefaultStream, copy: Place<SpatialCopy>, stream: u64) -> CudaResult {
+    let driver = ready()?;
+    let mut copy = copy.get()?.copy(driver)?;
+    driver.cuMemcpy3DAsync_v2(Place::to(&mut copy), default.resolve(stream))
+}
+
+fn peer(to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize) -> CudaResult {
+    check_devices(ready()?, [to_device, from_device])?.cuMemcpyDtoD_v2(to, from, bytes)
+}
+
+fn peer_async(
+    to: u64,
+    to_device: c_int,
+    from: u64,
+    from_device: c_int,
+    bytes: usize,
+    stream: u64,
+) -> CudaResult {
+    let driver = check_devices(ready()?, [to_device, from_device])?;
+    driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream)
+}
+
+fn check_devices(driver: &Driver, devices: [c_int; 2]) -> CudaResult<&Driver> {
+    for ordinal in devices {
+        let mut device = 0;
+        driver.cuDeviceGet(Place::to(&mut device), ordinal)?;
+    }
+    Ok(driver)
+}

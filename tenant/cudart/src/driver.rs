@@ -1,0 +1,222 @@
+//! The driver library that the process finds, and the functions of it that this library calls.
+//!
+//! Rule: it is opened at the first need and stays. A driver without one of the functions answers
+//! `cudaErrorNotSupported` where that is needed; one without the first of them is no driver.
+
+use crate::border::Place;
+use crate::status::{CudaResult, Status};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+/// Names under which it is looked for.
+const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// A function of the program's that the driver calls (`CUhostFn`).
+pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
+/// A function of the program's that the driver calls with a stream and a code (`CUstreamCallback`).
+pub type StreamCallback = Option<unsafe extern "C" fn(u64, u32, *mut c_void)>;
+
+/// Declares the functions.
+macro_rules! driver_functions {
+    ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
+        /// The driver's functions.
+        #[allow(non_snake_case, reason = "the names are those of the C API")]
+        #[derive(Debug)]
+        pub struct Driver {
+            _library: Library,
+            $($name: Option<unsafe extern "C" fn($($type),*) -> u32>,)*
+        }
+
+        #[allow(non_snake_case, reason = "the names are those of the C API")]
+        #[allow(clippy::too_many_arguments, reason = "the C functions' parameters")]
+        impl Driver {
+            fn of(library: Library) -> Self {
+                $(
+                    // SAFETY: the type is that of the function's C declaration; `Place` is a pointer.
+                    let $name = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
+                    let $name = $name.ok().map(|found| *found);
+                )*
+                Self {
+                    _library: library,
+                    $($name,)*
+                }
+            }
+
+            $(
+                /// Calls the function of this name.
+                ///
+                /// # Errors
+                /// Its code; [`Status::NOT_SUPPORTED`]: the driver has no such function.
+                pub fn $name(&self, $($arg: $type),*) -> CudaResult {
+                    let function = self.$name.ok_or(Status::NOT_SUPPORTED)?;
+                    // SAFETY: every place is good for what its declaration asks for, as `Place` promises; the driver
+                    // checks handles and device addresses, which are numbers.
+                    Status::of_driver(unsafe { function($($arg),*) })
+                }
+            )*
+        }
+    };
+}
+
+driver_functions! {
+    cuInit(flags: c_uint);
+    cuDriverGetVersion(version: Place<c_int>);
+    cuGetErrorString(code: u32, text: Place<*const c_char>);
+    cuGetProcAddress_v2(
+        name: Place<c_char>, address: Place<*mut c_void>, version: c_int, flags: u64, found: Place<c_uint>,
+    );
+    cuDeviceGetCount(count: Place<c_int>);
+    cuDeviceGet(device: Place<c_int>, ordinal: c_int);
+    cuDeviceGetName(name: Place<c_char>, bytes: c_int, device: c_int);
+    cuDeviceGetAttribute(value: Place<c_int>, attribute: c_int, device: c_int);
+    cuDeviceTotalMem_v2(bytes: Place<usize>, device: c_int);
+    cuDeviceGetUuid_v2(uuid: Place<[u8; 16]>, device: c_int);
+    cuDeviceGetPCIBusId(text: Place<c_char>, bytes: c_int, device: c_int);
+    cuDeviceGetByPCIBusId(device: Place<c_int>, text: Place<c_char>);
+    cuDeviceCanAccessPeer(can: Place<c_int>, device: c_int, peer: c_int);
+    cuDeviceGetP2PAttribute(value: Place<c_int>, attribute: c_int, device: c_int, peer: c_int);
+    cuDevicePrimaryCtxRetain(context: Place<u64>, device: c_int);
+    cuDevicePrimaryCtxReset_v2(device: c_int);
+    cuDevicePrimaryCtxSetFlags_v2(device: c_int, flags: c_uint);
+    cuDevicePrimaryCtxGetState(device: c_int, flags: Place<c_uint>, active: Place<c_int>);
+    cuCtxGetCurrent(context: Place<u64>);
+    cuCtxSetCurrent(context: u64);
+    cuCtxGetDevice(device: Place<c_int>);
+    cuCtxSynchronize();
+    cuCtxGetLimit(value: Place<usize>, limit: c_int);
+    cuCtxSetLimit(limit: c_int, value: usize);
+    cuCtxGetCacheConfig(config: Place<c_int>);
+    cuCtxSetCacheConfig(config: c_int);
+    cuCtxGetStreamPriorityRange(least: Place<c_int>, greatest: Place<c_int>);
+    cuCtxResetPersistingL2Cache();
+    cuCtxEnablePeerAccess(peer: u64, flags: c_uint);
+    cuCtxDisablePeerAccess(peer: u64);
+    cuMemGetInfo_v2(free: Place<usize>, total: Place<usize>);
+    cuMemAlloc_v2(address: Place<u64>, bytes: usize);
+    cuMemAllocPitch_v2(address: Place<u64>, pitch: Place<usize>, width: usize, height: usize, element: c_uint);
+    cuMemFree_v2(address: u64);
+    cuMemHostAlloc(memory: Place<u64>, bytes: usize, flags: c_uint);
+    cuMemFreeHost(memory: u64);
+    cuMemHostRegister_v2(memory: u64, bytes: usize, flags: c_uint);
+    cuMemHostUnregister(memory: u64);
+    cuMemHostGetFlags(flags: Place<c_uint>, memory: u64);
+    cuMemHostGetDevicePointer_v2(address: Place<u64>, memory: u64, flags: c_uint);
+    cuPointerGetAttributes(count: c_uint, attributes: Place<c_uint>, values: Place<*mut c_void>, address: u64);
+    cuMemcpy(to: u64, from: u64, bytes: usize);
+    cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyHtoD_v2(to: u64, from: u64, bytes: usize);
+    cuMemcpyDtoH_v2(to: u64, from: u64, bytes: usize);
+    cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize);
+    cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpy2DUnaligned_v2(copy: Place<crate::copy::Planar>);
+    cuMemcpy2DAsync_v2(copy: Place<crate::copy::Planar>, stream: u64);
+    cuMemcpy3D_v2(copy: Place<crate::copy::Spatial>);
+    cuMemcpy3DAsync_v2(copy: Place<crate::copy::Spatial>, stream: u64);
+    cuMemsetD8_v2(to: u64, value: u8, count: usize);
+    cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64);
+    cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize);
+    cuMemsetD2D8Async(to: u64, pitch: usize, value: u8, width: usize, height: usize, stream: u64);
+    cuMemAllocAsync(address: Place<u64>, bytes: usize, stream: u64);
+    cuMemAllocFromPoolAsync(address: Place<u64>, bytes: usize, pool: u64, stream: u64);
+    cuMemFreeAsync(address: u64, stream: u64);
+    cuDeviceGetDefaultMemPool(pool: Place<u64>, device: c_int);
+    cuDeviceGetMemPool(pool: Place<u64>, device: c_int);
+    cuDeviceSetMemPool(device: c_int, pool: u64);
+    cuMemPoolCreate(pool: Place<u64>, properties: Place<c_void>);
+    cuMemPoolDestroy(pool: u64);
+    cuMemPoolTrimTo(pool: u64, keep: usize);
+    cuMemPoolGetAttribute(pool: u64, attribute: c_int, value: Place<c_void>);
+    cuMemPoolSetAttribute(pool: u64, attribute: c_int, value: Place<c_void>);
+    cuMemPoolGetAccess(flags: Place<c_uint>, pool: u64, location: Place<c_void>);
+    cuMemPoolSetAccess(pool: u64, access: Place<c_void>, count: usize);
+    cuLibraryLoadData(
+        library: Place<u64>, image: Place<c_void>, jit: Place<c_int>, jit_values: Place<*mut c_void>, jit_count: c_uint,
+        options: Place<c_int>, values: Place<*mut c_void>, count: c_uint,
+    );
+    cuLibraryLoadFromFile(
+        library: Place<u64>, path: Place<c_char>, jit: Place<c_int>, jit_values: Place<*mut c_void>, jit_count: c_uint,
+        options: Place<c_int>, values: Place<*mut c_void>, count: c_uint,
+    );
+    cuLibraryUnload(library: u64);
+    cuLibraryGetKernel(kernel: Place<u64>, library: u64, name: Place<c_char>);
+    cuLibraryGetGlobal(address: Place<u64>, bytes: Place<usize>, library: u64, name: Place<c_char>);
+    cuLibraryGetKernelCount(count: Place<c_uint>, library: u64);
+    cuLibraryEnumerateKernels(kernels: Place<u64>, count: c_uint, library: u64);
+    cuKernelGetFunction(function: Place<u64>, kernel: u64);
+    cuKernelGetName(name: Place<*const c_char>, kernel: u64);
+    cuKernelGetParamInfo(kernel: u64, index: usize, offset: Place<usize>, bytes: Place<usize>);
+    cuKernelGetAttribute(value: Place<c_int>, attribute: c_int, kernel: u64, device: c_int);
+    cuKernelSetAttribute(attribute: c_int, value: c_int, kernel: u64, device: c_int);
+    cuKernelSetCacheConfig(kernel: u64, config: c_int, device: c_int);
+    cuLaunchKernel(
+        function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared_bytes: c_uint, stream: u64, arguments: Place<*mut c_void>, extra: Place<*mut c_void>,
+    );
+    cuLaunchKernelEx(
+        config: Place<crate::launch::DriverConfig>, function: u64, arguments: Place<*mut c_void>,
+        extra: Place<*mut c_void>,
+    );
+    cuLaunchHostFunc(stream: u64, function: HostFunction, data: Place<c_void>);
+    cuStreamAddCallback(stream: u64, function: StreamCallback, data: Place<c_void>, flags: c_uint);
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: Place<c_int>, function: u64, block: c_int, shared_bytes: usize, flags: c_uint,
+    );
+    cuOccupancyAvailableDynamicSMemPerBlock(bytes: Place<usize>, function: u64, blocks: c_int, block: c_int);
+    cuStreamCreateWithPriority(stream: Place<u64>, flags: c_uint, priority: c_int);
+    cuStreamDestroy_v2(stream: u64);
+    cuStreamSynchronize(stream: u64);
+    cuStreamQuery(stream: u64);
+    cuStreamWaitEvent(stream: u64, event: u64, flags: c_uint);
+    cuStreamGetPriority(stream: u64, priority: Place<c_int>);
+    cuStreamGetFlags(stream: u64, flags: Place<c_uint>);
+    cuStreamGetId(stream: u64, id: Place<u64>);
+    cuStreamGetDevice(stream: u64, device: Place<c_int>);
+    cuStreamIsCapturing(stream: u64, state: Place<c_int>);
+    cuStreamCopyAttributes(to: u64, from: u64);
+    cuStreamGetAttribute(stream: u64, attribute: c_int, value: Place<c_void>);
+    cuStreamSetAttribute(stream: u64, attribute: c_int, value: Place<c_void>);
+    cuThreadExchangeStreamCaptureMode(mode: Place<c_int>);
+    cuEventCreate(event: Place<u64>, flags: c_uint);
+    cuEventDestroy_v2(event: u64);
+    cuEventRecord(event: u64, stream: u64);
+    cuEventRecordWithFlags(event: u64, stream: u64, flags: c_uint);
+    cuEventQuery(event: u64);
+    cuEventSynchronize(event: u64);
+    cuEventElapsedTime_v2(milliseconds: Place<f32>, start: u64, end: u64);
+    cuProfilerStart();
+    cuProfilerStop();
+}
+
+impl Driver {
+    /// Returns the driver, opened and initialised.
+    ///
+    /// # Errors
+    /// [`Status::INSUFFICIENT_DRIVER`]: there is none; the code of its initialisation.
+    pub fn get() -> CudaResult<&'static Self> {
+        static OPENED: OnceLock<Option<Driver>> = OnceLock::new();
+        static BEGUN: OnceLock<u32> = OnceLock::new();
+        let driver = OPENED
+            .get_or_init(Self::open)
+            .as_ref()
+            .ok_or(Status::INSUFFICIENT_DRIVER)?;
+        if let Some(code) = BEGUN.get() {
+            return Status::of_driver(*code).map(|()| driver);
+        }
+        // A driver that cannot begin now may later, as when its service was started meanwhile.
+        driver.cuInit(0)?;
+        let _ = BEGUN.set(0);
+        Ok(driver)
+    }
+
+    fn open() -> Option<Self> {
+        let open = |name: &&str| {
+            // SAFETY: opening a driver runs its constructors, which the program asks for by using this library.
+            unsafe { Library::open(Some(*name), RTLD_NOW | RTLD_GLOBAL) }.ok()
+        };
+        let driver = Self::of(NAMES.iter().find_map(open)?);
+        driver.cuInit.is_some().then_some(driver)
+    }
+}

@@ -1,0 +1,188 @@
+//! Launches: the configuration that nvcc's host code pushes before it calls a stub, and the launch that the stub makes.
+
+use crate::api::{DefaultStream, runtime_api};
+use crate::border::{FromC, Place, guard};
+use crate::current::ready;
+use crate::driver::{HostFunction, StreamCallback};
+use crate::registration;
+use crate::status::{CudaResult, Status};
+use std::cell::RefCell;
+use std::ffi::{c_uint, c_void};
+
+/// Blocks of a grid, or threads of a block, in x, y and z (`dim3`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dim3 {
+    x: c_uint,
+    y: c_uint,
+    z: c_uint,
+}
+
+/// A launch's configuration (`cudaLaunchConfig_t`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchConfig {
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: u64,
+    attributes: *mut c_void,
+    attribute_count: c_uint,
+}
+
+/// The same for the driver (`CUlaunchConfig`), whose attributes have the same layout.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct DriverConfig {
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: c_uint,
+    stream: u64,
+    attributes: *mut c_void,
+    attribute_count: c_uint,
+}
+
+runtime_api! {
+    cudaLaunchKernel(
+        stub: *const c_void, grid: Dim3, block: Dim3, arguments: *mut *mut c_void, shared_bytes: usize, stream: u64,
+    ) | cudaLaunchKernel_ptsz => launch;
+    __cudaLaunchKernel(
+        kernel: *const c_void, grid: Dim3, block: Dim3, arguments: *mut *mut c_void, shared_bytes: usize, stream: u64,
+    ) | __cudaLaunchKernel_ptsz => launch;
+    cudaLaunchKernelExC(config: *const LaunchConfig, stub: *const c_void, arguments: *mut *mut c_void)
+        | cudaLaunchKernelExC_ptsz => launch_ex;
+    cudaLaunchHostFunc(stream: u64, function: HostFunction, data: *mut c_void)
+        | cudaLaunchHostFunc_ptsz => host_function;
+    cudaStreamAddCallback(stream: u64, function: StreamCallback, data: *mut c_void, flags: c_uint)
+        | cudaStreamAddCallback_ptsz => callback;
+    __cudaPopCallConfiguration(
+        grid: *mut Dim3, block: *mut Dim3, shared_bytes: *mut usize, stream: *mut u64,
+    ) => pop;
+}
+
+/// What one launch is configured with.
+type Configuration = (Dim3, Dim3, usize, u64);
+
+thread_local! {
+    static PUSHED: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `__cudaPushCallConfiguration` of nvcc's host code; 0 lets it call the stub.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaPushCallConfiguration(
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: u64,
+) -> c_uint {
+    guard(|| {
+        PUSHED.with_borrow_mut(|pushed| pushed.push((grid, block, shared_bytes, stream)));
+        Ok(())
+    })
+}
+
+fn pop(
+    grid: Place<Dim3>,
+    block: Place<Dim3>,
+    shared_bytes: Place<usize>,
+    stream: Place<u64>,
+) -> CudaResult {
+    let popped = PUSHED.with_borrow_mut(Vec::pop);
+    let popped = popped.ok_or(Status::MISSING_CONFIGURATION)?;
+    grid.set(popped.0)?;
+    block.set(popped.1)?;
+    shared_bytes.set(popped.2)?;
+    stream.set(popped.3)
+}
+
+fn launch(
+    default: DefaultStream,
+    stub: Place<c_void>,
+    grid: Dim3,
+    block: Dim3,
+    arguments: Place<*mut c_void>,
+    shared_bytes: usize,
+    stream: u64,
+) -> CudaResult {
+    let driver = ready()?;
+    let kernel = registration::kernel(driver, stub.as_ptr().addr())?;
+    let launched = driver.cuLaunchKernel(
+        kernel,
+        grid.x,
+        grid.y,
+        grid.z,
+        block.x,
+        block.y,
+        block.z,
+        dynamic(shared_bytes)?,
+        default.resolve(stream),
+        arguments,
+        Place::NONE,
+    );
+    launched.map_err(of_launch)
+}
+
+fn launch_ex(
+    default: DefaultStream,
+    config: Place<LaunchConfig>,
+    stub: Place<c_void>,
+    arguments: Place<*mut c_void>,
+) -> CudaResult {
+    let driver = ready()?;
+    let asked = config.get()?;
+    let kernel = registration::kernel(driver, stub.as_ptr().addr())?;
+    let mut config = DriverConfig {
+        grid: asked.grid,
+        block: asked.block,
+        shared_bytes: dynamic(asked.shared_bytes)?,
+        stream: default.resolve(asked.stream),
+        attributes: asked.attributes,
+        attribute_count: asked.attribute_count,
+    };
+    let launched = driver.cuLaunchKernelEx(Place::to(&mut config), kernel, arguments, Place::NONE);
+    launched.map_err(of_launch)
+}
+
+fn dynamic(shared_bytes: usize) -> CudaResult<c_uint> {
+    c_uint::try_from(shared_bytes).map_err(|_| Status::INVALID_VALUE)
+}
+
+/// Returns the code of this API for a launch that the driver refuses.
+fn of_launch(status: Status) -> Status {
+    match status {
+        Status::INVALID_VALUE => Status::INVALID_CONFIGURATION,
+        Status::INVALID_HANDLE => Status::INVALID_DEVICE_FUNCTION,
+        status => status,
+    }
+}
+
+fn host_function(
+    default: DefaultStream,
+    stream: u64,
+    function: HostFunction,
+    data: Place<c_void>,
+) -> CudaResult {
+    ready()?.cuLaunchHostFunc(default.resolve(stream), function, data)
+}
+
+fn callback(
+    default: DefaultStream,
+    stream: u64,
+    function: StreamCallback,
+    data: Place<c_void>,
+    flags: c_uint,
+) -> CudaResult {
+    ready()?.cuStreamAddCallback(default.resolve(stream), function, data, flags)
+}
+
+impl FromC<HostFunction> for HostFunction {
+    unsafe fn from_c(raw: HostFunction) -> Self {
+        raw
+    }
+}
+
+impl FromC<StreamCallback> for StreamCallback {
+    unsafe fn from_c(raw: StreamCallback) -> Self {
+        raw
+    }
+}

@@ -1,0 +1,260 @@
+//! What nvcc's host code registers before `main`: fat binaries, their kernels and their variables, known by addresses
+//! of the program's own, its stubs and shadows.
+//!
+//! Rules: nothing is loaded until something of a binary is needed, and then it is the driver's library, which all
+//! contexts share; a binary that cannot be loaded is tried anew at each need. Addresses are numbers: nothing behind a
+//! stub or a shadow is read.
+
+use crate::border::{Place, guard};
+use crate::current::ready;
+use crate::driver::Driver;
+use crate::status::{CudaResult, Status};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::Arc;
+
+/// A fat binary of the program's.
+#[derive(Debug)]
+struct Binary {
+    /// Its wrapper's address.
+    image: usize,
+    /// The driver's library, once it was loaded.
+    library: Mutex<Option<u64>>,
+}
+
+/// Something of a binary, by its name on the device.
+#[derive(Debug, Clone)]
+struct Named {
+    binary: Arc<Binary>,
+    name: CString,
+}
+
+#[derive(Debug, Default)]
+struct Registered {
+    /// By the address of the handle that the program holds.
+    binaries: HashMap<usize, Arc<Binary>>,
+    /// Kernels and variables, by the program's address for each.
+    kernels: HashMap<usize, Named>,
+    variables: HashMap<usize, Named>,
+    /// Kernels that were asked for, by the same.
+    found: HashMap<usize, u64>,
+}
+
+static REGISTERED: RwLock<Option<Registered>> = RwLock::new(None);
+
+fn change(act: impl FnOnce(&mut Registered)) {
+    act(REGISTERED.write().get_or_insert_default());
+}
+
+fn look<T>(act: impl FnOnce(&Registered) -> Option<T>) -> Option<T> {
+    REGISTERED.read().as_ref().and_then(act)
+}
+
+impl Binary {
+    /// Returns the driver's library of it.
+    fn load(&self, driver: &Driver) -> CudaResult<u64> {
+        let mut loaded = self.library.lock();
+        if let Some(library) = *loaded {
+            return Ok(library);
+        }
+        let mut library = 0;
+        driver.cuLibraryLoadData(
+            Place::to(&mut library),
+            Place::at(self.image),
+            Place::NONE,
+            Place::NONE,
+            0,
+            Place::NONE,
+            Place::NONE,
+            0,
+        )?;
+        *loaded = Some(library);
+        Ok(library)
+    }
+}
+
+/// Returns the driver's handle of a kernel that a program names by its stub's address, or by the handle itself.
+///
+/// # Errors
+/// [`Status::INVALID_DEVICE_FUNCTION`]: it is null, or its binary has no such kernel; the code with which the binary is
+/// refused.
+pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
+    if let Some(found) = look(|registered| registered.found.get(&stub).copied()) {
+        return Ok(found);
+    }
+    let Some(named) = look(|registered| registered.kernels.get(&stub).cloned()) else {
+        return match stub {
+            0 => Err(Status::INVALID_DEVICE_FUNCTION),
+            // The driver knows its own handles.
+            handle => Ok(handle as u64),
+        };
+    };
+    let library = named.binary.load(driver)?;
+    let mut kernel = 0;
+    let found =
+        driver.cuLibraryGetKernel(Place::to(&mut kernel), library, Place::text(&named.name));
+    found.map_err(|status| match status {
+        Status::SYMBOL_NOT_FOUND => Status::INVALID_DEVICE_FUNCTION,
+        status => status,
+    })?;
+    change(|registered| {
+        registered.found.insert(stub, kernel);
+    });
+    Ok(kernel)
+}
+
+/// Returns address and size in bytes of the variable that a program names by its shadow's address.
+///
+/// # Errors
+/// [`Status::INVALID_SYMBOL`]: there is none; the code with which its binary is refused.
+pub fn variable(driver: &Driver, shadow: usize) -> CudaResult<(u64, usize)> {
+    let named = look(|registered| registered.variables.get(&shadow).cloned());
+    let named = named.ok_or(Status::INVALID_SYMBOL)?;
+    let library = named.binary.load(driver)?;
+    let (mut address, mut bytes) = (0, 0);
+    let places = (Place::to(&mut address), Place::to(&mut bytes));
+    let found = driver.cuLibraryGetGlobal(places.0, places.1, library, Place::text(&named.name));
+    found.map_err(|status| match status {
+        Status::SYMBOL_NOT_FOUND => Status::INVALID_SYMBOL,
+        status => status,
+    })?;
+    Ok((address, bytes))
+}
+
+/// `__cudaRegisterFatBinary` of nvcc's host code.
+///
+/// # Safety
+/// `image` is a fat binary's wrapper that stays where it is until the binary is taken back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaRegisterFatBinary(image: *const c_void) -> *mut *mut c_void {
+    let handle: *mut *mut c_void = Box::into_raw(Box::new(image.cast_mut()));
+    let binary = Binary {
+        image: image.expose_provenance(),
+        library: Mutex::default(),
+    };
+    change(|registered| {
+        registered.binaries.insert(handle.addr(), Arc::new(binary));
+    });
+    handle
+}
+
+/// `__cudaRegisterFatBinaryEnd` of nvcc's host code: all of a binary was registered.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
+
+/// `__cudaInitModule` of nvcc's host code.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
+    1
+}
+
+/// `__cudaUnregisterFatBinary` of nvcc's host code.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
+    let mut removed = None;
+    change(|registered| {
+        removed = registered.binaries.remove(&handle.addr());
+        let Some(binary) = &removed else {
+            return;
+        };
+        let is_its = |named: &Named| Arc::ptr_eq(&named.binary, binary);
+        let its = registered.kernels.iter().filter(|(_, named)| is_its(named));
+        for stub in its.map(|(stub, _)| *stub).collect::<Vec<_>>() {
+            registered.found.remove(&stub);
+        }
+        registered.kernels.retain(|_, named| !is_its(named));
+        registered.variables.retain(|_, named| !is_its(named));
+    });
+    let library = removed.and_then(|binary| binary.library.lock().take());
+    if let (Some(library), Ok(driver)) = (library, Driver::get()) {
+        // At the end of the process the driver may be gone already.
+        let _ = driver.cuLibraryUnload(library);
+    }
+    // The handle's box stays: it is a few bytes, and a program may name it once more.
+}
+
+/// Registers something of a binary.
+///
+/// # Safety
+/// `name` is null or a string.
+unsafe fn register(
+    handle: *mut *mut c_void,
+    name: *const c_char,
+    add: impl FnOnce(&mut Registered, Named),
+) {
+    if name.is_null() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_owned();
+    change(|registered| {
+        let binary = registered.binaries.get(&handle.addr()).cloned();
+        if let Some(binary) = binary {
+            add(registered, Named { binary, name });
+        }
+    });
+}
+
+/// `__cudaRegisterFunction` of nvcc's host code.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+pub unsafe extern "C" fn __cudaRegisterFunction(
+    handle: *mut *mut c_void,
+    stub: *const c_char,
+    _device_function: *mut c_char,
+    name: *const c_char,
+    _thread_limit: c_int,
+    _thread: *mut c_void,
+    _block: *mut c_void,
+    _block_size: *mut c_void,
+    _grid_size: *mut c_void,
+    _warp_size: *mut c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        register(handle, name, |registered, named| {
+            registered.kernels.insert(stub.addr(), named);
+        });
+    }
+}
+
+/// `__cudaRegisterVar` of nvcc's host code.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+pub unsafe extern "C" fn __cudaRegisterVar(
+    handle: *mut *mut c_void,
+    shadow: *mut c_char,
+    _device_address: *mut c_char,
+    name: *const c_char,
+    _external: c_int,
+    _bytes: usize,
+    _constant: c_int,
+    _global: c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        register(handle, name, |registered, named| {
+            registered.variables.insert(shadow.addr(), named);
+        });
+    }
+}
+
+/// `__cudaGetKernel` of nvcc's host code: the kernel of a stub.
+///
+/// # Safety
+/// `place` is null or has room for a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaGetKernel(place: *mut u64, stub: *const c_void) -> u32 {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let place: Place<u64> = unsafe { crate::border::FromC::from_c(place) };
+        place.set(kernel(ready()?, stub.addr())?)
+    })
+}

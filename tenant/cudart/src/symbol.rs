@@ -1,0 +1,101 @@
+//! Variables of the program's on the device, named by their shadows on the host.
+
+use crate::api::{DefaultStream, runtime_api};
+use crate::border::Place;
+use crate::copy;
+use crate::current::ready;
+use crate::registration;
+use crate::status::{CudaResult, Status};
+use std::ffi::{c_int, c_void};
+
+runtime_api! {
+    cudaGetSymbolAddress(address: *mut u64, symbol: *const c_void) => get_address;
+    cudaGetSymbolSize(bytes: *mut usize, symbol: *const c_void) => get_size;
+    cudaMemcpyToSymbol(symbol: *const c_void, from: u64, bytes: usize, offset: usize, kind: c_int)
+        | cudaMemcpyToSymbol_ptds => copy_to;
+    cudaMemcpyFromSymbol(to: u64, symbol: *const c_void, bytes: usize, offset: usize, kind: c_int)
+        | cudaMemcpyFromSymbol_ptds => copy_from;
+    cudaMemcpyToSymbolAsync(
+        symbol: *const c_void, from: u64, bytes: usize, offset: usize, kind: c_int, stream: u64,
+    ) | cudaMemcpyToSymbolAsync_ptsz => copy_to_async;
+    cudaMemcpyFromSymbolAsync(
+        to: u64, symbol: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: u64,
+    ) | cudaMemcpyFromSymbolAsync_ptsz => copy_from_async;
+}
+
+fn get_address(address: Place<u64>, symbol: Place<c_void>) -> CudaResult {
+    address.set(registration::variable(ready()?, symbol.as_ptr().addr())?.0)
+}
+
+fn get_size(bytes: Place<usize>, symbol: Place<c_void>) -> CudaResult {
+    bytes.set(registration::variable(ready()?, symbol.as_ptr().addr())?.1)
+}
+
+/// Returns the address of so many bytes of a variable.
+fn part(symbol: Place<c_void>, bytes: usize, offset: usize) -> CudaResult<u64> {
+    let (address, size) = registration::variable(ready()?, symbol.as_ptr().addr())?;
+    match offset.checked_add(bytes) {
+        Some(end) if end <= size => Ok(address + offset as u64),
+        _ => Err(Status::INVALID_VALUE),
+    }
+}
+
+fn copy_to(
+    default: DefaultStream,
+    symbol: Place<c_void>,
+    from: u64,
+    bytes: usize,
+    offset: usize,
+    kind: c_int,
+) -> CudaResult {
+    copy::copy(default, part(symbol, bytes, offset)?, from, bytes, kind)
+}
+
+fn copy_from(
+    default: DefaultStream,
+    to: u64,
+    symbol: Place<c_void>,
+    bytes: usize,
+    offset: usize,
+    kind: c_int,
+) -> CudaResult {
+    copy::copy(default, to, part(symbol, bytes, offset)?, bytes, kind)
+}
+
+fn copy_to_async(
+    default: DefaultStream,
+    symbol: Place<c_void>,
+    from: u64,
+    bytes: usize,
+    offset: usize,
+    kind: c_int,
+    stream: u64,
+) -> CudaResult {
+    copy::copy_async(
+        default,
+        part(symbol, bytes, offset)?,
+        from,
+        bytes,
+        kind,
+        stream,
+    )
+}
+
+fn copy_from_async(
+    default: DefaultStream,
+    to: u64,
+    symbol: Place<c_void>,
+    bytes: usize,
+    offset: usize,
+    kind: c_int,
+    stream: u64,
+) -> CudaResult {
+    copy::copy_async(
+        default,
+        to,
+        part(symbol, bytes, offset)?,
+        bytes,
+        kind,
+        stream,
+    )
+}
