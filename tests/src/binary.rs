@@ -1,4 +1,4 @@
-//! What is under test: the command `gridmux`, the driver library and the check of a GPU.
+//! What is under test: the command `gridmux`, the CUDA libraries and the check of a GPU.
 //!
 //! Each is built once per test process into the folder that the test itself was built into, or taken from the folder
 //! that the variable [`PROGRAMS`] names. `cargo xtask test` builds them with the tests and sets it: cargo builds a
@@ -29,6 +29,16 @@ pub fn program() -> &'static Path {
 pub fn driver_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| built("gridmux-cuda", "libcuda.so"))
+}
+
+/// Returns the path of the runtime library, built first unless [`PROGRAMS`] is set.
+///
+/// # Panics
+/// If it does not build or is not where it should be, or if this test does not lie in a target folder.
+#[must_use]
+pub fn runtime_library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| built("gridmux-cudart", "libcudart.so"))
 }
 
 /// Returns the path of the program that checks a GPU, built first unless [`PROGRAMS`] is set.

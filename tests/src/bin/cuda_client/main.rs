@@ -2,7 +2,8 @@
 //!
 //! Each scenario is a function that panics where the library answers otherwise than NVIDIA documents. It runs in a
 //! process of its own, because a process has one connection, may fork, and may be killed. `CUDA_LIBRARY` names the
-//! library; `tests/tests/service/cuda` starts the scenarios, each against a service of its own.
+//! library, `CUDART_LIBRARY` the runtime library on it; `tests/tests/service/cuda` starts the scenarios, each against a
+//! service of its own.
 
 /// Declares the scenarios of a module: a family's name and functions of the module, by whose names they are started.
 macro_rules! scenarios {
@@ -31,6 +32,7 @@ mod pools;
 mod printing;
 mod races;
 mod records;
+mod runtime;
 mod session;
 mod streams;
 mod victim;
@@ -52,6 +54,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     host_functions::SCENARIOS,
     printing::SCENARIOS,
     records::SCENARIOS,
+    runtime::SCENARIOS,
     occupancy::SCENARIOS,
     faults::SCENARIOS,
     handles::SCENARIOS,
