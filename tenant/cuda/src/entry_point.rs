@@ -188,8 +188,8 @@ fn get_export_table(table: Option<Out<*const c_void>>, _: *const c_void) -> Cuda
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
         report::say(format_args!(
-            "{} asks for a private table of NVIDIA's driver, as programs and packages on the CUDA runtime library do \
-             (libcudart, linked statically or not); it is not covered yet, the driver API is",
+            "{} asks for a private table of NVIDIA's driver, as its CUDA runtime library does; a program must be \
+             linked with -cudart shared by nvcc 13, and then finds gridmux's libcudart.so.13",
             report::program()
         ));
     });

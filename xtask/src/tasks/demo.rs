@@ -23,7 +23,7 @@ pub struct Args {
 /// Something is missing and cannot be installed, or the build fails.
 pub fn run(args: &Args) -> Result<()> {
     setup::ensure(&setup::BUILD)?;
-    // With the driver library, which a user's own programs need next: its features change how others are built.
+    // With the CUDA libraries, which a user's own programs need next: their features change how others are built.
     process::aloud(repo::cargo("build").args([
         "--profile",
         "quick",
@@ -31,6 +31,8 @@ pub fn run(args: &Args) -> Result<()> {
         "gridmux",
         "--package",
         "gridmux-cuda",
+        "--package",
+        "gridmux-cudart",
     ]))?;
     let mut demo = Command::new(repo::target().join("quick/gridmux"));
     demo.arg("demo").args(&args.arguments);

@@ -22,10 +22,9 @@ named once on stderr.
 const LIMITS: &str = "\
 ## Not covered
 
-Not yet: the runtime library (`libcudart`) and what is built on it, graphs, managed memory, arrays, textures and
-surfaces, cooperative launches and clusters, peers, memory shared between processes, virtual memory management, and
-kernels that reach host memory. Programs that are linked with the static CUDA runtime will have to be linked again with
-`-cudart shared`.
+Not yet: graphs, managed memory, arrays, textures and surfaces, cooperative launches and clusters, peers, memory shared
+between processes, virtual memory management, and kernels that reach host memory. Programs that are linked with the
+static CUDA runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
 ";
 
 fn document() -> String {
