@@ -10,14 +10,27 @@ use crate::status::{CudaResult, Status};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
     static DEVICE: Cell<c_int> = const { Cell::new(0) };
     static LAST: Cell<Status> = const { Cell::new(Status::SUCCESS) };
 }
 
-/// Primary contexts that were retained, by device: once in a process, so that they live as long as it does.
-static RETAINED: Mutex<Vec<(c_int, u64)>> = Mutex::new(Vec::new());
+/// The primary contexts of a process.
+struct Primary {
+    /// Those that were retained, by device: once, so that they live as long as the process or until a reset.
+    retained: Vec<(c_int, u64)>,
+    /// Those that a reset ended, which may still be current to other threads.
+    ended: Vec<u64>,
+}
+
+static PRIMARY: Mutex<Primary> = Mutex::new(Primary {
+    retained: Vec::new(),
+    ended: Vec::new(),
+});
+/// A context was ended by a reset.
+static WAS_RESET: AtomicBool = AtomicBool::new(false);
 
 /// Returns the driver, with a context current to the thread.
 ///
@@ -27,10 +40,34 @@ pub fn ready() -> CudaResult<&'static Driver> {
     let driver = Driver::get()?;
     let mut context = 0;
     driver.cuCtxGetCurrent(Place::to(&mut context))?;
-    if context == 0 {
+    if context == 0 || is_ended(context) {
         enter(driver, DEVICE.get())?;
     }
     Ok(driver)
+}
+
+/// Returns whether a reset ended a context.
+fn is_ended(context: u64) -> bool {
+    // Acquire: pairs with the Release in `reset`, behind which the list has the context.
+    WAS_RESET.load(Ordering::Acquire) && PRIMARY.lock().ended.contains(&context)
+}
+
+/// Ends everything on the thread's device: its primary context, which the next need makes anew.
+///
+/// # Errors
+/// The driver's.
+pub fn reset() -> CudaResult {
+    let (driver, device) = device()?;
+    driver.cuCtxSynchronize()?;
+    let mut primary = PRIMARY.lock();
+    let of_device = primary.retained.iter().position(|(of, _)| *of == device);
+    let ended = of_device.map(|at| primary.retained.swap_remove(at).1);
+    primary.ended.extend(ended);
+    // Release: pairs with the Acquire in `is_ended`.
+    WAS_RESET.store(true, Ordering::Release);
+    drop(primary);
+    driver.cuDevicePrimaryCtxReset_v2(device)?;
+    driver.cuCtxSetCurrent(0)
 }
 
 /// Returns the driver and the device that the thread works on.
@@ -66,18 +103,20 @@ pub fn choose(device: c_int) -> CudaResult {
 }
 
 fn enter(driver: &Driver, device: c_int) -> CudaResult {
-    let mut retained = RETAINED.lock();
-    let known = retained.iter().find(|(of, _)| *of == device);
+    let mut primary = PRIMARY.lock();
+    let known = primary.retained.iter().find(|(of, _)| *of == device);
     let context = match known {
         Some((_, context)) => *context,
         None => {
             let mut context = 0;
             driver.cuDevicePrimaryCtxRetain(Place::to(&mut context), device)?;
-            retained.push((device, context));
+            primary.retained.push((device, context));
+            // A driver may give the same handle again.
+            primary.ended.retain(|ended| *ended != context);
             context
         }
     };
-    drop(retained);
+    drop(primary);
     driver.cuCtxSetCurrent(context)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::api::runtime_api;
 use crate::border::Place;
-use crate::current::{choose, chosen, device, ready};
+use crate::current::{self, choose, chosen, device, ready};
 use crate::driver::Driver;
 use crate::properties::DeviceProperties;
 use crate::status::{CudaResult, Status};
@@ -18,7 +18,7 @@ runtime_api! {
     cudaGetDeviceFlags(flags: *mut c_uint) => get_flags;
     cudaSetDeviceFlags(flags: c_uint) => set_flags;
     cudaDeviceSynchronize() => synchronize;
-    cudaDeviceReset() => reset;
+    cudaDeviceReset() => current::reset;
     cudaDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) => get_attribute;
     cudaGetDeviceProperties(properties: *mut DeviceProperties, device: c_int) => get_properties;
     cudaDeviceGetLimit(value: *mut usize, limit: c_int) => get_limit;
@@ -90,12 +90,6 @@ fn set_flags(flags: c_uint) -> CudaResult {
 
 fn synchronize() -> CudaResult {
     ready()?.cuCtxSynchronize()
-}
-
-fn reset() -> CudaResult {
-    let (driver, device) = device()?;
-    driver.cuCtxSynchronize()?;
-    driver.cuDevicePrimaryCtxReset_v2(device)
 }
 
 fn get_attribute(value: Place<c_int>, attribute: c_int, device: c_int) -> CudaResult {

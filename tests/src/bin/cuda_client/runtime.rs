@@ -9,7 +9,8 @@ use std::ptr::{from_ref, null, null_mut};
 
 scenarios! {
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
-        what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go;
+        what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
+        a_device_is_reset;
 }
 
 /// A kernel that stores in each of a block's threads what `base` holds plus its number, one that reads address 8, and
@@ -117,6 +118,7 @@ functions! {
     cudaEventSynchronize(event: u64) -> u32;
     cudaEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) -> u32;
     cudaDeviceSynchronize() -> u32;
+    cudaDeviceReset() -> u32;
     cudaGetDeviceCount(count: *mut i32) -> u32;
     cudaGetDevice(device: *mut i32) -> u32;
     cudaSetDevice(device: i32) -> u32;
@@ -435,6 +437,32 @@ fn binaries_come_and_go() {
         }
         binary = register(&program.runtime);
     }
+    ok(program.launch(stub(0), 1, out));
+    assert_eq!(program.read(out), [40]);
+}
+
+fn a_device_is_reset() {
+    let program = Program::start();
+    let out = program.alloc(16);
+    let runtime = &program.runtime;
+    let (reset, waits) = std::sync::mpsc::channel();
+    let (ready, begins) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            ok(runtime.cudaDeviceSynchronize());
+            ready.send(()).expect("it waits");
+            waits.recv().expect("it is told");
+            // Its context has ended, and it has the next one.
+            let mut address = 0;
+            ok(runtime.cudaMalloc(&mut address, 64));
+            ok(runtime.cudaFree(address));
+        });
+        begins.recv().expect("it has begun");
+        ok(runtime.cudaDeviceReset());
+        reset.send(()).expect("it waits");
+    });
+    refused(program.cudaFree(out), code::INVALID_VALUE);
+    let out = program.alloc(16);
     ok(program.launch(stub(0), 1, out));
     assert_eq!(program.read(out), [40]);
 }

@@ -75,7 +75,8 @@ scenarios! {
     host_functions: order_in_their_stream many_at_once calls_into_the_library_are_refused their_stream_is_destroyed
         across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
-        what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go;
+        what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
+        a_device_is_reset;
     occupancy: answers_agree_with_the_formula;
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
