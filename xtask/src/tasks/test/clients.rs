@@ -1,11 +1,12 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
 //! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core and Triton from
-//! the package index, and committed programs in C and Rust on the driver API. A program that is a test suite prints a
-//! line for each test; any other counts as one test, by its exit status.
+//! the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the runtime API. A
+//! program that is a test suite prints a line for each test; any other counts as one test, by its exit status.
 
 use super::{Counts, Stage};
 use crate::setup::{self, Need};
+use crate::tasks::ptx::Compiler;
 use crate::{process, python, repo};
 use anyhow::{Context, Result};
 use std::fs;
@@ -23,8 +24,17 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 10] = [
+const CLIENTS: [Client; 13] = [
     program("C program", &["{build}/clients/program"]),
+    program("CUDA program", &["{build}/clients/cuda"]),
+    program(
+        "CUDA program with streams of threads",
+        &["{build}/clients/cuda_per_thread"],
+    ),
+    program(
+        "CUDA program linked on the device",
+        &["{build}/clients/cuda_linked"],
+    ),
     program("cudarc program", &["{build}/examples/cudarc_program"]),
     program(
         "the README's script",
@@ -82,6 +92,13 @@ struct Places {
     clients: PathBuf,
 }
 
+/// How nvcc compiles the CUDA program: names, and flags beside the usual ones.
+const CUDA_PROGRAMS: [(&str, &[&str]); 3] = [
+    ("cuda", &[]),
+    ("cuda_per_thread", &["--default-stream=per-thread"]),
+    ("cuda_linked", &["-rdc=true"]),
+];
+
 /// Builds these targets of the workspace, programs and examples among them, installs what else the clients need, and
 /// returns a stage for each client.
 ///
@@ -94,6 +111,7 @@ pub(super) fn stages(targets: &[&str]) -> Result<Vec<Stage>> {
     process::aloud(&mut super::build(targets))?;
     let build = super::programs();
     compile_c(&clients, &build)?;
+    compile_cuda(&clients, &build)?;
     let script = build.join("clients/readme.py");
     fs::write(&script, readme_script()?)
         .with_context(|| format!("cannot write {}", script.display()))?;
@@ -133,6 +151,19 @@ fn compile_c(clients: &Path, build: &Path) -> Result<()> {
         .arg(build)
         .arg("-lcuda");
     process::output(&mut gcc).context("the C program does not compile")?;
+    Ok(())
+}
+
+/// Compiles the CUDA program as a user does, and links it with gridmux's runtime library, as it would be with NVIDIA's.
+fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
+    let compiler = Compiler::ensure()?;
+    for (name, flags) in CUDA_PROGRAMS {
+        let libraries = format!("-L{}", build.display());
+        let usual = ["-arch=sm_80", "-cudart=shared", &libraries];
+        let flags: Vec<&str> = usual.iter().chain(flags).copied().collect();
+        let source = clients.join("cuda/runtime.cu");
+        compiler.compile(&source, &build.join("clients").join(name), &flags)?;
+    }
     Ok(())
 }
 

@@ -1,0 +1,204 @@
+// A program on the CUDA runtime API as nvcc users write it: kernels with <<<>>>, templates, variables and constants of
+// the device, memory of all kinds, streams, events, host functions, occupancy, printf, and the errors of wrong use. It
+// prints one line for what is wrong, and ends with 1.
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+static int wrong = 0;
+
+#define CHECK(call)                                                                                 \
+  do {                                                                                              \
+    cudaError_t error = (call);                                                                     \
+    if (error != cudaSuccess) {                                                                     \
+      std::printf("line %d: %s: %s\n", __LINE__, cudaGetErrorName(error), cudaGetErrorString(error)); \
+      wrong = 1;                                                                                    \
+    }                                                                                               \
+  } while (0)
+
+#define EXPECT(condition)                                     \
+  do {                                                        \
+    if (!(condition)) {                                       \
+      std::printf("line %d: not " #condition "\n", __LINE__); \
+      wrong = 1;                                              \
+    }                                                         \
+  } while (0)
+
+__constant__ float offset;
+__device__ int counter;
+
+__global__ void saxpy(int n, float a, const float *x, float *y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) {
+    y[i] = a * x[i] + y[i] + offset;
+    atomicAdd(&counter, 1);
+  }
+}
+
+__global__ void sums(int *rows, size_t pitch, int width, int height) {
+  int x = threadIdx.x + blockIdx.x * blockDim.x, y = blockIdx.y;
+  if (x < width && y < height) ((int *)((char *)rows + y * pitch))[x] += x + y;
+}
+
+template <typename T>
+__global__ void store(T *out, T value) {
+  extern __shared__ int tile[];
+  tile[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  out[threadIdx.x] = value + T(tile[blockDim.x - 1 - threadIdx.x]);
+}
+
+__global__ void hello() { std::printf("hello from thread %d\n", threadIdx.x); }
+
+static void vectors_and_symbols() {
+  const int n = 100000;
+  std::vector<float> x(n, 2.0f), y(n, 1.0f);
+  float *dx, *dy, half = 0.5f, milliseconds = -1;
+  int count = 0, blocks = 0;
+  cudaStream_t stream;
+  cudaEvent_t begin, end;
+  CHECK(cudaMalloc(&dx, n * sizeof(float)));
+  CHECK(cudaMalloc(&dy, n * sizeof(float)));
+  CHECK(cudaMemcpyToSymbol(offset, &half, sizeof half));
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(cudaEventCreate(&begin));
+  CHECK(cudaEventCreate(&end));
+  CHECK(cudaMemcpyAsync(dx, x.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream));
+  CHECK(cudaMemcpyAsync(dy, y.data(), n * sizeof(float), cudaMemcpyDefault, stream));
+  CHECK(cudaEventRecord(begin, stream));
+  saxpy<<<(n + 255) / 256, 256, 0, stream>>>(n, 3.0f, dx, dy);
+  CHECK(cudaGetLastError());
+  CHECK(cudaEventRecord(end, stream));
+  CHECK(cudaEventSynchronize(end));
+  CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
+  EXPECT(milliseconds > 0);
+  CHECK(cudaMemcpy(y.data(), dy, n * sizeof(float), cudaMemcpyDeviceToHost));
+  CHECK(cudaMemcpyFromSymbol(&count, counter, sizeof count));
+  bool right = true;
+  for (float value : y) right = right && value == 7.5f;
+  EXPECT(right && count == n);
+  cudaFuncAttributes attributes;
+  CHECK(cudaFuncGetAttributes(&attributes, saxpy));
+  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, saxpy, 256, 0));
+  EXPECT(attributes.numRegs > 0 && attributes.maxThreadsPerBlock == 1024 && blocks >= 1);
+  cudaPointerAttributes device, host;
+  CHECK(cudaPointerGetAttributes(&device, dx + 5));
+  CHECK(cudaPointerGetAttributes(&host, x.data()));
+  EXPECT(device.type == cudaMemoryTypeDevice && host.type == cudaMemoryTypeUnregistered);
+  CHECK(cudaEventDestroy(begin));
+  CHECK(cudaEventDestroy(end));
+  CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFree(dx));
+  CHECK(cudaFree(dy));
+}
+
+static void rows_and_planes() {
+  const int width = 100, height = 50;
+  static int back[height][width];
+  static char planes[3][4][64];
+  int *rows;
+  size_t pitch;
+  CHECK(cudaMallocPitch(&rows, &pitch, width * sizeof(int), height));
+  CHECK(cudaMemset2D(rows, pitch, 0, width * sizeof(int), height));
+  sums<<<dim3(4, height), 32>>>(rows, pitch, width, height);
+  CHECK(cudaMemcpy2D(back, sizeof back[0], rows, pitch, width * sizeof(int), height, cudaMemcpyDeviceToHost));
+  bool right = true;
+  for (int y = 0; y < height; y++)
+    for (int x = 0; x < width; x++) right = right && back[y][x] == x + y;
+  EXPECT(right);
+  cudaExtent extent = make_cudaExtent(64, 4, 3);
+  cudaPitchedPtr volume;
+  CHECK(cudaMalloc3D(&volume, extent));
+  CHECK(cudaMemset3D(volume, 7, extent));
+  cudaMemcpy3DParms copy = {};
+  copy.srcPtr = volume;
+  copy.dstPtr = make_cudaPitchedPtr(planes, 64, 64, 4);
+  copy.extent = extent;
+  copy.kind = cudaMemcpyDeviceToHost;
+  CHECK(cudaMemcpy3D(&copy));
+  for (auto &plane : planes)
+    for (auto &row : plane)
+      for (char value : row) right = right && value == 7;
+  EXPECT(right);
+  CHECK(cudaFree(rows));
+  CHECK(cudaFree(volume.ptr));
+}
+
+static void add_one(void *number) { ++*(int *)number; }
+
+static void add_ten(cudaStream_t, cudaError_t error, void *number) { *(int *)number += error ? 100 : 10; }
+
+static void order_of_a_stream() {
+  int *memory, back[64] = {}, called = 0;
+  double *wide;
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK(cudaMallocAsync(&memory, sizeof back, stream));
+  store<<<1, 64, 256, stream>>>(memory, 5);
+  CHECK(cudaLaunchHostFunc(stream, add_one, &called));
+  CHECK(cudaStreamAddCallback(stream, add_ten, &called, 0));
+  CHECK(cudaMemcpyAsync(back, memory, sizeof back, cudaMemcpyDefault, stream));
+  CHECK(cudaFreeAsync(memory, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  EXPECT(called == 11 && back[0] == 68 && back[63] == 5);
+  CHECK(cudaMalloc(&wide, 64 * sizeof(double)));
+  CHECK(cudaFuncSetAttribute(store<double>, cudaFuncAttributeMaxDynamicSharedMemorySize, 100000));
+  cudaLaunchConfig_t config = {};
+  config.gridDim = 1;
+  config.blockDim = 64;
+  config.dynamicSmemBytes = 100000;
+  config.stream = stream;
+  CHECK(cudaLaunchKernelEx(&config, store<double>, wide, 0.5));
+  CHECK(cudaStreamSynchronize(stream));
+  double *pinned;
+  CHECK(cudaMallocHost(&pinned, 64 * sizeof(double)));
+  CHECK(cudaMemcpy(pinned, wide, 64 * sizeof(double), cudaMemcpyDeviceToHost));
+  EXPECT(pinned[63] == 0.5 && pinned[0] == 63.5);
+  CHECK(cudaFreeHost(pinned));
+  CHECK(cudaStreamDestroy(stream));
+  hello<<<1, 2>>>();
+  CHECK(cudaDeviceSynchronize());
+}
+
+static void what_is_told() {
+  cudaDeviceProp properties;
+  int grid, block, attribute, driver, runtime;
+  size_t free, total;
+  CHECK(cudaGetDeviceProperties(&properties, 0));
+  CHECK(cudaDeviceGetAttribute(&attribute, cudaDevAttrMultiProcessorCount, 0));
+  EXPECT(properties.multiProcessorCount == attribute && properties.warpSize == 32);
+  CHECK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, store<int>, 0, 0));
+  EXPECT(grid >= attribute && block == 1024);
+  CHECK(cudaMemGetInfo(&free, &total));
+  CHECK(cudaDriverGetVersion(&driver));
+  CHECK(cudaRuntimeGetVersion(&runtime));
+  EXPECT(free <= total && driver >= runtime && runtime >= 13000);
+}
+
+static void errors() {
+  EXPECT(cudaGetLastError() == cudaSuccess);
+  store<<<1, 5000, 4>>>((int *)nullptr, 1);
+  EXPECT(cudaPeekAtLastError() == cudaErrorInvalidConfiguration);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+  EXPECT(cudaGetLastError() == cudaSuccess);
+  EXPECT(cudaSetDevice(64) == cudaErrorInvalidDevice);
+  CHECK(cudaDeviceReset());
+  int *memory;
+  CHECK(cudaMalloc(&memory, 64));
+  store<<<1, 16, 64>>>((int *)8, 1);
+  EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+  EXPECT(cudaMalloc(&memory, 64) == cudaErrorIllegalAddress);
+  EXPECT(cudaGetLastError() == cudaErrorIllegalAddress);
+}
+
+int main() {
+  vectors_and_symbols();
+  rows_and_planes();
+  order_of_a_stream();
+  what_is_told();
+  // The last one: what faulted stays faulted.
+  errors();
+  std::printf(wrong ? "wrong\n" : "right\n");
+  return wrong;
+}
