@@ -3,17 +3,13 @@
 //! Rules: live allocations stand sorted by address, so that a lookup is a binary search; free extents stand in
 //! an ordered map and neighbours are merged; every allocation is followed by a red zone of one granule at least that is
 //! never handed out. Allocations begin at multiples of 512 bytes, as those of NVIDIA's driver do, on which the look-ups
-//! of L1 depend; large ones at whole pages, on which programs count that divide one among themselves.
+//! of L1 depend.
 
 use super::names::{Allocation, MemoryError, Nearest};
 use std::collections::BTreeMap;
 
 /// Multiples at which allocations begin, where the granule is no larger.
 const START: u64 = 512;
-/// Allocations of at least so many bytes begin at multiples of [`LARGE_START`].
-const LARGE_BYTES: u64 = 1 << 20;
-/// NVIDIA's driver gives multiples of 2 MiB, with which a window would have to be twice its tenant's limit.
-const LARGE_START: u64 = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Allocator {
@@ -62,15 +58,19 @@ impl Allocator {
         if rounded > self.limit_bytes.saturating_sub(self.used_bytes) {
             return Err(full);
         }
-        let align = if bytes < LARGE_BYTES {
-            START
-        } else {
-            LARGE_START
-        };
         let taken = self.with_red_zone(rounded);
-        let Some(start) = self.take(0, taken, align) else {
+        let Some((start, extent)) = self
+            .free
+            .iter()
+            .find(|(_, extent)| **extent >= taken)
+            .map(|(start, extent)| (*start, *extent))
+        else {
             return Err(full);
         };
+        self.free.remove(&start);
+        if extent > taken {
+            self.free.insert(start + taken, extent - taken);
+        }
         let at = self.live.partition_point(|a| a.start < start);
         self.live.insert(at, Allocation { start, bytes });
         self.used_bytes += rounded;
@@ -80,35 +80,29 @@ impl Allocator {
     /// Takes `bytes` at the lowest multiple of `align` that has `apron` free bytes before it and behind it; what is
     /// taken, aprons included, becomes one live allocation that does not count as used.
     pub(super) fn take_aligned(&mut self, bytes: u64, align: u64, apron: u64) -> Option<u64> {
-        let base = self.take(apron, bytes.checked_add(apron)?, align)?;
-        let first = base - apron;
-        let at = self.live.partition_point(|a| a.start < first);
-        let taken = Allocation {
-            start: first,
-            bytes: bytes + 2 * apron,
-        };
-        self.live.insert(at, taken);
-        Some(base)
-    }
-
-    /// Takes `bytes` at the lowest multiple of `align` with `apron` free bytes before it, which it takes, too.
-    fn take(&mut self, apron: u64, bytes: u64, align: u64) -> Option<u64> {
         let fits = |start: u64, extent: u64| {
             let base = start.checked_add(apron)?.checked_next_multiple_of(align)?;
-            (base.checked_add(bytes)? <= start + extent).then_some(base)
+            let end = base.checked_add(bytes)?.checked_add(apron)?;
+            (end <= start + extent).then_some(base)
         };
         let (start, extent, base) = self
             .free
             .iter()
             .find_map(|(start, extent)| Some((*start, *extent, fits(*start, *extent)?)))?;
         self.free.remove(&start);
-        let (first, end) = (base - apron, base + bytes);
+        let (first, end) = (base - apron, base + bytes + apron);
         if first > start {
             self.free.insert(start, first - start);
         }
         if end < start + extent {
             self.free.insert(end, start + extent - end);
         }
+        let at = self.live.partition_point(|a| a.start < first);
+        let taken = Allocation {
+            start: first,
+            bytes: end - first,
+        };
+        self.live.insert(at, taken);
         Some(base)
     }
 

@@ -195,8 +195,7 @@ impl Memory {
             .ok_or(MemoryError::NoDomain(domain))
     }
 
-    /// Allocates `bytes`, aligned to 512, and to 64 KiB from 1 MiB on; fresh memory reads as zero unless it was used
-    /// before.
+    /// Allocates `bytes`, aligned to 512; fresh memory reads as zero unless it was used before.
     ///
     /// # Errors
     /// [`MemoryError::NoDomain`], [`MemoryError::ZeroBytes`], [`MemoryError::OutOfMemory`].

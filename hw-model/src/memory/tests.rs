@@ -73,25 +73,6 @@ fn allocations_are_aligned_separate_and_accounted() {
 }
 
 #[test]
-fn large_allocations_begin_at_whole_pages_and_fill_a_domain_all_the_same() {
-    const MIB: u64 = 1 << 20;
-    let mut memory = Memory::default();
-    let d = memory.create_domain(64 * MIB).expect("domain");
-    let mut all = Vec::new();
-    for _ in 0..60 {
-        let small = memory.alloc(d, 8).expect("fits");
-        let large = memory.alloc(d, MIB).expect("fits");
-        assert!(large.is_multiple_of(64 << 10), "{large:#x}");
-        all.extend([small, large]);
-    }
-    assert_eq!(memory.used_bytes(d), Ok(60 * (MIB + 256)));
-    for address in all {
-        memory.free(d, address).expect("live");
-    }
-    memory.alloc(d, 64 * MIB).expect("the gaps are one again");
-}
-
-#[test]
 fn bad_accesses_name_the_address_and_the_nearest_allocation() {
     let mut memory = Memory::default();
     let d = memory.create_domain(1 << 20).expect("domain");

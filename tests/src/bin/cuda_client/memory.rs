@@ -12,10 +12,8 @@ scenarios! {
 fn allocated_and_released() {
     let session = Session::start();
     let before = session.free_bytes();
-    session.alloc(8);
-    let before = before.min(session.free_bytes());
     let address = session.alloc(1 << 20);
-    assert_eq!(address % 4096, 0, "a large one begins at a page");
+    assert_eq!(address % 256, 0);
     assert!(before - session.free_bytes() >= 1 << 20);
     let mut none = 5;
     invalid(session.cuMemAlloc_v2(&mut none, 0));
