@@ -69,6 +69,7 @@ macro_rules! functions {
         }
 
         #[allow(non_snake_case, reason = "the names are those of the C API")]
+        #[allow(clippy::too_many_arguments, reason = "the C functions' parameters")]
         impl Functions {
             fn of(library: &Library) -> Self {
                 Self {$(
