@@ -59,7 +59,7 @@ impl<T> Place<T> {
     /// [`Status::INVALID_VALUE`]: it is null or not aligned.
     pub fn set(self, value: T) -> CudaResult {
         self.check()?;
-        // SAFETY: not null, aligned, and whoever made it promised room for a value.
+        // SAFETY: not null and aligned; `from_c` and `to` guarantee memory for a value.
         unsafe { self.0.write(value) };
         Ok(())
     }
@@ -98,7 +98,7 @@ impl<T: Copy> Place<T> {
     /// [`Status::INVALID_VALUE`]: it is null or not aligned.
     pub fn get(self) -> CudaResult<T> {
         self.check()?;
-        // SAFETY: not null, aligned, and whoever made it promised a value.
+        // SAFETY: not null and aligned; `from_c` and `to` guarantee an initialised value.
         Ok(unsafe { self.0.read() })
     }
 }

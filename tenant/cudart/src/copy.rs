@@ -145,7 +145,7 @@ impl Kind {
     }
 }
 
-/// Waits for what a copy that the host is not to go on without was submitted behind.
+/// Waits until everything that was submitted to a stream has ended.
 fn wait(driver: &Driver, stream: u64) -> CudaResult {
     driver.cuStreamSynchronize(stream)
 }
@@ -241,23 +241,11 @@ fn planar(
     height: usize,
     kind: c_int,
 ) -> CudaResult {
-    let (to, from) = ((to, to_pitch), (from, from_pitch));
-    let rows = Rows {
-        to,
-        from,
-        width,
-        height,
-    };
-    let driver = ready()?;
-    let mut copy = rows.copy(driver, kind)?;
-    if width == 0 || height == 0 {
-        return Ok(());
-    }
-    if default == DefaultStream::Legacy {
-        return driver.cuMemcpy2DUnaligned_v2(Place::to(&mut copy));
-    }
-    driver.cuMemcpy2DAsync_v2(Place::to(&mut copy), default.resolve(0))?;
-    wait(driver, default.resolve(0))
+    let stream = 0;
+    planar_async(
+        default, to, to_pitch, from, from_pitch, width, height, kind, stream,
+    )?;
+    wait(ready()?, default.resolve(stream))
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -272,10 +260,9 @@ fn planar_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    let (to, from) = ((to, to_pitch), (from, from_pitch));
     let rows = Rows {
-        to,
-        from,
+        to: (to, to_pitch),
+        from: (from, from_pitch),
         width,
         height,
     };
@@ -318,13 +305,9 @@ impl SpatialCopy {
 }
 
 fn spatial(default: DefaultStream, copy: Place<SpatialCopy>) -> CudaResult {
-    let driver = ready()?;
-    let mut copy = copy.get()?.copy(driver)?;
-    if default == DefaultStream::Legacy {
-        return driver.cuMemcpy3D_v2(Place::to(&mut copy));
-    }
-    driver.cuMemcpy3DAsync_v2(Place::to(&mut copy), default.resolve(0))?;
-    wait(driver, default.resolve(0))
+    let stream = 0;
+    spatial_async(default, copy, stream)?;
+    wait(ready()?, default.resolve(stream))
 }
 
 fn spatial_async(default: DefaultStream, copy: Place<SpatialCopy>, stream: u64) -> CudaResult {

@@ -52,13 +52,15 @@ fn is_ended(context: u64) -> bool {
     WAS_RESET.load(Ordering::Acquire) && PRIMARY.lock().ended.contains(&context)
 }
 
-/// Ends everything on the thread's device: its primary context, which the next need makes anew.
+/// Ends everything on the thread's device: its primary context, which the next need makes anew, and an error that was
+/// that context's.
 ///
 /// # Errors
 /// The driver's.
 pub fn reset() -> CudaResult {
     let (driver, device) = device()?;
-    driver.cuCtxSynchronize()?;
+    // What faulted ends as well.
+    let _ = driver.cuCtxSynchronize();
     let mut primary = PRIMARY.lock();
     let of_device = primary.retained.iter().position(|(of, _)| *of == device);
     let ended = of_device.map(|at| primary.retained.swap_remove(at).1);
@@ -67,6 +69,7 @@ pub fn reset() -> CudaResult {
     WAS_RESET.store(true, Ordering::Release);
     drop(primary);
     driver.cuDevicePrimaryCtxReset_v2(device)?;
+    LAST.set(Status::SUCCESS);
     driver.cuCtxSetCurrent(0)
 }
 
@@ -103,6 +106,14 @@ pub fn choose(device: c_int) -> CudaResult {
 }
 
 fn enter(driver: &Driver, device: c_int) -> CudaResult {
+    driver.cuCtxSetCurrent(retain(driver, device)?)
+}
+
+/// Returns the primary context of a device, which the process keeps from now on.
+///
+/// # Errors
+/// The driver's.
+pub fn retain(driver: &Driver, device: c_int) -> CudaResult<u64> {
     let mut primary = PRIMARY.lock();
     let known = primary.retained.iter().find(|(of, _)| *of == device);
     let context = match known {
@@ -116,8 +127,7 @@ fn enter(driver: &Driver, device: c_int) -> CudaResult {
             context
         }
     };
-    drop(primary);
-    driver.cuCtxSetCurrent(context)
+    Ok(context)
 }
 
 /// Takes note of an error. That something has not ended is none.

@@ -58,8 +58,7 @@ fn init(device: c_int, _: c_uint, _: c_uint) -> CudaResult {
     let driver = Driver::get()?;
     let mut checked = 0;
     driver.cuDeviceGet(Place::to(&mut checked), device)?;
-    let mut context = 0;
-    driver.cuDevicePrimaryCtxRetain(Place::to(&mut context), device)
+    current::retain(driver, checked).map(drop)
 }
 
 /// Takes the devices that a program would work on; which one that is follows from the order of their numbers here.

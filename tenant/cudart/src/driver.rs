@@ -111,9 +111,7 @@ driver_functions! {
     cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
-    cuMemcpy2DUnaligned_v2(copy: Place<crate::copy::Planar>);
     cuMemcpy2DAsync_v2(copy: Place<crate::copy::Planar>, stream: u64);
-    cuMemcpy3D_v2(copy: Place<crate::copy::Spatial>);
     cuMemcpy3DAsync_v2(copy: Place<crate::copy::Spatial>, stream: u64);
     cuMemsetD8_v2(to: u64, value: u8, count: usize);
     cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64);

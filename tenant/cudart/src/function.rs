@@ -1,4 +1,4 @@
-//! What is told of a kernel, what can be set of it, and how many of its blocks an SM holds.
+//! Attributes of kernels, and occupancy: how many blocks of a kernel an SM holds.
 
 use crate::api::runtime_api;
 use crate::border::Place;
@@ -8,7 +8,7 @@ use crate::registration;
 use crate::status::CudaResult;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// What is told of a kernel (`cudaFuncAttributes`).
+/// A kernel's attributes (`cudaFuncAttributes`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FunctionAttributes {

@@ -1,4 +1,4 @@
-//! Memory of the device and of the host, and what is told of an address.
+//! Memory of the device and of the host, and attributes of pointers.
 
 use crate::api::runtime_api;
 use crate::border::Place;
@@ -33,7 +33,7 @@ pub struct Extent {
     pub(crate) depth: usize,
 }
 
-/// What is told of an address (`cudaPointerAttributes`).
+/// A pointer's attributes (`cudaPointerAttributes`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct PointerAttributes {
@@ -138,7 +138,7 @@ fn get_info(free: Place<usize>, total: Place<usize>) -> CudaResult {
     ready()?.cuMemGetInfo_v2(free, total)
 }
 
-/// What is told of an address.
+/// A pointer's attributes as the driver has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told {
     /// [`UNREGISTERED`], 1 for the host's, 2 for the device's.

@@ -99,7 +99,11 @@ pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
         status => status,
     })?;
     change(|registered| {
-        registered.found.insert(stub, kernel);
+        // Its binary may have been taken back meanwhile.
+        let now = registered.kernels.get(&stub);
+        if now.is_some_and(|now| Arc::ptr_eq(&now.binary, &named.binary)) {
+            registered.found.insert(stub, kernel);
+        }
     });
     Ok(kernel)
 }

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 /// Alignment of every allocation, the one that `cuMemAlloc` promises.
 pub(super) const ALIGN_BYTES: u64 = 256;
-/// Allocations of at least so many bytes begin at multiples of [`LARGE_ALIGN_BYTES`]: programs that divide one among
-/// themselves count on whole pages.
+/// The least size of a large allocation, in bytes.
 const LARGE_BYTES: u64 = 1 << 20;
+/// Alignment of a large allocation: programs that divide one into pages assume that it begins at a page.
 const LARGE_ALIGN_BYTES: u64 = 64 << 10;
 /// Most allocations of one tenant: the dispatcher's table of them is copied at each change.
 pub(super) const MAX_ALLOCATIONS: usize = 1 << 16;

@@ -4,7 +4,7 @@ use super::{Capability, ImageError};
 
 /// The newest version of PTX that is known: that of CUDA 13.5, whose driver this library stands for.
 const NEWEST_VERSION: (u32, u32) = (9, 5);
-/// The header of a text is looked for among so many words.
+/// The number of words at a text's beginning that are searched for its header.
 const HEADER_WORDS: usize = 16;
 
 /// An architecture; of two that a device runs the greater one fits it better.

@@ -466,4 +466,12 @@ fn a_device_is_reset() {
     let out = program.alloc(16);
     ok(program.launch(stub(0), 1, out));
     assert_eq!(program.read(out), [40]);
+    // It ends a fault, too.
+    ok(program.launch(stub(1), 1, out));
+    refused(program.cudaDeviceSynchronize(), code::ILLEGAL_ADDRESS);
+    ok(program.cudaDeviceReset());
+    assert_eq!(program.cudaGetLastError(), 0);
+    let out = program.alloc(16);
+    ok(program.launch(stub(0), 1, out));
+    assert_eq!(program.read(out), [40]);
 }
