@@ -1,8 +1,9 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
-//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core and Triton from
-//! the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the runtime API. A
-//! program that is a test suite prints a line for each test; any other counts as one test, by its exit status.
+//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, tinygrad and
+//! Triton from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the
+//! runtime API. A program that is a test suite prints a line for each test; any other counts as one test, by its exit
+//! status.
 
 use super::{Counts, Stage};
 use crate::setup::{self, Need};
@@ -24,7 +25,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 13] = [
+const CLIENTS: [Client; 14] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -49,6 +50,10 @@ const CLIENTS: [Client; 13] = [
     program(
         "numba training",
         &["{python}", "{clients}/numba/training.py"],
+    ),
+    program(
+        "tinygrad training",
+        &["{python}", "{clients}/tinygrad/training.py"],
     ),
     suite("triton", &["{python}", "{clients}/suite.py", "triton"]),
     Client {
@@ -168,7 +173,10 @@ fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
 }
 
 /// Returns the script that the README has its reader keep.
-fn readme_script() -> Result<String> {
+///
+/// # Errors
+/// README.md cannot be read or has no such block.
+pub(crate) fn readme_script() -> Result<String> {
     let readme =
         fs::read_to_string(repo::root().join("README.md")).context("cannot read README.md")?;
     let behind = readme.split_once("```python\n").map(|(_, behind)| behind);
