@@ -272,8 +272,13 @@ fn what_is_missing_is_listed_apart_from_the_programs_own_output() {
     let file = installed.root.path().join("list");
     let options = ["--coverage=all", "--coverage-file", file.to_str().unwrap()];
     assert_eq!(covered(&installed, &options).stderr, "");
-    let text = std::fs::read_to_string(file).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("cuTwo") && text.contains("cuOne"), "{text}");
+    // A file for the list asks for it.
+    let options = ["--coverage-file", file.to_str().unwrap()];
+    assert_eq!(covered(&installed, &options).stderr, "");
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("cuTwo") && !text.contains("cuOne"), "{text}");
 }
 
 #[test]
