@@ -74,7 +74,10 @@ pub(crate) mod pointer {
     pub(crate) const ACCESS_FLAGS: c_uint = 16;
     pub(crate) const MEMPOOL_HANDLE: c_uint = 17;
     pub(crate) const MAPPING_SIZE: c_uint = 18;
+    pub(crate) const MAPPING_BASE_ADDR: c_uint = 19;
     pub(crate) const MEMORY_BLOCK_ID: c_uint = 20;
+    pub(crate) const IS_HW_DECOMPRESS_CAPABLE: c_uint = 21;
+    pub(crate) const LOCALITY_DOMAIN_ORDINAL: c_uint = 22;
 }
 
 /// `CUmemorytype`: names that begin with `CU_MEMORYTYPE_`.
@@ -116,6 +119,11 @@ pub(crate) mod pool {
     pub(crate) const RESERVED_MEM_HIGH: c_uint = 6;
     pub(crate) const USED_MEM_CURRENT: c_uint = 7;
     pub(crate) const USED_MEM_HIGH: c_uint = 8;
+    pub(crate) const ALLOCATION_TYPE: c_uint = 9;
+    pub(crate) const LOCATION_TYPE: c_uint = 12;
+    pub(crate) const MAX_POOL_SIZE: c_uint = 13;
+    pub(crate) const HW_DECOMPRESS_ENABLED: c_uint = 14;
+    pub(crate) const LOCALITY_DOMAIN_ID: c_uint = 15;
 }
 
 /// `CUlaunchAttributeID`, of which streams have these: names that begin with `CU_LAUNCH_ATTRIBUTE_`.

@@ -6,7 +6,7 @@
 
 use crate::driver::Driver;
 use crate::host_function;
-use crate::memory::pool::CUmemAccessDesc;
+use crate::memory::properties::CUmemAccessDesc;
 use crate::registry::{Handle, Object};
 use crate::status::{CudaResult, Status};
 use crate::stream::CUstream;
@@ -248,6 +248,20 @@ impl<T: Object> FromC<Handle<T>> for Arc<T> {
     }
 }
 
+/// An object whose handle may not be null: functions that document `CUDA_ERROR_INVALID_VALUE` for bad arguments, and no
+/// code for bad handles, return it for null.
+#[derive(Debug)]
+pub struct NotNull<T>(pub Arc<T>);
+
+impl<T: Object> FromC<Handle<T>> for NotNull<T> {
+    unsafe fn from_c(raw: Handle<T>) -> CudaResult<Self> {
+        if raw.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        T::find(Driver::get()?, raw).map(Self)
+    }
+}
+
 /// Returns the pointer that an address in this process stands for; the program handed the address over as a number.
 #[must_use]
 #[allow(
@@ -290,6 +304,12 @@ pub fn look(address: u64, into: &mut [u8]) -> Option<usize> {
 /// Returns whether the process has memory at `address`. Where the system does not let it look, the program is believed.
 pub fn is_mapped(address: u64) -> bool {
     look(address, &mut [0]) != Some(0)
+}
+
+/// Returns whether the process has memory where `len` bytes at `address` begin and where they end, as [`is_mapped`].
+pub fn has_ends(address: u64, len: u64) -> bool {
+    let last = address.checked_add(len.saturating_sub(1));
+    last.is_some_and(|last| is_mapped(address) && is_mapped(last))
 }
 
 /// Returns whether the page at `address` is there and can be written. Where the system cannot say, as before Linux

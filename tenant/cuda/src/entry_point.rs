@@ -11,7 +11,7 @@ use crate::status::{CudaResult, Status};
 use crate::stream::DefaultStream;
 use crate::{
     context, device, error_text, event, host_function, init, launch, library, link, memory, module,
-    occupancy, profiler, stream, uncovered,
+    occupancy, profiler, runtime, stream, uncovered,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -129,7 +129,7 @@ fn symbol_version(entry: &Entry) -> &'static str {
 
 fn search(name: &CStr, version: c_int, flags: u64) -> CudaResult<Result<*mut c_void, Outcome>> {
     let version = u32::try_from(version).map_err(|_| Status::INVALID_VALUE)?;
-    if flags & !KNOWN_FLAGS != 0 {
+    if flags & !KNOWN_FLAGS != 0 || version > init::DRIVER_VERSION {
         return Err(Status::INVALID_VALUE);
     }
     let default = match flags & PER_THREAD {
@@ -154,8 +154,13 @@ fn get_proc_address(
     version: c_int,
     flags: u64,
 ) -> CudaResult {
-    get_proc_address_v2(name, address, version, flags, None)
+    let found = search(name, version, flags)?;
+    address.set(found.unwrap_or(std::ptr::null_mut()));
+    found.map(drop).map_err(|_| Status::NOT_FOUND)
 }
+
+/// Finds a function, as the later form of the search does it: that there is none is no error, but null and, in the
+/// place for it, the reason.
 
 fn get_proc_address_v2(
     name: &'static CStr,
@@ -172,13 +177,8 @@ fn get_proc_address_v2(
         }
         Err(outcome) => {
             address.set(std::ptr::null_mut());
-            let is_told = place.is_some();
             Out::set_if(place.as_ref(), outcome as c_uint);
-            // The later form says it in the place for it, and fails only where the name means nothing.
-            if is_told && outcome == Outcome::VersionTooLow {
-                return Ok(());
-            }
-            Err(Status::NOT_FOUND)
+            Ok(())
         }
     }
 }
@@ -187,10 +187,10 @@ fn get_proc_address_v2(
 fn get_export_table(table: Option<Out<*const c_void>>, _: *const c_void) -> CudaResult {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
+        let program = report::program();
         report::say(format_args!(
-            "{} asks for a private table of NVIDIA's driver, as its CUDA runtime library does; a program must be \
-             linked with -cudart shared by nvcc 13, and then finds gridmux's libcudart.so.13",
-            report::program()
+            "{}",
+            runtime::Runtime::of_process(&program).remedy(&program)
         ));
     });
     Out::set_if(table.as_ref(), std::ptr::null());

@@ -140,15 +140,18 @@ fn record_with_flags(
     stream: CUstream,
     flags: c_uint,
 ) -> CudaResult {
-    // The one flag there is makes a node of its own in a captured graph; outside of captures it means nothing.
-    if flags & !1 != 0 {
+    // The one flag there is makes a node of its own in a captured graph, and is invalid outside of captures.
+    if flags != 0 {
         return Err(Status::INVALID_VALUE);
     }
     record(default, event, stream)
 }
 
+/// Looks whether an event has passed, whatever context is current, if any is.
 fn query(event: Arc<Event>) -> CudaResult {
-    let (driver, context) = usable()?;
+    let driver = Driver::get()?;
+    let context = driver.contexts.get(event.context)?;
+    context.check(driver)?;
     match event.mark() {
         Some(mark) if !driver.gpu.has_passed(mark)? => Err(Status::NOT_READY),
         _ => context.check(driver),

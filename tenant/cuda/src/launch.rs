@@ -177,16 +177,27 @@ impl CUlaunchConfig {
 fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
     const COOPERATIVE: c_uint = 2;
     const CLUSTER: c_uint = 4;
+    const MEM_SYNC_DOMAIN: c_uint = 10;
+    const SHARED_MEMORY_CARVEOUT: c_uint = 14;
+    const NVLINK_SCHEDULING: c_uint = 16;
     let [x, y, z, ..] = attribute.value;
     match attribute.id {
         COOPERATIVE if x != 0 => Err(Status::NOT_SUPPORTED),
         CLUSTER if [x, y, z] != [1, 1, 1] => Err(Status::NOT_SUPPORTED),
-        // Nothing, a window of the L2 cache, how the host waits, how clusters are scheduled, starting before the
-        // kernel in front has ended, a priority, memory synchronisation domains, a preferred cluster, a division
-        // of L1 cache and shared memory.
-        0..=6 | 8..=11 | 14 => Ok(()),
-        // Events inside of launches, and launches that are changed from the device.
-        7 | 12 | 13 => Err(Status::NOT_SUPPORTED),
+        MEM_SYNC_DOMAIN | NVLINK_SCHEDULING if x > 1 => Err(Status::INVALID_VALUE),
+        SHARED_MEMORY_CARVEOUT if !(-1..=100).contains(&x.cast_signed()) => {
+            Err(Status::INVALID_VALUE)
+        }
+        // Nothing, a window of the L2 cache, how clusters are scheduled, starting before the kernel in front has ended,
+        // a priority, memory synchronisation domains, a preferred cluster, a division of L1 cache and shared memory,
+        // traffic between devices.
+        0..=2 | 4..=6 | 8..=11 | 14 | NVLINK_SCHEDULING => Ok(()),
+        // Whether clusters and shared memory may be larger than all devices have them: as the function says, no, yes.
+        17 | 18 if x <= 2 => Ok(()),
+        // Events inside of launches.
+        7 | 12 => Err(Status::NOT_SUPPORTED),
+        // How the host waits, which a stream has alone; launches that are changed from the device, which a graph has
+        // alone; and what is no attribute.
         _ => Err(Status::INVALID_VALUE),
     }
 }
@@ -206,6 +217,10 @@ fn submit(
 ) -> CudaResult {
     let (driver, context) = usable()?;
     let stream = stream::resolve(driver, &context, stream, default)?;
+    // A library's function has no context of its own.
+    if !function.context().is_null() && function.context() != stream.context() {
+        return Err(Status::INVALID_HANDLE);
+    }
     // Relaxed: a number of its own.
     let shared_most = function.dynamic_shared_bytes.load(Ordering::Relaxed);
     shape.check(&driver.description.facts, function.info(), shared_most)?;

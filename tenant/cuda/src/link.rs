@@ -109,6 +109,9 @@ fn add_data(
     // SAFETY: the program says how many bytes there are, and lets them alone until the function returns, as the C
     // declaration asks.
     let data = unsafe { border::slice(data.cast_const().cast::<u8>(), bytes)? };
+    if data.is_empty() {
+        return Err(Status::INVALID_VALUE);
+    }
     link.add(kind, data, name.unwrap_or_default())
 }
 
@@ -127,7 +130,7 @@ fn add_file(
 impl Link {
     fn add(&self, kind: c_uint, data: &[u8], name: &CStr) -> CudaResult {
         let (driver, _) = usable()?;
-        if kind >= KIND_END || data.is_empty() {
+        if kind >= KIND_END {
             return Err(Status::INVALID_VALUE);
         }
         let mut state = self.state.lock();

@@ -8,7 +8,7 @@ use gridmux_tenant::DeviceFacts;
 use std::ffi::c_int;
 
 /// The greatest pitch of a copy in bytes, as on all NVIDIA devices.
-const MOST_PITCH: u64 = 0x7fff_ffff;
+pub(crate) const MOST_PITCH: u64 = 0x7fff_ffff;
 
 /// Returns the value of an attribute, or nothing if there is no such attribute.
 #[must_use]

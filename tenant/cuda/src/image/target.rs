@@ -95,6 +95,11 @@ pub(super) fn check(text: &[u8], device: Capability) -> Result<(), ImageError> {
     Ok(())
 }
 
+/// Returns whether a text begins as PTX does: with its version, behind blanks and comments.
+pub(super) fn is_ptx(text: &[u8]) -> bool {
+    words(text).next() == Some(".version")
+}
+
 /// Returns the words of a PTX text, which blanks, commas and comments part; what is no UTF-8 ends them.
 fn words(text: &[u8]) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -131,7 +136,29 @@ fn words(text: &[u8]) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, Target, check};
+    use super::{Capability, Target, check, is_ptx};
+
+    #[test]
+    fn ptx_begins_with_its_version() {
+        for text in [
+            ".version 8.0",
+            "\n\t.version",
+            "/* a\n// */ // b\n.version/**/8",
+        ] {
+            assert!(is_ptx(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "",
+            "hello",
+            ".target sm_80\n.version 8.0",
+            "// .version 8.0",
+            ".versions 8",
+            "/*",
+        ] {
+            assert!(!is_ptx(text.as_bytes()), "{text}");
+        }
+        assert!(!is_ptx(&[0xde, 0xe5, 0xec]));
+    }
 
     #[test]
     fn a_target_runs_on_its_device_and_on_later_ones() {

@@ -7,6 +7,8 @@ use super::copy::{self, OnDevice, Pattern, Repeat, Transfer};
 use crate::api::driver_api;
 use crate::attribute::memory_type::{ARRAY, DEVICE, HOST, UNIFIED};
 use crate::border::In;
+use crate::context::current::usable;
+use crate::device::attributes::MOST_PITCH;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
 use std::ffi::{c_uint, c_void};
@@ -14,7 +16,7 @@ use std::ffi::{c_uint, c_void};
 driver_api! {
     needs Init;
     3020 cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2D_v2_ptds => planar;
-    3020 cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2DUnaligned_v2_ptds => planar;
+    3020 cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2DUnaligned_v2_ptds => planar_of_any_pitch;
     3020 cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream)
         | cuMemcpy2DAsync_v2_ptsz => planar_async;
     3020 cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) | cuMemcpy3D_v2_ptds => spatial;
@@ -173,12 +175,12 @@ impl CUDA_MEMCPY3D {
     /// Lays the copy out; nothing if it copies nothing.
     ///
     /// # Errors
-    /// [`Status::NOT_SUPPORTED`]: an array or a level of one; [`Status::INVALID_VALUE`]: an unknown kind of memory, a
-    /// row or a plane that overlaps the next, or addresses beyond the end of all.
+    /// [`Status::NOT_SUPPORTED`]: an array; [`Status::INVALID_VALUE`]: a level of one, an unknown kind of memory, a row
+    /// or a plane that overlaps the next, or addresses beyond the end of all.
     pub fn layout(&self) -> CudaResult<Option<Layout>> {
         let size = [self.width_bytes, self.height, self.depth];
         if self.from.level != 0 || self.to.level != 0 {
-            return Err(Status::NOT_SUPPORTED);
+            return Err(Status::INVALID_VALUE);
         }
         if size.contains(&0) {
             return Ok(None);
@@ -210,7 +212,22 @@ impl CUDA_MEMCPY3D {
     }
 }
 
+/// Copies with pitches of which the device has an attribute that says how long they may be.
 fn run(copy: &CUDA_MEMCPY3D, default: DefaultStream, stream: CUstream, wait: bool) -> CudaResult {
+    let pitches = [copy.from.pitch, copy.to.pitch];
+    if pitches.iter().any(|pitch| *pitch as u64 > MOST_PITCH) {
+        usable()?;
+        return Err(Status::INVALID_VALUE);
+    }
+    run_any(copy, default, stream, wait)
+}
+
+fn run_any(
+    copy: &CUDA_MEMCPY3D,
+    default: DefaultStream,
+    stream: CUstream,
+    wait: bool,
+) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
     let Some(layout) = copy.layout()? else {
         return Ok(());
@@ -222,6 +239,10 @@ fn run(copy: &CUDA_MEMCPY3D, default: DefaultStream, stream: CUstream, wait: boo
 
 fn planar(default: DefaultStream, In(copy): In<CUDA_MEMCPY2D>) -> CudaResult {
     run(&copy.into(), default, CUstream::NULL, true)
+}
+
+fn planar_of_any_pitch(default: DefaultStream, In(copy): In<CUDA_MEMCPY2D>) -> CudaResult {
+    run_any(&copy.into(), default, CUstream::NULL, true)
 }
 
 fn planar_async(

@@ -70,24 +70,30 @@ impl Location {
         }
         let Some(range) = driver.memory.span(address, len)? else {
             // Device memory that was given back, or that is another's, looks like the program's own.
-            let last = address.checked_add(len.saturating_sub(1));
-            let is_mapped =
-                last.is_some_and(|last| border::is_mapped(address) && border::is_mapped(last));
-            return match is_mapped {
-                true => Ok(Self::Pageable(address)),
-                false => Err(Status::INVALID_VALUE),
-            };
+            return Self::pageable(address, len);
         };
-        Ok(match range.memory {
+        match range.memory {
             Memory::Device(_) | Memory::Pooled(_) | Memory::Variable(_) => {
-                Self::Device(address, range)
+                Ok(Self::Device(address, range))
             }
             Memory::Pinned(..) => {
                 let offset = range.offset(address);
-                Self::Pinned(range, offset)
+                Ok(Self::Pinned(range, offset))
             }
-            Memory::Registered(_) => Self::Pageable(address),
-        })
+            // The program may have unmapped what it registered.
+            Memory::Registered(_) => Self::pageable(address, len),
+        }
+    }
+
+    /// Takes `len` bytes at an address as the program's own memory.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: nothing is mapped where they begin or where they end.
+    fn pageable(address: u64, len: u64) -> CudaResult<Self> {
+        match border::has_ends(address, len) {
+            true => Ok(Self::Pageable(address)),
+            false => Err(Status::INVALID_VALUE),
+        }
     }
 
     /// Returns the place unless the program's memory begins with a page that cannot be written.

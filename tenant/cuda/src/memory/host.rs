@@ -7,7 +7,7 @@
 use super::map::Memory;
 use super::{CUdeviceptr, take};
 use crate::api::driver_api;
-use crate::border::Out;
+use crate::border::{self, Out};
 use crate::context::current::usable;
 use crate::driver::Driver;
 use crate::report;
@@ -18,6 +18,8 @@ use std::ffi::{c_uint, c_void};
 const ALLOC_FLAGS: c_uint = 7;
 /// Flags of registered memory: all contexts, mapped, of a device, read-only.
 const REGISTER_FLAGS: c_uint = 15;
+const OF_A_DEVICE: c_uint = 4;
+const READ_ONLY: c_uint = 8;
 
 driver_api! {
     needs Init;
@@ -95,15 +97,21 @@ fn device_pointer(_: Out<CUdeviceptr>, memory: *mut c_void, flags: c_uint) -> Cu
 
 fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
     let (driver, context) = usable()?;
-    if memory.is_null() || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
+    let start = memory.addr() as u64;
+    if memory.is_null()
+        || bytes == 0
+        || flags & !REGISTER_FLAGS != 0
+        || !border::has_ends(start, bytes as u64)
+    {
         return Err(Status::INVALID_VALUE);
     }
-    driver.memory.add_to(
-        &context,
-        memory.addr() as u64,
-        bytes as u64,
-        Memory::Registered(flags),
-    )
+    // Of its attributes the device has neither that for memory of other devices nor that for memory that is only read.
+    if flags & (OF_A_DEVICE | READ_ONLY) != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    driver
+        .memory
+        .add_to(&context, start, bytes as u64, Memory::Registered(flags))
 }
 
 fn unregister(memory: *mut c_void) -> CudaResult {
@@ -112,6 +120,10 @@ fn unregister(memory: *mut c_void) -> CudaResult {
         return Err(Status::INVALID_VALUE);
     }
     let is_registered = |memory: &Memory| matches!(memory, Memory::Registered(_));
-    let unknown = Status::HOST_MEMORY_NOT_REGISTERED;
+    // What is known and was not registered from there on is a bad argument, anything else was never registered.
+    let unknown = match driver.memory.find(memory.addr() as u64) {
+        Some(_) => Status::INVALID_VALUE,
+        None => Status::HOST_MEMORY_NOT_REGISTERED,
+    };
     take(driver, memory.addr() as u64, unknown, is_registered).map(drop)
 }

@@ -10,7 +10,7 @@ use gridmux_tenant::{Buffer, GlobalInfo, Pinned};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A piece of memory.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Range {
     pub context: CUcontext,
     /// A number that no other range of the process has (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
     pub id: u64,
+    /// The program asked for memory operations that wait (`CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`); a hint.
+    pub is_synchronous: AtomicBool,
     /// Its kind of memory.
     pub memory: Memory,
 }
@@ -83,6 +85,7 @@ impl MemoryMap {
             context,
             // Relaxed: the number is all that counts.
             id: IDS.fetch_add(1, Ordering::Relaxed),
+            is_synchronous: AtomicBool::new(false),
             memory,
         });
         ranges.insert(start, range);

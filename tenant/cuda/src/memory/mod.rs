@@ -10,6 +10,7 @@ pub mod host;
 pub mod map;
 pub mod pointer;
 pub mod pool;
+pub mod properties;
 pub mod set;
 
 use crate::context::Context;

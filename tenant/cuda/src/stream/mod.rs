@@ -357,7 +357,8 @@ fn wait_event(
     event: Arc<Event>,
     flags: c_uint,
 ) -> CudaResult {
-    if flags & !1 != 0 {
+    // The one flag there is makes a node of its own in a captured graph, and is invalid outside of captures.
+    if flags != 0 {
         return Err(Status::INVALID_VALUE);
     }
     let (driver, _, stream) = usable_stream(default, stream)?;
