@@ -107,7 +107,7 @@ runtime_api! {
 
 /// Which end is the host's (`cudaMemcpyKind`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     HostToHost,
     HostToDevice,
     DeviceToHost,
@@ -116,12 +116,15 @@ enum Kind {
     Default,
 }
 
+/// The greatest pitch of a copy in bytes, as on all NVIDIA devices.
+const MOST_PITCH: usize = 0x7fff_ffff;
+
 /// The driver's kinds of memory (`CUmemorytype`).
 const HOST: c_uint = 1;
 const DEVICE: c_uint = 2;
 
 impl Kind {
-    fn of(number: c_int) -> CudaResult<Self> {
+    pub(crate) fn of(number: c_int) -> CudaResult<Self> {
         Ok(match number {
             0 => Self::HostToHost,
             1 => Self::HostToDevice,
@@ -209,8 +212,10 @@ impl Rows {
     /// Returns the driver's copy.
     fn copy(&self, driver: &Driver, kind: c_int) -> CudaResult<Planar> {
         let (from, to) = Kind::of(kind)?.ends(driver, self.from.0, self.to.0)?;
-        if self.width > self.from.1 || self.width > self.to.1 {
-            return Err(Status::INVALID_PITCH);
+        for pitch in [self.from.1, self.to.1] {
+            if self.width > pitch || pitch > MOST_PITCH {
+                return Err(Status::INVALID_PITCH);
+            }
         }
         let end = |(start, pitch): (u64, usize), kind| PlanarEnd {
             x_bytes: 0,
@@ -281,6 +286,9 @@ impl SpatialCopy {
             return Err(Status::NOT_SUPPORTED);
         }
         let (from, to) = Kind::of(self.kind)?.ends(driver, self.from.start, self.to.start)?;
+        if self.from.pitch.max(self.to.pitch) > MOST_PITCH {
+            return Err(Status::INVALID_PITCH);
+        }
         let end = |memory: &Pitched, at: &Position, kind| SpatialEnd {
             x_bytes: at.x,
             y: at.y,

@@ -54,19 +54,37 @@ fn set(device: c_int) -> CudaResult {
     choose(device)
 }
 
-fn init(device: c_int, _: c_uint, _: c_uint) -> CudaResult {
+fn init(device: c_int, device_flags: c_uint, flags: c_uint) -> CudaResult {
+    /// The device's flags are to be set (`cudaInitDeviceFlagsAreValid`).
+    const HAS_FLAGS: c_uint = 1;
     let driver = Driver::get()?;
     let mut checked = 0;
     driver.cuDeviceGet(Place::to(&mut checked), device)?;
+    match flags {
+        0 => {}
+        HAS_FLAGS => driver.cuDevicePrimaryCtxSetFlags_v2(checked, device_flags)?,
+        _ => return Err(Status::INVALID_VALUE),
+    }
     current::retain(driver, checked).map(drop)
 }
 
-/// Takes the devices that a program would work on; which one that is follows from the order of their numbers here.
+/// Takes the devices that a program would work on, of which there are no more than the system has; which one that is
+/// follows from the order of their numbers here.
 fn set_valid(devices: Place<c_int>, count: c_int) -> CudaResult {
-    match (devices.is_none(), count) {
-        (false, 1..) | (_, 0) => Ok(()),
-        _ => Err(Status::INVALID_VALUE),
+    let driver = Driver::get()?;
+    let mut most = 0;
+    driver.cuDeviceGetCount(Place::to(&mut most))?;
+    if !(0..=most).contains(&count) || count > 0 && devices.is_none() {
+        return Err(Status::INVALID_VALUE);
     }
+    let mut listed = devices;
+    for _ in 0..count {
+        if !(0..most).contains(&listed.get()?) {
+            return Err(Status::INVALID_DEVICE);
+        }
+        listed = listed.next();
+    }
+    Ok(())
 }
 
 /// Tells the first device, which is as good as any where all are the same.

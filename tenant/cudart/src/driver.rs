@@ -143,6 +143,7 @@ driver_functions! {
     cuLibraryGetGlobal(address: Place<u64>, bytes: Place<usize>, library: u64, name: Place<c_char>);
     cuLibraryGetKernelCount(count: Place<c_uint>, library: u64);
     cuLibraryEnumerateKernels(kernels: Place<u64>, count: c_uint, library: u64);
+    cuFuncGetName(name: Place<*const c_char>, function: u64);
     cuKernelGetFunction(function: Place<u64>, kernel: u64);
     cuKernelGetName(name: Place<*const c_char>, kernel: u64);
     cuKernelGetParamInfo(kernel: u64, index: usize, offset: Place<usize>, bytes: Place<usize>);

@@ -3,6 +3,7 @@
 //! Rule: each says once on stderr that it is not there, notes the error for the thread and returns it.
 
 use crate::border::guard;
+use crate::feature;
 use crate::status::Status;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +26,9 @@ macro_rules! uncovered {
 }
 
 fn say(symbol: &str) {
-    let line = format!("gridmux: {symbol} is not covered; it returns cudaErrorNotSupported\n");
+    let feature = feature::of(symbol).map_or_else(String::new, |name| format!(" ({name})"));
+    let line =
+        format!("gridmux: {symbol} is not covered{feature}; it returns cudaErrorNotSupported\n");
     // A closed stderr harms nobody.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }

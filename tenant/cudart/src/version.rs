@@ -48,7 +48,7 @@ fn entry_point(
     entry_point_by_version(default, name, address, version, flags, found)
 }
 
-/// Asks the driver. Where the program wants to be told in `found` that a name is not known, that is no error.
+/// Asks the driver, for which a name that is not known is no error: it gives null, and the reason in `found`.
 fn entry_point_by_version(
     default: DefaultStream,
     name: Place<c_char>,
@@ -62,11 +62,7 @@ fn entry_point_by_version(
         (0, DefaultStream::PerThread) => PER_THREAD,
         _ => flags,
     };
-    let asked = Driver::get()?.cuGetProcAddress_v2(name, address, version, flags, found);
-    match asked {
-        Err(Status::SYMBOL_NOT_FOUND) if !found.is_none() => Ok(()),
-        asked => asked,
-    }
+    Driver::get()?.cuGetProcAddress_v2(name, address, version, flags, found)
 }
 
 fn start_profiler() -> CudaResult {
