@@ -218,15 +218,27 @@ type Any = unsafe extern "C" fn(
     usize,
 ) -> u32;
 
+/// Calls a symbol of a library with some arguments, integers and addresses; what it takes beyond these is 0.
+pub(crate) fn call_in(library: &Library, symbol: &str, arguments: &[usize]) -> u32 {
+    // SAFETY: every symbol of the API is a function of integers and pointers, at most twelve of them.
+    let function = unsafe { library.get::<Any>(symbol.as_bytes()) };
+    let function = function.unwrap_or_else(|error| panic!("{symbol}: {error}"));
+    let mut all = [0; 12];
+    all[..arguments.len()].copy_from_slice(arguments);
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = all;
+    // SAFETY: the library must refuse null and unaligned pointers; others point to memory of this program.
+    unsafe { function(a, b, c, d, e, f, g, h, i, j, k, l) }
+}
+
 impl Cuda {
     /// Calls a symbol with the same number for every argument.
     pub(crate) fn call(&self, symbol: &str, argument: usize) -> u32 {
-        // SAFETY: every symbol of the API is a function of integers and pointers, at most twelve of them.
-        let function = unsafe { self.library.get::<Any>(symbol.as_bytes()) };
-        let function = function.unwrap_or_else(|error| panic!("{symbol}: {error}"));
-        let a = argument;
-        // SAFETY: the library must refuse null and unaligned pointers; others point to memory of this program.
-        unsafe { function(a, a, a, a, a, a, a, a, a, a, a, a) }
+        self.call_with(symbol, &[argument; 12])
+    }
+
+    /// Calls a symbol with some arguments, as [`call_in`].
+    pub(crate) fn call_with(&self, symbol: &str, arguments: &[usize]) -> u32 {
+        call_in(&self.library, symbol, arguments)
     }
 
     /// Returns whether the library exports a symbol.

@@ -15,6 +15,7 @@ macro_rules! scenarios {
 
 mod api;
 mod boxes;
+mod codes;
 mod contexts;
 mod copies;
 mod entry;
@@ -49,6 +50,10 @@ const SCENARIOS: &[&[Scenario]] = &[
     memory::SCENARIOS,
     copies::SCENARIOS,
     boxes::SCENARIOS,
+    codes::OBJECTS,
+    codes::MEMORY,
+    codes::WORK,
+    codes::RUNTIME,
     pools::SCENARIOS,
     streams::SCENARIOS,
     host_functions::SCENARIOS,

@@ -1,7 +1,7 @@
 //! The runtime library as nvcc's host code and the program around it use it: what is registered before `main`, launches
 //! by stubs, variables by shadows, and errors that are noted.
 
-use crate::api::Cuda;
+use crate::api::{Cuda, call_in};
 use crate::session::{code, ok, refused};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_void};
@@ -10,7 +10,7 @@ use std::ptr::{from_ref, null, null_mut};
 scenarios! {
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
-        a_device_is_reset;
+        a_device_is_reset a_device_is_reset_under_other_threads;
 }
 
 /// A kernel that stores in each of a block's threads what `base` holds plus its number, one that reads address 8, and
@@ -162,17 +162,18 @@ fn container() -> Vec<u8> {
 static STUBS: [u8; 3] = [0; 3];
 static SHADOW: u8 = 0;
 
-fn stub(n: usize) -> *const u8 {
+pub(crate) fn stub(n: usize) -> *const u8 {
     from_ref(&STUBS[n])
 }
 
-fn shadow() -> *const u8 {
+pub(crate) fn shadow() -> *const u8 {
     from_ref(&SHADOW)
 }
 
 /// A program that nvcc made, as it is when `main` begins.
-struct Program {
+pub(crate) struct Program {
     runtime: Functions,
+    library: &'static Library,
     binary: *mut c_void,
     _driver: Cuda,
 }
@@ -186,18 +187,20 @@ impl std::ops::Deref for Program {
 }
 
 impl Program {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         // By its name the runtime library finds the driver library that is loaded already.
         let driver = Cuda::open();
         let path = std::env::var_os("CUDART_LIBRARY").expect("CUDART_LIBRARY names the library");
         // SAFETY: the library's constructors do nothing but what any shared object's do.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library = library.unwrap_or_else(|error| panic!("{error}"));
-        let runtime = Functions::of(&library);
-        std::mem::forget(library);
+        // It stays open as long as the process.
+        let library = Box::leak(Box::new(library));
+        let runtime = Functions::of(library);
         let binary = register(&runtime);
         Self {
             runtime,
+            library,
             binary,
             _driver: driver,
         }
@@ -216,7 +219,12 @@ impl Program {
         self.cudaLaunchKernel(stub, grid, block, arguments.as_mut_ptr(), shared, stream)
     }
 
-    fn alloc(&self, bytes: usize) -> u64 {
+    /// Calls a function of the library, as [`call_in`].
+    pub(crate) fn call_with(&self, symbol: &str, arguments: &[usize]) -> u32 {
+        call_in(self.library, symbol, arguments)
+    }
+
+    pub(crate) fn alloc(&self, bytes: usize) -> u64 {
         let mut address = 0;
         ok(self.cudaMalloc(&mut address, bytes));
         address
@@ -471,6 +479,36 @@ fn a_device_is_reset() {
     refused(program.cudaDeviceSynchronize(), code::ILLEGAL_ADDRESS);
     ok(program.cudaDeviceReset());
     assert_eq!(program.cudaGetLastError(), 0);
+    let out = program.alloc(16);
+    ok(program.launch(stub(0), 1, out));
+    assert_eq!(program.read(out), [40]);
+}
+
+/// Threads that are at work when their device is reset have errors, and what comes after it works.
+fn a_device_is_reset_under_other_threads() {
+    let program = Program::start();
+    let runtime = &program.runtime;
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    // Relaxed: it carries nothing.
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !ends.load(relaxed) {
+                    let mut address = 0;
+                    if runtime.cudaMalloc(&mut address, 64) == 0 {
+                        let _ = runtime.cudaFree(address);
+                    }
+                    let _ = runtime.cudaDeviceSynchronize();
+                }
+            });
+        }
+        for _ in 0..200 {
+            let _ = runtime.cudaDeviceReset();
+        }
+        ends.store(true, relaxed);
+    });
+    ok(program.cudaDeviceReset());
     let out = program.alloc(16);
     ok(program.launch(stub(0), 1, out));
     assert_eq!(program.read(out), [40]);

@@ -62,8 +62,13 @@ scenarios! {
     modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers
         unloaded_while_it_runs libraries;
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
+    codes: of_devices of_contexts without_a_context of_limits of_images of_modules_and_functions of_libraries of_links
+        of_searches of_device_memory of_copies of_fills of_boxes of_host_memory of_addresses of_pools the_devices_pool
+        of_streams of_events of_launches of_launch_attributes of_host_functions of_occupancy of_another_context
+        of_registers of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
+        of_the_runtimes_launches;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses
-        what_is_given_back_is_found_by_its_address;
+        what_is_given_back_is_found_by_its_address registered_and_unmapped;
     copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
         large_ones_from_everywhere;
     boxes: planar_between_all_places spatial_between_all_places bad_descriptors
@@ -76,7 +81,7 @@ scenarios! {
         across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
-        a_device_is_reset;
+        a_device_is_reset a_device_is_reset_under_other_threads;
     occupancy: answers_agree_with_the_formula;
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
@@ -101,6 +106,12 @@ fn pinned_buffers_beyond_a_clients_limit_are_refused() {
     let said = pass(builder(), "memory::too_many_pinned", "");
     let told = said.matches("255 pinned buffers").count();
     assert_eq!(told, 1, "{said}");
+}
+
+#[test]
+fn more_contexts_at_work_than_a_client_may_have_streams_are_refused() {
+    let said = pass(builder(), "contexts::more_than_the_service_has_streams", "");
+    assert_names(&said, &["streams exist"]);
 }
 
 #[test]
