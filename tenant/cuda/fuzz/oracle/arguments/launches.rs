@@ -69,11 +69,12 @@ pub(super) fn launch_shapes(values: &mut Values<'_>) {
     assert_eq!(shape.check(&facts, &kernel, shared_most), expected);
 
     let (threads, shared) = (values.word(), values.wide());
-    let blocks = |threads, shared| resident_blocks(&facts, &kernel, threads, shared);
+    let blocks = |threads, shared| resident_blocks(&facts, &kernel, threads, shared, shared_most);
     let resident = blocks(threads, shared);
     assert!(resident <= facts.sm.blocks.into());
     if resident > 0 && threads > 0 {
         assert!(threads <= kernel.max_threads && shared <= kernel.max_dynamic_shared_bytes.into());
+        assert!(shared <= shared_most.into());
         assert!(resident * u64::from(threads) <= facts.sm.threads.into());
         assert!(resident * shared <= facts.sm.shared_bytes.into());
     }
@@ -102,8 +103,10 @@ pub(super) fn launch_attributes(values: &mut Values<'_>) {
         let words = unsafe { &*std::ptr::from_ref(attribute).cast::<[u32; 18]>() };
         let alone = match (words[0], &words[2..5]) {
             (2, [0, ..]) | (4, [1, 1, 1]) => Ok(()),
-            (2 | 4 | 7 | 12 | 13, _) => Err(Status::NOT_SUPPORTED),
-            (0..=14, _) => Ok(()),
+            (2 | 4 | 7 | 12, _) => Err(Status::NOT_SUPPORTED),
+            (10 | 16, [0 | 1, ..]) | (17 | 18, [0..=2, ..]) => Ok(()),
+            (14, [0..=100 | u32::MAX, ..]) => Ok(()),
+            (0 | 1 | 5 | 6 | 8 | 9 | 11, _) => Ok(()),
             _ => Err(Status::INVALID_VALUE),
         };
         expected = expected.and(alone);
