@@ -12,11 +12,14 @@
 //! record      0 u16 kind   4 u32 offset in the unpacked payload   8 u64 bytes   28 u32 architecture   40 u64 flags
 //! ```
 //!
+//! Where a card would take machine code that is there for it, and all PTX is for later devices, as in packages that bring
+//! machine code for many, the earliest of that PTX stands in for the machine code: both were made from one source.
+//!
 //! Flags: 0x2000 LZ4, 0x8000 zstd, 0x10_0000 for its own architecture only (`sm_90a`), 0x20_0000 for its family
 //! (`sm_100f`).
 
 use super::compression::{Compression, unpack};
-use super::target::{Reach, Target};
+use super::target::{Reach, Target, retargeted};
 use super::{Capability, ImageError, Source};
 
 /// The first bytes of a container.
@@ -110,7 +113,18 @@ pub fn ptx(source: &(impl Source + ?Sized), device: Capability) -> Result<Vec<u8
     let entries = entries(source)?;
     let texts = || entries.iter().filter(|entry| entry.is_ptx);
     let fitting = texts().filter(|entry| entry.target.runs_on(device));
-    let Some(best) = fitting.max_by_key(|entry| entry.target) else {
+    let best = fitting.max_by_key(|entry| entry.target);
+    let has_machine_code = || {
+        let mut code = entries.iter().filter(|entry| !entry.is_ptx);
+        code.any(|entry| entry.target.is_machine_code_of(device))
+    };
+    let stand_in = || {
+        let later = texts().filter(|entry| entry.target.reach == Reach::Later);
+        later
+            .min_by_key(|entry| entry.target)
+            .filter(|_| has_machine_code())
+    };
+    let Some(taken) = best.or_else(stand_in) else {
         let names = |ptx| {
             let of_kind = entries.iter().filter(|entry| entry.is_ptx == ptx);
             let mut found: Vec<Target> = of_kind.map(|entry| entry.target).collect();
@@ -135,17 +149,18 @@ pub fn ptx(source: &(impl Source + ?Sized), device: Capability) -> Result<Vec<u8
         bytes,
         compression,
         unpacked_bytes,
-    } = best.payload;
+    } = taken.payload;
     let packed = source.read(offset, bytes).ok_or_else(short)?;
     let mut text = unpack(packed, compression, unpacked_bytes)?;
-    if let Some((start, len)) = best.within {
+    if let Some((start, len)) = taken.within {
         text = text.as_slice().read(start, len).ok_or_else(short)?;
     }
     // Text ends with a zero, and is padded with some.
     let text = text.as_slice().text().unwrap_or_default();
-    match text.is_empty() {
-        true => Err(ImageError::corrupt("a PTX entry is empty")),
-        false => Ok(text),
+    match (text.is_empty(), best) {
+        (true, _) => Err(ImageError::corrupt("a PTX entry is empty")),
+        (false, Some(_)) => Ok(text),
+        (false, None) => Ok(retargeted(&text, device)),
     }
 }
 

@@ -48,6 +48,12 @@ impl Target {
         }
     }
 
+    /// Returns whether it is of machine code that a device runs: what is for its own architecture, or for an earlier one
+    /// of the same generation.
+    pub(super) fn is_machine_code_of(self, device: Capability) -> bool {
+        self.runs_on(device) && self.number / 10 == device.0 / 10
+    }
+
     pub(super) fn name(self) -> String {
         let suffix = match self.reach {
             Reach::Later => "",
@@ -95,6 +101,21 @@ pub(super) fn check(text: &[u8], device: Capability) -> Result<(), ImageError> {
     Ok(())
 }
 
+/// Returns a PTX text with a device's architecture for the one that its first `.target` names.
+pub(super) fn retargeted(text: &[u8], device: Capability) -> Vec<u8> {
+    let mut header = words(text).take(HEADER_WORDS);
+    let named = header
+        .find(|word| *word == ".target")
+        .and_then(|_| header.next());
+    let Some(named) = named.filter(|named| Target::parse(named).is_some()) else {
+        return text.to_owned();
+    };
+    // A word of the text is a part of its bytes.
+    let start = named.as_ptr().addr() - text.as_ptr().addr();
+    let end = start + named.len();
+    [&text[..start], device.to_string().as_bytes(), &text[end..]].concat()
+}
+
 /// Returns the words of a PTX text, which blanks, commas and comments part; what is no UTF-8 ends them.
 fn words(text: &[u8]) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -131,7 +152,35 @@ fn words(text: &[u8]) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, Target, check};
+    use super::{Capability, Target, check, retargeted};
+
+    #[test]
+    fn a_text_is_given_another_target() {
+        let text = |target| {
+            format!("// .target sm_1\n.version 9.5\n.target {target}, debug\n.reg").into_bytes()
+        };
+        assert_eq!(retargeted(&text("sm_120"), Capability(90)), text("sm_90"));
+        for other in ["", ".version 9.5 .target", ".version 9.5 .target debug"] {
+            assert_eq!(
+                retargeted(other.as_bytes(), Capability(90)),
+                other.as_bytes()
+            );
+        }
+    }
+
+    #[test]
+    fn machine_code_runs_within_its_generation() {
+        for (word, runs) in [
+            ("sm_80", [true, true, false]),
+            ("sm_86", [false, true, false]),
+            ("sm_90a", [false, false, true]),
+            ("sm_100f", [false, false, false]),
+        ] {
+            let target = Target::parse(word).expect("a target");
+            let found = [80, 86, 90].map(|number| target.is_machine_code_of(Capability(number)));
+            assert_eq!(found, runs, "{word}");
+        }
+    }
 
     #[test]
     fn a_target_runs_on_its_device_and_on_later_ones() {

@@ -1,7 +1,7 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
-//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core and Triton from
-//! the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the runtime API. A
+//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, CuPy and Triton
+//! from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the runtime API. A
 //! program that is a test suite prints a line for each test; any other counts as one test, by its exit status.
 
 use super::{Counts, Stage};
@@ -24,7 +24,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 13] = [
+const CLIENTS: [Client; 14] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -45,6 +45,7 @@ const CLIENTS: [Client; 13] = [
         &["{python}", "{clients}/suite.py", "bindings"],
     ),
     suite("cuda-core", &["{python}", "{clients}/suite.py", "core"]),
+    suite("cupy", &["{python}", "{clients}/suite.py", "cupy"]),
     suite("numba", &["{python}", "{clients}/suite.py", "numba"]),
     program(
         "numba training",
@@ -186,7 +187,8 @@ impl Client {
             .args(["--kill-after=20", PATIENCE_S])
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("TRITON_CACHE_DIR", caches.join("triton"))
-            .env("NUMBA_CACHE_DIR", caches.join("numba"));
+            .env("NUMBA_CACHE_DIR", caches.join("numba"))
+            .env("CUPY_CACHE_DIR", caches.join("cupy"));
         if self.through_run {
             command.arg(&places.gridmux).args(["run", "--"]);
         }
