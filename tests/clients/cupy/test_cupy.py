@@ -1,4 +1,4 @@
-"""CuPy: arrays, elementwise kernels, reductions, fused functions, raw kernels and modules, streams, memory pools.
+"""CuPy: arrays, elementwise kernels, reductions, sorting, random numbers, raw kernels and modules, streams, pools.
 
 Its packages have the runtime library linked in; `gridmux run` puts gridmux's in its place.
 """
@@ -39,6 +39,21 @@ def test_reductions(values):
     np.testing.assert_allclose(float(on_device.mean()), host.mean(), rtol=1e-5)
     assert int(on_device.argmax()) == host.argmax()
     np.testing.assert_allclose(cp.cumsum(cp.asarray(values)).get(), np.cumsum(values), rtol=1e-3)
+
+
+def test_sorting(values):
+    on_device = cp.asarray(values)
+    np.testing.assert_array_equal(cp.sort(on_device).get(), np.sort(values))
+    np.testing.assert_array_equal(cp.argsort(on_device).get(), np.argsort(values, kind="stable"))
+    keys = cp.asarray((values * 10).astype(np.int32))
+    np.testing.assert_array_equal(cp.unique(keys).get(), np.unique((values * 10).astype(np.int32)))
+
+
+def test_random_numbers():
+    # Making a generator is what takes long.
+    numbers = cp.random.default_rng(1).random(10_000)
+    assert 0 <= float(numbers.min()) < 0.01 and 0.99 < float(numbers.max()) < 1
+    assert abs(float(numbers.mean()) - 0.5) < 0.02
 
 
 def test_indexing_and_views(values):

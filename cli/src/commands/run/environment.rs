@@ -81,7 +81,7 @@ impl Environment<'_> {
         for name in ptxas::VARIABLES {
             variables.push((name, ptxas::path(self.folder).into()));
         }
-        // CUB's kernels are in CuPy's packages as PTX for the newest GPUs only.
+        // CUB's kernels take seconds to load: a package has megabytes of them.
         let mut asked = vec![("CUPY_COMPILE_WITH_PTX", "1"), ("CUPY_ACCELERATORS", "")];
         if self.device.is_model && self.device.compute_capability.0 >= 9 {
             asked.push(("TRITON_OVERRIDE_ARCH", TRITON_ARCHITECTURE));

@@ -13,13 +13,14 @@
 //! ```
 //!
 //! Where a card would take machine code that is there for it, and all PTX is for later devices, as in packages that bring
-//! machine code for many, the earliest of that PTX stands in for the machine code: both were made from one source.
+//! machine code for many, the earliest of that PTX stands in for the machine code: both were made from one source. It
+//! says of itself which architecture it is for (`CU_FUNC_ATTRIBUTE_PTX_VERSION`), which libraries choose launches by.
 //!
 //! Flags: 0x2000 LZ4, 0x8000 zstd, 0x10_0000 for its own architecture only (`sm_90a`), 0x20_0000 for its family
 //! (`sm_100f`).
 
 use super::compression::{Compression, unpack};
-use super::target::{Reach, Target, retargeted};
+use super::target::{self, Reach, Target};
 use super::{Capability, ImageError, Source};
 
 /// The first bytes of a container.
@@ -108,7 +109,8 @@ impl Fields<'_> {
 /// Returns the PTX in the container at the source's start that fits the device best.
 ///
 /// # Errors
-/// It holds none that the device runs, or its lengths contradict each other.
+/// It holds none that the device runs or that stands in for such, or its lengths contradict each other; as
+/// [`target::check`].
 pub fn ptx(source: &(impl Source + ?Sized), device: Capability) -> Result<Vec<u8>, ImageError> {
     let entries = entries(source)?;
     let texts = || entries.iter().filter(|entry| entry.is_ptx);
@@ -157,11 +159,11 @@ pub fn ptx(source: &(impl Source + ?Sized), device: Capability) -> Result<Vec<u8
     }
     // Text ends with a zero, and is padded with some.
     let text = text.as_slice().text().unwrap_or_default();
-    match (text.is_empty(), best) {
-        (true, _) => Err(ImageError::corrupt("a PTX entry is empty")),
-        (false, Some(_)) => Ok(text),
-        (false, None) => Ok(retargeted(&text, device)),
+    if text.is_empty() {
+        return Err(ImageError::corrupt("a PTX entry is empty"));
     }
+    target::check(&text, best.map_or(target::ANY_DEVICE, |_| device))?;
+    Ok(text)
 }
 
 /// Reads the headers of all entries.

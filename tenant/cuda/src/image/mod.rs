@@ -168,6 +168,9 @@ fn texts_of(
     image: &(impl Source + ?Sized),
     device: Capability,
 ) -> Result<Vec<Vec<u8>>, ImageError> {
+    if image.read_array::<4>(0) == Some(fatbin::MAGIC) {
+        return Ok(vec![fatbin::ptx(image, device)?]);
+    }
     let texts = unpacked(image, device)?;
     texts
         .iter()
@@ -175,12 +178,13 @@ fn texts_of(
     Ok(texts)
 }
 
+/// Returns the texts of an image that is no container.
+
 fn unpacked(
     image: &(impl Source + ?Sized),
     device: Capability,
 ) -> Result<Vec<Vec<u8>>, ImageError> {
     match image.read_array::<4>(0) {
-        Some(fatbin::MAGIC) => Ok(vec![fatbin::ptx(image, device)?]),
         Some(bundle::MAGIC) => bundle::unpack(image),
         Some(ELF) => Err(ImageError::NoPtx {
             found: Vec::new(),

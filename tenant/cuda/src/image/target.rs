@@ -2,6 +2,9 @@
 
 use super::{Capability, ImageError};
 
+/// What is checked of a text for any device: its version only.
+pub(super) const ANY_DEVICE: Capability = Capability(0);
+
 /// The newest version of PTX that is known: that of CUDA 13.5, whose driver this library stands for.
 const NEWEST_VERSION: (u32, u32) = (9, 5);
 /// The number of words at a text's beginning that are searched for its header.
@@ -101,21 +104,6 @@ pub(super) fn check(text: &[u8], device: Capability) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Returns a PTX text with a device's architecture for the one that its first `.target` names.
-pub(super) fn retargeted(text: &[u8], device: Capability) -> Vec<u8> {
-    let mut header = words(text).take(HEADER_WORDS);
-    let named = header
-        .find(|word| *word == ".target")
-        .and_then(|_| header.next());
-    let Some(named) = named.filter(|named| Target::parse(named).is_some()) else {
-        return text.to_owned();
-    };
-    // A word of the text is a part of its bytes.
-    let start = named.as_ptr().addr() - text.as_ptr().addr();
-    let end = start + named.len();
-    [&text[..start], device.to_string().as_bytes(), &text[end..]].concat()
-}
-
 /// Returns the words of a PTX text, which blanks, commas and comments part; what is no UTF-8 ends them.
 fn words(text: &[u8]) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -152,21 +140,7 @@ fn words(text: &[u8]) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, Target, check, retargeted};
-
-    #[test]
-    fn a_text_is_given_another_target() {
-        let text = |target| {
-            format!("// .target sm_1\n.version 9.5\n.target {target}, debug\n.reg").into_bytes()
-        };
-        assert_eq!(retargeted(&text("sm_120"), Capability(90)), text("sm_90"));
-        for other in ["", ".version 9.5 .target", ".version 9.5 .target debug"] {
-            assert_eq!(
-                retargeted(other.as_bytes(), Capability(90)),
-                other.as_bytes()
-            );
-        }
-    }
+    use super::{Capability, Target, check};
 
     #[test]
     fn machine_code_runs_within_its_generation() {

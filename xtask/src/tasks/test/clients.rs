@@ -24,7 +24,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 14] = [
+const CLIENTS: [Client; 15] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -35,6 +35,7 @@ const CLIENTS: [Client; 14] = [
         "CUDA program linked on the device",
         &["{build}/clients/cuda_linked"],
     ),
+    program("CUDA 12 program", &["{build}/clients/cuda12/program"]),
     program("cudarc program", &["{build}/examples/cudarc_program"]),
     program(
         "the README's script",
@@ -112,7 +113,9 @@ pub(super) fn stages(targets: &[&str]) -> Result<Vec<Stage>> {
     process::aloud(&mut super::build(targets))?;
     let build = super::programs();
     compile_c(&clients, &build)?;
-    compile_cuda(&clients, &build)?;
+    let compiler = Compiler::ensure()?;
+    compile_cuda(&clients, &build, &compiler)?;
+    compile_for_cuda_12(&clients, &build, &compiler)?;
     let script = build.join("clients/readme.py");
     fs::write(&script, readme_script()?)
         .with_context(|| format!("cannot write {}", script.display()))?;
@@ -156,8 +159,7 @@ fn compile_c(clients: &Path, build: &Path) -> Result<()> {
 }
 
 /// Compiles the CUDA program as a user does, and links it with gridmux's runtime library, as it would be with NVIDIA's.
-fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
-    let compiler = Compiler::ensure()?;
+fn compile_cuda(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
     for (name, flags) in CUDA_PROGRAMS {
         let libraries = format!("-L{}", build.display());
         let usual = ["-arch=sm_80", "-cudart=shared", &libraries];
@@ -166,6 +168,38 @@ fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
         compiler.compile(&source, &build.join("clients").join(name), &flags)?;
     }
     Ok(())
+}
+
+/// Compiles the CUDA program with the headers of CUDA 12, and links it with the runtime library of that version. The
+/// package index has the headers, and no nvcc of CUDA 12.
+fn compile_for_cuda_12(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
+    let environment = python::ensure("cuda12", &["nvidia-cuda-runtime-cu12==12.9.79"])?;
+    let pythons = fs::read_dir(environment.join("lib"))?.flatten();
+    let include = pythons
+        .map(|python| {
+            python
+                .path()
+                .join("site-packages/nvidia/cuda_runtime/include")
+        })
+        .find(|include| include.is_dir())
+        .context("the package with the headers of CUDA 12 has none")?;
+    // The linker looks for the library under the name that it has in every version.
+    let folder = build.join("clients/cuda12");
+    fs::create_dir_all(&folder)?;
+    let link = folder.join("libcudart.so");
+    if !link.exists() {
+        std::os::unix::fs::symlink(build.join("libcudart12.so"), link)?;
+    }
+    let (include, library) = (
+        format!("-I{}", include.display()),
+        format!("-L{}", folder.display()),
+    );
+    let flags = ["-arch=sm_80", "-cudart=shared", &include, &library];
+    compiler.compile(
+        &clients.join("cuda/runtime.cu"),
+        &folder.join("program"),
+        &flags,
+    )
 }
 
 /// Returns the script that the README has its reader keep.
