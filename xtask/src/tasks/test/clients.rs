@@ -24,7 +24,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 15] = [
+const CLIENTS: [Client; 16] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -44,6 +44,10 @@ const CLIENTS: [Client; 15] = [
     suite(
         "cuda-bindings",
         &["{python}", "{clients}/suite.py", "bindings"],
+    ),
+    suite(
+        "cuda-bindings' runtime",
+        &["{python}", "{clients}/suite.py", "runtime"],
     ),
     suite("cuda-core", &["{python}", "{clients}/suite.py", "core"]),
     suite("cupy", &["{python}", "{clients}/suite.py", "cupy"]),
