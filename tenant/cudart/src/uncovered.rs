@@ -120,8 +120,9 @@ uncovered! {
     cudaWaitExternalSemaphoresAsync_ptsz,
 }
 
-// What only CUDA 12 has. Those that end in `_v2`, `_v3` or a variant of these are what CUDA 13 has without that ending,
-// and what both have under the name without it takes other arguments in CUDA 12.
+// What only CUDA 12 has. Those that end in `_v2`, `_v3` or a variant of these are what CUDA 13 has without that ending
+// (`cudaStreamGetCaptureInfo_v2` alone is between the two forms), and what both have under the name without it takes
+// other arguments in CUDA 12.
 #[cfg(cuda = "12")]
 uncovered! {
     UNCOVERED_OF_12:
