@@ -5,7 +5,7 @@
 //! one. Every function of the API is found; those that are not covered return `CUDA_ERROR_NOT_SUPPORTED` when called.
 
 use crate::api::{Entry, driver_api};
-use crate::border::Out;
+use crate::border::{self, Out};
 use crate::report::{self, Missed};
 use crate::status::{CudaResult, Status};
 use crate::stream::DefaultStream;
@@ -183,9 +183,20 @@ fn get_proc_address_v2(
     }
 }
 
+/// The table that NVRTC asks for, which goes on without it.
+const OF_NVRTC: [u8; 16] = [
+    0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28,
+];
+
 /// Refuses private tables, which are NVIDIA's own; programs that need one are told once what to do.
-fn get_export_table(table: Option<Out<*const c_void>>, _: *const c_void) -> CudaResult {
+fn get_export_table(table: Option<Out<*const c_void>>, id: *const c_void) -> CudaResult {
     static SAID: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the program gives a table's identifier, which has 16 bytes, or null.
+    let id = unsafe { border::slice(id.cast::<u8>(), OF_NVRTC.len()) };
+    if id.is_ok_and(|id| id == OF_NVRTC) {
+        Out::set_if(table.as_ref(), std::ptr::null());
+        return Err(Status::NOT_SUPPORTED);
+    }
     SAID.call_once(|| {
         let program = report::program();
         report::say(format_args!(

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Declares functions that are not covered; what they are called with is not looked at.
 macro_rules! uncovered {
-    ($($symbol:ident),* $(,)?) => {$(
+    ($list:ident: $($symbol:ident),* $(,)?) => {
+        /// Their names.
+        pub const $list: &[&str] = &[$(stringify!($symbol)),*];
+        $(
         #[doc = concat!("`", stringify!($symbol), "` of the runtime API, which is not covered.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $symbol() -> u32 {
@@ -22,7 +25,8 @@ macro_rules! uncovered {
                 Err(Status::NOT_SUPPORTED)
             })
         }
-    )*};
+        )*
+    };
 }
 
 fn say(symbol: &str) {
@@ -34,6 +38,7 @@ fn say(symbol: &str) {
 }
 
 uncovered! {
+    UNCOVERED:
     __cudaGetProcAddress, __cudaRegisterHostVar, __cudaRegisterManagedVar, __cudaRegisterUnifiedTable,
     cudaArrayGetInfo, cudaArrayGetMemoryRequirements, cudaArrayGetPlane, cudaArrayGetSparseProperties,
     cudaCreateChannelDesc, cudaCreateSurfaceObject, cudaCreateTextureObject, cudaDestroyExternalMemory,
@@ -116,4 +121,59 @@ uncovered! {
     cudaSubgridWorkerGridCreate, cudaSubgridWorksetCreate, cudaUserObjectCreate, cudaUserObjectRelease,
     cudaUserObjectRetain, cudaVDPAUGetDevice, cudaVDPAUSetVDPAUDevice, cudaWaitExternalSemaphoresAsync,
     cudaWaitExternalSemaphoresAsync_ptsz,
+}
+
+// What only CUDA 12 has. Those that end in `_v2`, `_v3` or a variant of these are what CUDA 13 has without that ending
+// (`cudaStreamGetCaptureInfo_v2` alone is between the two forms), and what both have under the name without it takes
+// other arguments in CUDA 12.
+#[cfg(cuda = "12")]
+uncovered! {
+    UNCOVERED_OF_12:
+    cudaGraphAddDependencies_v2, cudaGraphAddNode_v2, cudaGraphGetEdges_v2, cudaGraphNodeGetDependencies_v2,
+    cudaGraphNodeGetDependentNodes_v2, cudaGraphRemoveDependencies_v2, cudaLaunchCooperativeKernelMultiDevice,
+    cudaMemAdvise_v2, cudaMemPrefetchAsync_v2, cudaMemPrefetchAsync_v2_ptsz, cudaSignalExternalSemaphoresAsync_v2,
+    cudaSignalExternalSemaphoresAsync_v2_ptsz, cudaStreamGetCaptureInfo_v2, cudaStreamGetCaptureInfo_v2_ptsz,
+    cudaStreamGetCaptureInfo_v3, cudaStreamGetCaptureInfo_v3_ptsz, cudaStreamUpdateCaptureDependencies_v2,
+    cudaStreamUpdateCaptureDependencies_v2_ptsz, cudaWaitExternalSemaphoresAsync_v2,
+    cudaWaitExternalSemaphoresAsync_v2_ptsz,
+}
+
+#[cfg(all(test, cuda = "12"))]
+mod tests {
+    use super::{UNCOVERED, UNCOVERED_OF_12};
+
+    /// What takes other arguments in CUDA 12 than in CUDA 13.
+    const CHANGED: [&str; 14] = [
+        "cudaGraphAddDependencies",
+        "cudaGraphAddNode",
+        "cudaGraphGetEdges",
+        "cudaGraphNodeGetDependencies",
+        "cudaGraphNodeGetDependentNodes",
+        "cudaGraphRemoveDependencies",
+        "cudaMemAdvise",
+        "cudaMemPrefetchAsync",
+        "cudaMemcpy3DBatchAsync",
+        "cudaMemcpyBatchAsync",
+        "cudaSignalExternalSemaphoresAsync",
+        "cudaStreamGetCaptureInfo",
+        "cudaStreamUpdateCaptureDependencies",
+        "cudaWaitExternalSemaphoresAsync",
+    ];
+    /// Those of them that are covered with the arguments of CUDA 12.
+    const COVERED_AS_IN_12: [&str; 0] = [];
+
+    #[test]
+    fn what_changed_is_not_covered_as_in_13() {
+        for name in CHANGED {
+            let is_uncovered = UNCOVERED
+                .iter()
+                .chain(UNCOVERED_OF_12)
+                .any(|one| *one == name);
+            assert!(
+                is_uncovered || COVERED_AS_IN_12.contains(&name),
+                "{name} takes other arguments in CUDA 12: put what covers it behind #[cfg(cuda = \"13\")], \
+                 its form of CUDA 12 behind #[cfg(cuda = \"12\")]"
+            );
+        }
+    }
 }

@@ -7,7 +7,11 @@ use crate::status::{CudaResult, Status};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// The version of CUDA whose runtime library this stands for: 1000 * major + 10 * minor.
+#[cfg(cuda = "13")]
 const RUNTIME_VERSION: c_int = 13050;
+/// As above.
+#[cfg(cuda = "12")]
+const RUNTIME_VERSION: c_int = 12090;
 /// Asks for the variants for per-thread default streams (`cudaEnablePerThreadDefaultStream`).
 const PER_THREAD: u64 = 2;
 

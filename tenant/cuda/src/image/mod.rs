@@ -181,12 +181,13 @@ fn checked(texts: Vec<Vec<u8>>, device: Capability) -> Result<Vec<Vec<u8>>, Imag
     Ok(texts)
 }
 
+/// Returns the texts of an image that is no container.
+
 fn unpacked(
     image: &(impl Source + ?Sized),
     device: Capability,
 ) -> Result<Vec<Vec<u8>>, ImageError> {
     match image.read_array::<4>(0) {
-        Some(fatbin::MAGIC) => Ok(vec![fatbin::ptx(image, device)?]),
         Some(bundle::MAGIC) => bundle::unpack(image),
         Some(ELF) => Err(ImageError::NoPtx {
             found: Vec::new(),

@@ -2,6 +2,9 @@
 
 use super::{Capability, ImageError};
 
+/// What is checked of a text for any device: its version only.
+pub(super) const ANY_DEVICE: Capability = Capability(0);
+
 /// The newest version of PTX that is known: that of CUDA 13.5, whose driver this library stands for.
 const NEWEST_VERSION: (u32, u32) = (9, 5);
 /// The number of words at a text's beginning that are searched for its header.
@@ -46,6 +49,12 @@ impl Target {
             Reach::Family => self.number <= device.0 && self.number / 10 == device.0 / 10,
             Reach::Own => self.number == device.0,
         }
+    }
+
+    /// Returns whether it is of machine code that a device runs: what is for its own architecture, or for an earlier one
+    /// of the same generation.
+    pub(super) fn is_machine_code_of(self, device: Capability) -> bool {
+        self.runs_on(device) && self.number / 10 == device.0 / 10
     }
 
     pub(super) fn name(self) -> String {
@@ -158,6 +167,20 @@ mod tests {
             assert!(!is_ptx(text.as_bytes()), "{text}");
         }
         assert!(!is_ptx(&[0xde, 0xe5, 0xec]));
+    }
+
+    #[test]
+    fn machine_code_runs_within_its_generation() {
+        for (word, runs) in [
+            ("sm_80", [true, true, false]),
+            ("sm_86", [false, true, false]),
+            ("sm_90a", [false, false, true]),
+            ("sm_100f", [false, false, false]),
+        ] {
+            let target = Target::parse(word).expect("a target");
+            let found = [80, 86, 90].map(|number| target.is_machine_code_of(Capability(number)));
+            assert_eq!(found, runs, "{word}");
+        }
     }
 
     #[test]

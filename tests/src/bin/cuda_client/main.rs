@@ -2,8 +2,8 @@
 //!
 //! Each scenario is a function that panics where the library answers otherwise than NVIDIA documents. It runs in a
 //! process of its own, because a process has one connection, may fork, and may be killed. `CUDA_LIBRARY` names the
-//! library, `CUDART_LIBRARY` the runtime library on it; `tests/tests/service/cuda` starts the scenarios, each against a
-//! service of its own.
+//! library, `CUDART_LIBRARY` and `CUDART12_LIBRARY` the runtime libraries on it; `tests/tests/service/cuda` starts the
+//! scenarios, each against a service of its own.
 
 /// Declares the scenarios of a module: a family's name and functions of the module, by whose names they are started.
 macro_rules! scenarios {

@@ -81,7 +81,7 @@ scenarios! {
         across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
-        a_device_is_reset a_device_is_reset_under_other_threads;
+        a_device_is_reset a_device_is_reset_under_other_threads the_library_of_cuda_12;
     occupancy: answers_agree_with_the_formula;
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;

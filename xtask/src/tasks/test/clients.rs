@@ -1,7 +1,7 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
-//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, tinygrad and
-//! Triton from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the
+//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, CuPy, tinygrad
+//! and Triton from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the
 //! runtime API. A program that is a test suite prints a line for each test; any other counts as one test, by its exit
 //! status.
 
@@ -25,7 +25,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 14] = [
+const CLIENTS: [Client; 17] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -36,6 +36,7 @@ const CLIENTS: [Client; 14] = [
         "CUDA program linked on the device",
         &["{build}/clients/cuda_linked"],
     ),
+    program("CUDA 12 program", &["{build}/clients/cuda12/program"]),
     program("cudarc program", &["{build}/examples/cudarc_program"]),
     program(
         "the README's script",
@@ -45,7 +46,12 @@ const CLIENTS: [Client; 14] = [
         "cuda-bindings",
         &["{python}", "{clients}/suite.py", "bindings"],
     ),
+    suite(
+        "cuda-bindings' runtime",
+        &["{python}", "{clients}/suite.py", "runtime"],
+    ),
     suite("cuda-core", &["{python}", "{clients}/suite.py", "core"]),
+    suite("cupy", &["{python}", "{clients}/suite.py", "cupy"]),
     suite("numba", &["{python}", "{clients}/suite.py", "numba"]),
     program(
         "numba training",
@@ -116,7 +122,9 @@ pub(super) fn stages(targets: &[&str]) -> Result<Vec<Stage>> {
     process::aloud(&mut super::build(targets))?;
     let build = super::programs();
     compile_c(&clients, &build)?;
-    compile_cuda(&clients, &build)?;
+    let compiler = Compiler::ensure()?;
+    compile_cuda(&clients, &build, &compiler)?;
+    compile_for_cuda_12(&clients, &build, &compiler)?;
     let script = build.join("clients/readme.py");
     fs::write(&script, readme_script()?)
         .with_context(|| format!("cannot write {}", script.display()))?;
@@ -160,8 +168,7 @@ fn compile_c(clients: &Path, build: &Path) -> Result<()> {
 }
 
 /// Compiles the CUDA program as a user does, and links it with gridmux's runtime library, as it would be with NVIDIA's.
-fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
-    let compiler = Compiler::ensure()?;
+fn compile_cuda(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
     for (name, flags) in CUDA_PROGRAMS {
         let libraries = format!("-L{}", build.display());
         let usual = ["-arch=sm_80", "-cudart=shared", &libraries];
@@ -170,6 +177,38 @@ fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
         compiler.compile(&source, &build.join("clients").join(name), &flags)?;
     }
     Ok(())
+}
+
+/// Compiles the CUDA program with the headers of CUDA 12, and links it with the runtime library of that version. The
+/// package index has the headers, and no nvcc of CUDA 12.
+fn compile_for_cuda_12(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
+    let environment = python::ensure("cuda12", &["nvidia-cuda-runtime-cu12==12.9.79"])?;
+    let pythons = fs::read_dir(environment.join("lib"))?.flatten();
+    let include = pythons
+        .map(|python| {
+            python
+                .path()
+                .join("site-packages/nvidia/cuda_runtime/include")
+        })
+        .find(|include| include.is_dir())
+        .context("the package with the headers of CUDA 12 has none")?;
+    // The linker looks for the library under the name that it has in every version.
+    let folder = build.join("clients/cuda12");
+    fs::create_dir_all(&folder)?;
+    let link = folder.join("libcudart.so");
+    if !link.exists() {
+        std::os::unix::fs::symlink(build.join("libcudart12.so"), link)?;
+    }
+    let (include, library) = (
+        format!("-I{}", include.display()),
+        format!("-L{}", folder.display()),
+    );
+    let flags = ["-arch=sm_80", "-cudart=shared", &include, &library];
+    compiler.compile(
+        &clients.join("cuda/runtime.cu"),
+        &folder.join("program"),
+        &flags,
+    )
 }
 
 /// Returns the script that the README has its reader keep.
@@ -194,7 +233,8 @@ impl Client {
             .args(["--kill-after=20", PATIENCE_S])
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("TRITON_CACHE_DIR", caches.join("triton"))
-            .env("NUMBA_CACHE_DIR", caches.join("numba"));
+            .env("NUMBA_CACHE_DIR", caches.join("numba"))
+            .env("CUPY_CACHE_DIR", caches.join("cupy"));
         if self.through_run {
             command.arg(&places.gridmux).args(["run", "--"]);
         }

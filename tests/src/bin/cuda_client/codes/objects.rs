@@ -114,7 +114,7 @@ fn without_a_context() {
     ok(session.cuEventRecord(event, 0));
     ok(session.cuStreamSynchronize(0));
     let event = bits(event);
-    let (mut library, mut kernel, none) = (0, 0, null_mut());
+    let (mut library, mut kernel) = (0, 0);
     ok(session.cuCtxSetCurrent(0));
     let loaded = session.call_with(
         "cuLibraryLoadData",
@@ -162,7 +162,6 @@ fn without_a_context() {
     );
     ok(session.cuCtxSetCurrent(session.context));
     ok(session.cuLibraryUnload(library as u64));
-    drop(none);
 }
 
 fn of_limits() {
