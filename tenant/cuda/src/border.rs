@@ -5,6 +5,8 @@
 //! says so in its table and is refused before its arguments are looked at.
 
 use crate::driver::Driver;
+use crate::graph::CUgraphNode;
+use crate::graph::topology::EdgeData;
 use crate::host_function;
 use crate::memory::pool::CUmemAccessDesc;
 use crate::registry::{Handle, Object};
@@ -69,6 +71,7 @@ macro_rules! plain {
 
 plain!(i32, u32, u64, usize, u8, u16, f32);
 plain!(*const CUmemAccessDesc);
+plain!(*const CUgraphNode, *const EdgeData);
 plain!(Option<unsafe extern "C" fn(i32) -> usize>);
 plain!(Option<unsafe extern "C" fn(*mut c_void)>);
 plain!(Option<unsafe extern "C" fn(CUstream, u32, *mut c_void)>);

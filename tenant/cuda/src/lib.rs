@@ -34,6 +34,7 @@ pub mod driver;
 pub mod entry_point;
 pub mod error_text;
 pub mod event;
+pub mod graph;
 pub mod host_function;
 pub mod image;
 pub mod init;

@@ -10,6 +10,7 @@ use crate::api::driver_api;
 use crate::border::Out;
 use crate::context::current::usable;
 use crate::driver::Driver;
+use crate::graph::capture;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
@@ -37,6 +38,7 @@ fn allocate(place: Out<*mut c_void>, bytes: usize, flags: c_uint) -> CudaResult 
     if flags & !ALLOC_FLAGS != 0 {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     if bytes == 0 {
         place.set(std::ptr::null_mut());
         return Ok(());
@@ -61,6 +63,7 @@ fn free(memory: *mut c_void) -> CudaResult {
     if memory.is_null() {
         return Ok(());
     }
+    capture::check_unsafe()?;
     let is_pinned = |memory: &Memory| matches!(memory, Memory::Pinned(..));
     // It goes when everything that was submitted has ended.
     take(
@@ -98,6 +101,7 @@ fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
     if memory.is_null() || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     driver.memory.add_to(
         &context,
         memory.addr() as u64,
@@ -111,6 +115,7 @@ fn unregister(memory: *mut c_void) -> CudaResult {
     if memory.is_null() {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     let is_registered = |memory: &Memory| matches!(memory, Memory::Registered(_));
     let unknown = Status::HOST_MEMORY_NOT_REGISTERED;
     take(driver, memory.addr() as u64, unknown, is_registered).map(drop)

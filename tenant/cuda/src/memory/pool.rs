@@ -4,8 +4,8 @@
 //! takes such a block if the same stream gave it back, or if the mark has been passed, and else new memory. At a
 //! synchronisation, what the pool holds over its release threshold goes back to the device.
 
-use super::CUdeviceptr;
 use super::map::Memory;
+use super::{CUdeviceptr, graph};
 use crate::api::driver_api;
 use crate::attribute::pool::{
     RELEASE_THRESHOLD, RESERVED_MEM_CURRENT, RESERVED_MEM_HIGH, REUSE_ALLOW_INTERNAL_DEPENDENCIES,
@@ -14,6 +14,8 @@ use crate::attribute::pool::{
 use crate::border::{self, AnyOut, In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
+use crate::graph::work::memory::Allocate;
+use crate::graph::{capture, work};
 use crate::registry::{Handle, Object, Registry};
 use crate::report;
 use crate::status::{CudaResult, Status};
@@ -107,6 +109,8 @@ pub struct CUmemAccessDesc {
 
 /// The one location that may access a pool's memory: a device, this one.
 const ON_DEVICE: c_uint = 1;
+/// Memory that does not move, the one kind that there is (`CU_MEM_ALLOCATION_TYPE_PINNED`).
+const PINNED: c_uint = 1;
 /// Reading and writing.
 const READ_WRITE: c_uint = 3;
 
@@ -305,7 +309,8 @@ impl Driver {
         };
         let status = Status::from(&error);
         let pools = self.pools.all();
-        if status != Status::OUT_OF_MEMORY || !pools.iter().any(|pool| pool.holds_free()) {
+        let is_held = pools.iter().any(|pool| pool.holds_free()) || graph::keeps_unused();
+        if status != Status::OUT_OF_MEMORY || !is_held {
             report::out_of_memory(&error);
             return Err(status);
         }
@@ -313,6 +318,7 @@ impl Driver {
             pool.await_free(self)?;
             pool.trim(self, 0);
         }
+        graph::trim(self);
         let allocated = self.gpu.alloc(bytes);
         Ok(allocated.inspect_err(report::out_of_memory)?)
     }
@@ -342,13 +348,27 @@ fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
 }
 
 impl CUmemPoolProps {
+    /// Makes those of memory of the device.
+    #[must_use]
+    pub fn of_device() -> Self {
+        Self {
+            alloc_type: PINNED,
+            handle_types: 0,
+            location_type: ON_DEVICE,
+            location_id: 0,
+            win32_security: std::ptr::null_mut(),
+            max_size: 0,
+            usage: 0,
+            reserved: [0; 54],
+        }
+    }
+
     /// Checks that there can be such a pool.
     ///
     /// # Errors
     /// [`Status::INVALID_VALUE`]: not of pinned memory, as a pool must be; [`Status::NOT_SUPPORTED`]: not on a device,
     /// or shared with other processes; [`Status::INVALID_DEVICE`].
     pub fn check(&self) -> CudaResult {
-        const PINNED: c_uint = 1;
         if self.alloc_type != PINNED {
             return Err(Status::INVALID_VALUE);
         }
@@ -483,6 +503,13 @@ fn allocate_from(
     if bytes == 0 {
         return Err(Status::INVALID_VALUE);
     }
+    if let Some(captured) = capture::of(&stream)? {
+        let node = Allocate::captured(driver, bytes)?;
+        let address = node.address();
+        captured.add(node)?;
+        place.set(address);
+        return Ok(());
+    }
     let block = pool.take(driver, bytes as u64, &stream)?;
     let (start, len) = (block.buffer.address(), block.buffer.bytes());
     // Counted before the map has it: from then on the end of its context may give it back.
@@ -499,6 +526,13 @@ fn free(default: DefaultStream, address: CUdeviceptr, stream: CUstream) -> CudaR
     let (driver, _, stream) = usable_stream(default, stream)?;
     if address == 0 {
         return Ok(());
+    }
+    if let Some(captured) = capture::of(&stream)? {
+        let node = work::memory::Free::new(captured.capture.graph(), address)?;
+        return captured.add(node).map(drop);
+    }
+    if let Ok(memory) = graph::find(driver, address) {
+        return memory.release();
     }
     let is_allocation = |memory: &Memory| matches!(memory, Memory::Device(_) | Memory::Pooled(_));
     let range = driver.memory.remove(address, is_allocation);
