@@ -28,6 +28,7 @@ pub mod device;
 pub mod event;
 pub mod fill;
 pub mod function;
+pub mod graph;
 pub mod launch;
 pub mod library;
 pub mod memory;

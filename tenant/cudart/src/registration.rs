@@ -108,6 +108,16 @@ pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
     Ok(kernel)
 }
 
+/// Returns the stub's address by which a program names a kernel of the driver's, or the handle itself where it has none.
+#[must_use]
+pub fn stub(kernel: u64) -> usize {
+    let named = look(|registered| {
+        let mut found = registered.found.iter();
+        found.find(|(_, of)| **of == kernel).map(|(stub, _)| *stub)
+    });
+    named.unwrap_or_else(|| usize::try_from(kernel).unwrap_or(0))
+}
+
 /// Returns address and size in bytes of the variable that a program names by its shadow's address.
 ///
 /// # Errors

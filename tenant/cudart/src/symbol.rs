@@ -32,7 +32,7 @@ fn get_size(bytes: Place<usize>, symbol: Place<c_void>) -> CudaResult {
 }
 
 /// Returns the address of so many bytes of a variable.
-fn part(symbol: Place<c_void>, bytes: usize, offset: usize) -> CudaResult<u64> {
+pub(crate) fn part(symbol: Place<c_void>, bytes: usize, offset: usize) -> CudaResult<u64> {
     let (address, size) = registration::variable(ready()?, symbol.as_ptr().addr())?;
     match offset.checked_add(bytes) {
         Some(end) if end <= size => Ok(address + offset as u64),
