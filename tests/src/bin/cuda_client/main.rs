@@ -15,11 +15,14 @@ macro_rules! scenarios {
 
 mod api;
 mod boxes;
+mod captures;
 mod contexts;
 mod copies;
 mod entry;
 mod faults;
 mod forks;
+mod graph_objects;
+mod graphs;
 mod handles;
 mod host_functions;
 mod kernels;
@@ -52,6 +55,9 @@ const SCENARIOS: &[&[Scenario]] = &[
     pools::SCENARIOS,
     streams::SCENARIOS,
     host_functions::SCENARIOS,
+    graphs::SCENARIOS,
+    graph_objects::SCENARIOS,
+    captures::SCENARIOS,
     printing::SCENARIOS,
     records::SCENARIOS,
     runtime::SCENARIOS,
