@@ -25,6 +25,7 @@
     reason = "names and parameters are those of the C API"
 )]
 
+pub mod address;
 pub mod api;
 mod attribute;
 pub mod border;

@@ -108,7 +108,8 @@ pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
     Ok(kernel)
 }
 
-/// Returns the stub's address by which a program names a kernel of the driver's, or the handle itself where it has none.
+/// Returns the stub's address by which a program names a kernel of the driver's, or the handle itself where it has
+/// none.
 #[must_use]
 pub fn stub(kernel: u64) -> usize {
     let named = look(|registered| {

@@ -122,6 +122,7 @@ static void captured(cudaStream_t first) {
   CHECK(cudaEventCreate(&join));
   CHECK(cudaMallocHost(&pinned, sizeof(int)));
   CHECK(cudaMemset(word, 0, sizeof(int)));
+  CHECK(cudaDeviceSynchronize());
   CHECK(cudaStreamBeginCapture(first, cudaStreamCaptureModeGlobal));
   CHECK(cudaMallocAsync(&memory, sizeof(int), first));
   CHECK(cudaMemsetAsync(memory, 0, sizeof(int), first));
@@ -174,6 +175,7 @@ static void of_any_type(cudaStream_t stream) {
   int four = 4, back = 0;
   void *plus_four[] = {&word, &four};
   CHECK(cudaMemset(word, 0, sizeof(int)));
+  CHECK(cudaDeviceSynchronize());
   CHECK(cudaGraphCreate(&graph, 0));
   CHECK(cudaGraphCreate(&inner, 0));
   cudaGraphNodeParams params = {};

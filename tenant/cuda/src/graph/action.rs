@@ -6,6 +6,7 @@
 //! everything that can be wrong with it, so that a launch is submitted as a whole or not at all.
 
 use super::Graph;
+use super::topology::EdgeData;
 use crate::context::Context;
 use crate::driver::Driver;
 use crate::status::{CudaResult, Status};
@@ -158,8 +159,79 @@ impl dyn Action {
     }
 }
 
+/// Checks what an edge between nodes of two types carries: nothing, or, between kernels, a dependency that the first
+/// releases itself.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`].
+pub fn check_edge(data: EdgeData, from: Kind, to: Kind) -> CudaResult {
+    const PROGRAMMATIC: u8 = 1;
+    const PROGRAMMATIC_PORT: u8 = 1;
+    const LAUNCH_PORT: u8 = 2;
+    let is_known = match data.kind {
+        0 => data.from_port == 0,
+        PROGRAMMATIC => {
+            [PROGRAMMATIC_PORT, LAUNCH_PORT].contains(&data.from_port)
+                && (from, to) == (Kind::Kernel, Kind::Kernel)
+        }
+        _ => false,
+    };
+    match is_known && data.to_port == 0 && data.reserved == [0; 5] {
+        true => Ok(()),
+        false => Err(Status::INVALID_VALUE),
+    }
+}
+
 /// Writes a line of a description.
 pub fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     // A string takes everything.
     let _ = write!(text, "\\n{name}: {value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EdgeData, Kind, check_edge};
+
+    #[test]
+    fn only_kernels_release_kernels_themselves() {
+        let programmatic = EdgeData {
+            from_port: 1,
+            kind: 1,
+            ..EdgeData::FULL
+        };
+        assert!(check_edge(EdgeData::FULL, Kind::Host, Kind::Memset).is_ok());
+        assert!(check_edge(programmatic, Kind::Kernel, Kind::Kernel).is_ok());
+        assert!(check_edge(programmatic, Kind::Kernel, Kind::Memset).is_err());
+        for bad in [
+            EdgeData {
+                kind: 2,
+                ..programmatic
+            },
+            EdgeData {
+                from_port: 0,
+                ..programmatic
+            },
+            EdgeData {
+                from_port: 3,
+                ..programmatic
+            },
+            EdgeData {
+                to_port: 1,
+                ..programmatic
+            },
+            EdgeData {
+                from_port: 1,
+                ..EdgeData::FULL
+            },
+            EdgeData {
+                reserved: [0, 0, 0, 0, 1],
+                ..EdgeData::FULL
+            },
+        ] {
+            assert!(
+                check_edge(bad, Kind::Kernel, Kind::Kernel).is_err(),
+                "{bad:?}"
+            );
+        }
+    }
 }

@@ -4,11 +4,11 @@
 //! whole node, which such programs allow; what an edge carries is kept and told. The functions of before CUDA 12.3
 //! cannot tell it, and say so.
 
-use super::action::Kind;
+use super::action::check_edge;
 use super::topology::{Edge, EdgeData, NodeId};
-use super::{Body, CUgraph, CUgraphNode, Graph, Node};
+use super::{Body, CUgraph, CUgraphNode, Graph, Node, named};
 use crate::api::driver_api;
-use crate::border::{self, Out};
+use crate::border::{FromC, Out};
 use crate::registry::Object;
 use crate::status::{CudaResult, Status};
 use std::sync::Arc;
@@ -44,49 +44,10 @@ driver_api! {
     ) => remove;
 }
 
-/// Checks what an edge between nodes of two types carries: nothing, or, between kernels, a dependency that the first
-/// releases itself.
-///
-/// # Errors
-/// [`Status::INVALID_VALUE`].
-pub fn check(data: EdgeData, from: Kind, to: Kind) -> CudaResult {
-    const PROGRAMMATIC: u8 = 1;
-    const PROGRAMMATIC_PORT: u8 = 1;
-    const LAUNCH_PORT: u8 = 2;
-    let is_known = match data.kind {
-        0 => data.from_port == 0,
-        PROGRAMMATIC => {
-            [PROGRAMMATIC_PORT, LAUNCH_PORT].contains(&data.from_port)
-                && (from, to) == (Kind::Kernel, Kind::Kernel)
-        }
-        _ => false,
-    };
-    match is_known && data.to_port == 0 && data.reserved == [0; 5] {
-        true => Ok(()),
-        false => Err(Status::INVALID_VALUE),
+impl FromC<*const EdgeData> for *const EdgeData {
+    unsafe fn from_c(raw: Self) -> CudaResult<Self> {
+        Ok(raw)
     }
-}
-
-/// Returns the `count` handles of an array of the program's, and what the edges carry.
-///
-/// # Safety
-/// The arrays have that many values, unless they are null.
-///
-/// # Errors
-/// [`Status::INVALID_VALUE`]: the handles' is null though some are announced.
-pub unsafe fn named<'a>(
-    nodes: *const CUgraphNode,
-    data: *const EdgeData,
-    count: usize,
-) -> CudaResult<(&'a [CUgraphNode], Option<&'a [EdgeData]>)> {
-    // SAFETY: the caller's promise.
-    let nodes = unsafe { border::slice(nodes, count)? };
-    let data = match data.is_null() {
-        true => None,
-        // SAFETY: as above.
-        false => Some(unsafe { border::slice(data, count)? }),
-    };
-    Ok((nodes, data))
 }
 
 /// Where a list is written that a program asks for: nowhere, if it asks for the length alone.
@@ -341,7 +302,7 @@ fn add(
     for edge in edges {
         let kind = |id| body.topology.get(id).map(|place| place.action.kind());
         let ends = kind(edge.from).zip(kind(edge.to));
-        let is_good = ends.is_some_and(|(from, to)| check(edge.data, from, to).is_ok());
+        let is_good = ends.is_some_and(|(from, to)| check_edge(edge.data, from, to).is_ok());
         if !is_good || !body.topology.connect(edge) {
             for edge in added {
                 let Edge { from, to, .. } = edge;
@@ -384,49 +345,4 @@ fn remove(
         body.topology.disconnect(edge.from, edge.to);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{EdgeData, Kind, check};
-
-    #[test]
-    fn only_kernels_release_kernels_themselves() {
-        let programmatic = EdgeData {
-            from_port: 1,
-            kind: 1,
-            ..EdgeData::FULL
-        };
-        assert!(check(EdgeData::FULL, Kind::Host, Kind::Memset).is_ok());
-        assert!(check(programmatic, Kind::Kernel, Kind::Kernel).is_ok());
-        assert!(check(programmatic, Kind::Kernel, Kind::Memset).is_err());
-        for bad in [
-            EdgeData {
-                kind: 2,
-                ..programmatic
-            },
-            EdgeData {
-                from_port: 0,
-                ..programmatic
-            },
-            EdgeData {
-                from_port: 3,
-                ..programmatic
-            },
-            EdgeData {
-                to_port: 1,
-                ..programmatic
-            },
-            EdgeData {
-                from_port: 1,
-                ..EdgeData::FULL
-            },
-            EdgeData {
-                reserved: [0, 0, 0, 0, 1],
-                ..EdgeData::FULL
-            },
-        ] {
-            assert!(check(bad, Kind::Kernel, Kind::Kernel).is_err(), "{bad:?}");
-        }
-    }
 }

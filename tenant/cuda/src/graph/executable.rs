@@ -1,9 +1,9 @@
 //! Executable graphs: made of a graph, launched, updated.
 //!
-//! An executable graph has its nodes level by level: those of the graph, and inside of a node those of the graph that it
-//! holds. A launch goes through them in an order that the edges allow, on the stream that it names, in one submission
-//! that nothing of other threads comes between, and behind the launch before. Branches do not run side by side: what
-//! programs may count on is the order of edges, and this order is one of those.
+//! An executable graph has its nodes level by level: those of the graph, and inside of a node those of the graph that
+//! it holds. A launch goes through them in an order that the edges allow, on the stream that it names, in one
+//! submission that nothing of other threads comes between, and behind the launch before. Branches do not run side by
+//! side: what programs may count on is the order of edges, and this order is one of those.
 //!
 //! Rule: the lock of an executable graph is held while a launch is submitted; the stream's is taken under it.
 

@@ -27,10 +27,11 @@ pub mod update;
 pub mod user_object;
 pub mod work;
 
+use crate::border;
 use crate::driver::Driver;
 use crate::registry::{Handle, Object, Registry};
 use crate::status::{CudaResult, Status};
-use action::{Action, Kind};
+use action::{Action, Kind, check_edge};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -128,6 +129,28 @@ impl Object for Node {
 /// [`Status::INVALID_VALUE`].
 pub fn node_of(handle: CUgraphNode) -> CudaResult<Arc<Node>> {
     NODES.get(handle)
+}
+
+/// Returns the `count` handles of an array of the program's, and what the edges carry.
+///
+/// # Safety
+/// The arrays have that many values, unless they are null.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`]: the handles' is null though some are announced.
+pub unsafe fn named<'a>(
+    nodes: *const CUgraphNode,
+    data: *const EdgeData,
+    count: usize,
+) -> CudaResult<(&'a [CUgraphNode], Option<&'a [EdgeData]>)> {
+    // SAFETY: the caller's promise.
+    let nodes = unsafe { border::slice(nodes, count)? };
+    let data = match data.is_null() {
+        true => None,
+        // SAFETY: as above.
+        false => Some(unsafe { border::slice(data, count)? }),
+    };
+    Ok((nodes, data))
 }
 
 /// Returns a number that no other graph, executable or not, has.
@@ -267,7 +290,7 @@ impl Graph {
         let mut body = self.lock();
         for (from, data) in dependencies {
             let from = body.topology.get(*from).ok_or(Node::UNKNOWN)?;
-            edges::check(*data, from.action.kind(), action.kind())?;
+            check_edge(*data, from.action.kind(), action.kind())?;
         }
         body.place(self, action, CUgraphNode::NULL, dependencies)
     }

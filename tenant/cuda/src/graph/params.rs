@@ -251,8 +251,17 @@ fn set(node: Arc<Node>, params: Out<NodeParams>) -> CudaResult {
             kernel::set(node, In(unsafe { params.of.kernel }))
         }
         _ => {
-            let action = params.action(&node.graph)?;
-            node.set_action(action)
+            let before = node.action()?;
+            if let Some(own) = before.child() {
+                params.check()?;
+                // SAFETY: the parameters are those of a graph inside of a node.
+                let child = unsafe { params.of.child }.graph;
+                // The graph inside of the node is not one that it could get.
+                if child == own.handle() {
+                    return Err(Status::INVALID_VALUE);
+                }
+            }
+            node.set_action(params.action(&node.graph)?)
         }
     }
 }

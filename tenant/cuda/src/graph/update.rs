@@ -1,5 +1,5 @@
-//! Changes to executable graphs: nodes switched off and on, the graph inside of a node, and all parameters at once, from
-//! a graph of the same form.
+//! Changes to executable graphs: parameters of nodes, nodes switched off and on, the graph inside of a node, and all
+//! parameters at once, from a graph of the same form.
 //!
 //! A graph is of the same form if its nodes, in the order of their making, are of the same types and wait for the same
 //! others. An update changes everything or nothing.
@@ -7,12 +7,21 @@
 use super::action::Refusal;
 use super::executable::{CUgraphExec, Executable, Level, read};
 use super::leftovers;
+use super::work::copy::CopyMemory;
+use super::work::event::{Record, Wait};
+use super::work::fill::{FillMemory, FillParams};
+use super::work::host::{Host, HostParams};
+use super::work::kernel::{KernelParams, KernelParams2, LaunchKernel};
 use super::{CUgraph, CUgraphNode, Graph, Node};
 use crate::api::driver_api;
-use crate::border::Out;
+use crate::border::{In, Out};
+use crate::context::CUcontext;
 use crate::driver::Driver;
+use crate::event::{CUevent, Event};
+use crate::memory::boxes::CUDA_MEMCPY3D;
 use crate::registry::Object;
 use crate::status::{CudaResult, Status};
+use std::collections::BTreeMap;
 use std::ffi::c_uint;
 use std::sync::Arc;
 
@@ -22,6 +31,24 @@ driver_api! {
         executable: CUgraphExec, graph: CUgraph, error: *mut CUgraphNode, result: *mut c_uint,
     ) => update_plain;
     12000 cuGraphExecUpdate_v2(executable: CUgraphExec, graph: CUgraph, info: *mut UpdateInfo) => update;
+    10010 cuGraphExecKernelNodeSetParams(executable: CUgraphExec, node: CUgraphNode, params: *const KernelParams)
+        => plain_kernel;
+    12000 cuGraphExecKernelNodeSetParams_v2(
+        executable: CUgraphExec, node: CUgraphNode, params: *const KernelParams2,
+    ) => kernel;
+    10020 cuGraphExecMemcpyNodeSetParams(
+        executable: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, context: CUcontext,
+    ) => copy;
+    10020 cuGraphExecMemsetNodeSetParams(
+        executable: CUgraphExec, node: CUgraphNode, params: *const FillParams, context: CUcontext,
+    ) => fill;
+    10020 cuGraphExecHostNodeSetParams(executable: CUgraphExec, node: CUgraphNode, params: *const HostParams)
+        => host;
+    11010 cuGraphExecChildGraphNodeSetParams(executable: CUgraphExec, node: CUgraphNode, graph: CUgraph) => child;
+    11010 cuGraphExecEventRecordNodeSetEvent(executable: CUgraphExec, node: CUgraphNode, event: CUevent)
+        => event_record;
+    11010 cuGraphExecEventWaitNodeSetEvent(executable: CUgraphExec, node: CUgraphNode, event: CUevent)
+        => event_wait;
     11060 cuGraphNodeSetEnabled(executable: CUgraphExec, node: CUgraphNode, enabled: c_uint) => set_enabled;
     11060 cuGraphNodeGetEnabled(executable: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint) => get_enabled;
 }
@@ -158,6 +185,58 @@ impl Executable {
         leftovers::collect(Driver::get()?);
         Ok(())
     }
+}
+
+fn plain_kernel(
+    executable: Arc<Executable>,
+    node: Arc<Node>,
+    In(params): In<KernelParams>,
+) -> CudaResult {
+    kernel(executable, node, In(params.whole()))
+}
+
+fn kernel(
+    executable: Arc<Executable>,
+    node: Arc<Node>,
+    In(params): In<KernelParams2>,
+) -> CudaResult {
+    let action = LaunchKernel::new(&params, BTreeMap::new())?;
+    executable.replace(&node, Arc::new(action))
+}
+
+fn copy(
+    executable: Arc<Executable>,
+    node: Arc<Node>,
+    In(params): In<CUDA_MEMCPY3D>,
+    context: CUcontext,
+) -> CudaResult {
+    executable.replace(&node, CopyMemory::new(params, context)?)
+}
+
+fn fill(
+    executable: Arc<Executable>,
+    node: Arc<Node>,
+    In(params): In<FillParams>,
+    context: CUcontext,
+) -> CudaResult {
+    executable.replace(&node, FillMemory::new(params, context)?)
+}
+
+fn host(executable: Arc<Executable>, node: Arc<Node>, In(params): In<HostParams>) -> CudaResult {
+    executable.replace(&node, Host::new(params)?)
+}
+
+/// Lets a node of an executable graph execute what another graph of the same form does.
+fn child(executable: Arc<Executable>, node: Arc<Node>, graph: Arc<Graph>) -> CudaResult {
+    executable.replace_child(&node, &graph)
+}
+
+fn event_record(executable: Arc<Executable>, node: Arc<Node>, event: Arc<Event>) -> CudaResult {
+    executable.replace(&node, Arc::new(Record(event)))
+}
+
+fn event_wait(executable: Arc<Executable>, node: Arc<Node>, event: Arc<Event>) -> CudaResult {
+    executable.replace(&node, Arc::new(Wait(event)))
 }
 
 /// Switches a node off or on.

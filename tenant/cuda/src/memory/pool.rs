@@ -500,10 +500,16 @@ fn allocate_from(
     stream: CUstream,
 ) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
-    if bytes == 0 {
+    let captured = capture::of(&stream)?;
+    if bytes == 0 && captured.is_none() {
         return Err(Status::INVALID_VALUE);
     }
-    if let Some(captured) = capture::of(&stream)? {
+    if let Some(captured) = captured {
+        if bytes == 0 {
+            // A capture takes an allocation of nothing, which has no node.
+            place.set(0);
+            return Ok(());
+        }
         let node = Allocate::captured(driver, bytes)?;
         let address = node.address();
         captured.add(node)?;

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr::{from_mut, null, null_mut};
 
 scenarios! {
-    captures: two_streams what_a_program_is_told allocations broken_rules modes the_legacy_stream;
+    captures: two_streams what_a_program_is_told allocations broken_rules wrong_ends modes the_legacy_stream;
 }
 
 const GLOBAL: u32 = 0;
@@ -177,7 +177,11 @@ fn allocations() {
     let stream = session.stream(NON_BLOCKING);
     let out = session.words(&[0]);
     let (mut inside, mut kept) = (0, 0);
+    invalid(session.cuMemAllocAsync(&mut inside, 0, stream));
     begin(&session, stream, GLOBAL);
+    ok(session.cuMemAllocAsync(&mut inside, 0, stream));
+    assert_eq!(inside, 0);
+    ok(session.cuMemFreeAsync(inside, stream));
     ok(session.cuMemAllocAsync(&mut inside, 64, stream));
     ok(session.cuMemAllocAsync(&mut kept, 64, stream));
     ok(session.cuMemsetD32Async(inside, 3, 16, stream));
@@ -252,7 +256,13 @@ fn broken_rules() {
     );
     end_invalid(&session, stream);
     end_invalid(&session, other);
-    // The end: on the stream where it began, behind what others did, on the thread where it began.
+}
+
+/// The end: on the stream where it began, behind what others did, on the thread where it began.
+fn wrong_ends() {
+    let session = Session::start();
+    let [stream, other] = [(); 2].map(|()| session.stream(NON_BLOCKING));
+    let (event, word, mut graph) = (session.event(), session.words(&[0]), 1);
     begin(&session, stream, GLOBAL);
     ok(session.cuEventRecord(event, stream));
     ok(session.cuStreamWaitEvent(other, event, 0));

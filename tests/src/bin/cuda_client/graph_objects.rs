@@ -97,10 +97,10 @@ extern "C" fn destroyed(number: *mut c_void) {
 
 /// Waits until objects were destroyed so often; destructors run on a thread of the library's.
 fn await_destroyed(due: [u32; 2]) {
-    // Relaxed: as above.
     let now = || {
         DESTROYED
             .each_ref()
+            // Relaxed: the number is all that counts.
             .map(|count| count.load(Ordering::Relaxed))
     };
     let start = Instant::now();

@@ -76,7 +76,7 @@ scenarios! {
         across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
     graphs: construction edges_and_cycles every_type_of_node clones updates memory_nodes user_objects
         destroyed_and_foreign_handles drawings;
-    captures: two_streams what_a_program_is_told allocations broken_rules modes the_legacy_stream;
+    captures: two_streams what_a_program_is_told allocations broken_rules wrong_ends modes the_legacy_stream;
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
         a_device_is_reset;

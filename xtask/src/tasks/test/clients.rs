@@ -160,7 +160,8 @@ fn compile_c(clients: &Path, build: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the CUDA programs as a user does, and links them with gridmux's runtime library, as it would be with NVIDIA's.
+/// Compiles the CUDA programs as a user does, and links them with gridmux's runtime library, as they would be with
+/// NVIDIA's.
 fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
     let compiler = Compiler::ensure()?;
     for (name, source, flags) in CUDA_PROGRAMS {

@@ -9,7 +9,8 @@
 //! - What would need the result of work that was captured, or an order that a graph cannot have, **invalidates** the
 //!   capture: it fails, so does everything in the capture from then on, and its end gives no graph.
 //! - A call that may be unsafe beside a capture, because it waits for the device or is not seen by streams, is refused
-//!   by the modes of captures and of the calling thread ([`check_unsafe`]), and invalidates the captures that forbid it.
+//!   by the modes of captures and of the calling thread ([`check_unsafe`]), and invalidates the captures that forbid
+//!   it.
 //! - While nothing is captured in the process this costs one load ([`of`]).
 //! - The list of captures is locked before a capture, a capture before a graph. No stream is dropped under them.
 
@@ -195,7 +196,7 @@ fn invalidate_if(status: Status, matches: impl Fn(&Capture) -> bool) -> CudaResu
 /// Returns whether nothing is captured in the process.
 #[inline]
 fn is_idle() -> bool {
-    // Acquire: as in `of`.
+    // Acquire: pairs with the Release in `Capture::begin`, as in `of`.
     COUNT.load(Ordering::Acquire) == 0
 }
 
@@ -484,7 +485,7 @@ impl Capture {
     fn finish(&self) {
         let mut captures = CAPTURES.lock();
         captures.retain(|capture| capture.id != self.id);
-        // Release: as in `begin`.
+        // Release: pairs with the Acquire in `of`, as in `begin`.
         COUNT.store(captures.len(), Ordering::Release);
         drop(captures);
         let streams: Vec<_> = {

@@ -7,8 +7,7 @@ use super::{Named, add};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
-use crate::graph::executable::{CUgraphExec, Executable};
-use crate::graph::{CUgraph, CUgraphNode, Graph, Holder, Node};
+use crate::graph::{CUgraph, CUgraphNode, Graph, Holder};
 use crate::status::{CudaResult, Status};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -18,7 +17,6 @@ driver_api! {
     10000 cuGraphAddChildGraphNode(
         node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, child: CUgraph,
     ) => add_node;
-    11010 cuGraphExecChildGraphNodeSetParams(executable: CUgraphExec, node: CUgraphNode, child: CUgraph) => update;
 }
 
 /// The parameters of a node (`CUDA_CHILD_GRAPH_NODE_PARAMS`).
@@ -151,9 +149,4 @@ fn add_node(
     let named = Named::plain(dependencies, count);
     let added = add(&place, &graph, named, Arc::<Child>::clone(&action));
     added.inspect_err(|_| action.0.forget())
-}
-
-/// Lets a node of an executable graph execute what another graph of the same form does.
-fn update(executable: Arc<Executable>, node: Arc<Node>, child: Arc<Graph>) -> CudaResult {
-    executable.replace_child(&node, &child)
 }

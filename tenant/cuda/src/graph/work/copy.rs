@@ -11,7 +11,6 @@ use crate::context::CUcontext;
 use crate::driver::Driver;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
 use crate::graph::calls::context_or_current;
-use crate::graph::executable::{CUgraphExec, Executable};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
 use crate::memory::boxes::CUDA_MEMCPY3D;
 use crate::memory::copy::Route;
@@ -30,9 +29,6 @@ driver_api! {
     ) => add_node;
     10000 cuGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMCPY3D) => get;
     10000 cuGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMCPY3D) => set;
-    10020 cuGraphExecMemcpyNodeSetParams(
-        executable: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, context: CUcontext,
-    ) => update;
 }
 
 /// The parameters of a node of any type (`CUDA_MEMCPY_NODE_PARAMS`).
@@ -194,13 +190,4 @@ fn get(node: Arc<Node>, place: Out<CUDA_MEMCPY3D>) -> CudaResult {
 fn set(node: Arc<Node>, In(copy): In<CUDA_MEMCPY3D>) -> CudaResult {
     let before = node.action()?.of::<CopyMemory>()?;
     node.set_action(CopyMemory::new(copy, before.context)?)
-}
-
-fn update(
-    executable: Arc<Executable>,
-    node: Arc<Node>,
-    In(copy): In<CUDA_MEMCPY3D>,
-    context: CUcontext,
-) -> CudaResult {
-    executable.replace(&node, CopyMemory::new(copy, context)?)
 }

@@ -5,7 +5,6 @@ use crate::api::driver_api;
 use crate::border::Out;
 use crate::event::{CUevent, Event};
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
-use crate::graph::executable::{CUgraphExec, Executable};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
 use crate::status::CudaResult;
 use std::sync::Arc;
@@ -17,15 +16,11 @@ driver_api! {
     ) => add_record;
     11010 cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent) => get_record;
     11010 cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent) => set_record;
-    11010 cuGraphExecEventRecordNodeSetEvent(executable: CUgraphExec, node: CUgraphNode, event: CUevent)
-        => update_record;
     11010 cuGraphAddEventWaitNode(
         node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, event: CUevent,
     ) => add_wait;
     11010 cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent) => get_wait;
     11010 cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) => set_wait;
-    11010 cuGraphExecEventWaitNodeSetEvent(executable: CUgraphExec, node: CUgraphNode, event: CUevent)
-        => update_wait;
 }
 
 /// The parameters of a node that records (`CUDA_EVENT_RECORD_NODE_PARAMS`).
@@ -134,12 +129,4 @@ fn set_record(node: Arc<Node>, event: Arc<Event>) -> CudaResult {
 
 fn set_wait(node: Arc<Node>, event: Arc<Event>) -> CudaResult {
     node.set_action(Arc::new(Wait(event)))
-}
-
-fn update_record(executable: Arc<Executable>, node: Arc<Node>, event: Arc<Event>) -> CudaResult {
-    executable.replace(&node, Arc::new(Record(event)))
-}
-
-fn update_wait(executable: Arc<Executable>, node: Arc<Node>, event: Arc<Event>) -> CudaResult {
-    executable.replace(&node, Arc::new(Wait(event)))
 }

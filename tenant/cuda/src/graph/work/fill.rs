@@ -7,7 +7,6 @@ use crate::context::CUcontext;
 use crate::driver::Driver;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
 use crate::graph::calls::context_or_current;
-use crate::graph::executable::{CUgraphExec, Executable};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
 use crate::memory::set::{Fill, Rows};
 use crate::status::{CudaResult, Status};
@@ -23,9 +22,6 @@ driver_api! {
     ) => add_node;
     10000 cuGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut FillParams) => get;
     10000 cuGraphMemsetNodeSetParams(node: CUgraphNode, params: *const FillParams) => set;
-    10020 cuGraphExecMemsetNodeSetParams(
-        executable: CUgraphExec, node: CUgraphNode, params: *const FillParams, context: CUcontext,
-    ) => update;
 }
 
 /// The parameters of a node (`CUDA_MEMSET_NODE_PARAMS`).
@@ -175,13 +171,4 @@ fn get(node: Arc<Node>, place: Out<FillParams>) -> CudaResult {
 fn set(node: Arc<Node>, In(params): In<FillParams>) -> CudaResult {
     let before = node.action()?.of::<FillMemory>()?;
     node.set_action(FillMemory::new(params, before.context)?)
-}
-
-fn update(
-    executable: Arc<Executable>,
-    node: Arc<Node>,
-    In(params): In<FillParams>,
-    context: CUcontext,
-) -> CudaResult {
-    executable.replace(&node, FillMemory::new(params, context)?)
 }

@@ -4,7 +4,6 @@ use super::{Named, add};
 use crate::api::driver_api;
 use crate::border::{In, Out};
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
-use crate::graph::executable::{CUgraphExec, Executable};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
 use crate::host_function::{Function, HostFunction};
 use crate::status::{CudaResult, Status};
@@ -19,8 +18,6 @@ driver_api! {
     ) => add_node;
     10000 cuGraphHostNodeGetParams(node: CUgraphNode, params: *mut HostParams) => get;
     10000 cuGraphHostNodeSetParams(node: CUgraphNode, params: *const HostParams) => set;
-    10020 cuGraphExecHostNodeSetParams(executable: CUgraphExec, node: CUgraphNode, params: *const HostParams)
-        => update;
 }
 
 /// The parameters of a node (`CUDA_HOST_NODE_PARAMS`).
@@ -117,8 +114,4 @@ fn get(node: Arc<Node>, place: Out<HostParams>) -> CudaResult {
 
 fn set(node: Arc<Node>, In(params): In<HostParams>) -> CudaResult {
     node.set_action(Host::new(params)?)
-}
-
-fn update(executable: Arc<Executable>, node: Arc<Node>, In(params): In<HostParams>) -> CudaResult {
-    executable.replace(&node, Host::new(params)?)
 }

@@ -8,7 +8,6 @@ use crate::context::CUcontext;
 use crate::driver::Driver;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
 use crate::graph::calls::context_or_current;
-use crate::graph::executable::{CUgraphExec, Executable};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
 use crate::launch::{self, CUlaunchAttribute, Shape};
 use crate::library::CUkernel;
@@ -34,11 +33,6 @@ driver_api! {
     12000 cuGraphKernelNodeGetParams_v2(node: CUgraphNode, params: *mut KernelParams2) => get;
     10000 cuGraphKernelNodeSetParams(node: CUgraphNode, params: *const KernelParams) => set_plain;
     12000 cuGraphKernelNodeSetParams_v2(node: CUgraphNode, params: *const KernelParams2) => set;
-    10010 cuGraphExecKernelNodeSetParams(executable: CUgraphExec, node: CUgraphNode, params: *const KernelParams)
-        => update_plain;
-    12000 cuGraphExecKernelNodeSetParams_v2(
-        executable: CUgraphExec, node: CUgraphNode, params: *const KernelParams2,
-    ) => update;
     11000 cuGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgraphNode) => copy_attributes;
     11000 cuGraphKernelNodeGetAttribute(node: CUgraphNode, attribute: c_uint, value: *mut Value) => get_attribute;
     11000 cuGraphKernelNodeSetAttribute(node: CUgraphNode, attribute: c_uint, value: *const Value)
@@ -268,7 +262,9 @@ impl Action for LaunchKernel {
 }
 
 impl KernelParams {
-    fn whole(self) -> KernelParams2 {
+    /// Returns them with what came later, which asks for nothing.
+    #[must_use]
+    pub fn whole(self) -> KernelParams2 {
         KernelParams2 {
             launch: self,
             kernel: CUkernel::NULL,
@@ -321,23 +317,6 @@ pub fn set(node: Arc<Node>, In(params): In<KernelParams2>) -> CudaResult {
     let before = node.action()?.of::<LaunchKernel>()?;
     let action = LaunchKernel::new(&params, before.attributes.clone())?;
     node.set_action(Arc::new(action))
-}
-
-fn update_plain(
-    executable: Arc<Executable>,
-    node: Arc<Node>,
-    In(params): In<KernelParams>,
-) -> CudaResult {
-    update(executable, node, In(params.whole()))
-}
-
-fn update(
-    executable: Arc<Executable>,
-    node: Arc<Node>,
-    In(params): In<KernelParams2>,
-) -> CudaResult {
-    let action = LaunchKernel::new(&params, BTreeMap::new())?;
-    executable.replace(&node, Arc::new(action))
 }
 
 fn copy_attributes(to: Arc<Node>, from: Arc<Node>) -> CudaResult {

@@ -15,7 +15,7 @@ pub mod memory;
 
 use super::action::Action;
 use super::topology::EdgeData;
-use super::{CUgraphNode, Graph, edges};
+use super::{CUgraphNode, Graph, named};
 use crate::border::Out;
 use crate::status::CudaResult;
 use std::sync::Arc;
@@ -47,11 +47,11 @@ impl Named {
 pub(super) fn add(
     place: &Out<CUgraphNode>,
     graph: &Arc<Graph>,
-    named: Named,
+    behind: Named,
     action: Arc<dyn Action>,
 ) -> CudaResult {
     // SAFETY: the program passes that many dependencies, as the C declarations ask.
-    let (nodes, data) = unsafe { edges::named(named.nodes, named.data, named.count)? };
+    let (nodes, data) = unsafe { named(behind.nodes, behind.data, behind.count)? };
     let dependencies = graph.dependencies(nodes, data)?;
     place.set(graph.add(action, &dependencies)?.handle());
     Ok(())
