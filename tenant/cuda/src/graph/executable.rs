@@ -244,7 +244,11 @@ impl Level {
         let mut ids = Vec::with_capacity(self.nodes.len());
         for item in &self.nodes {
             let action: Arc<dyn Action> = match &item.child {
-                Some(child) => Child::of(graph, child.graph(graph)?)?,
+                Some(child) => {
+                    let inside = child.graph(graph)?;
+                    let action = Child::of(graph, Arc::clone(&inside));
+                    action.inspect_err(|_| inside.forget())?
+                }
                 None if !item.is_enabled => Arc::new(Empty),
                 None => {
                     let copied = item.action.copied()?;
@@ -415,7 +419,7 @@ fn launch(default: DefaultStream, executable: Arc<Executable>, stream: CUstream)
     if let Some(captured) = capture::of(&stream)? {
         let parent = captured.capture.graph();
         let child = state.root.graph(parent)?;
-        child.lock().users.extend(state.users.iter().cloned());
+        child.lock().users.clone_from(&state.users);
         let action = Child::of(parent, Arc::clone(&child));
         let added = action.and_then(|action| captured.add(action));
         return added.map(drop).inspect_err(|_| child.forget());

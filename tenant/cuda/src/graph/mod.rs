@@ -67,6 +67,8 @@ pub enum Holder {
     Capture,
     /// The node that it stands in.
     Node,
+    /// Nobody: it was ended, and gets nothing any more from threads that hold it still.
+    Nobody,
 }
 
 /// What a graph consists of.
@@ -345,6 +347,7 @@ impl Graph {
     pub fn forget(&self) {
         let _ = GRAPHS.remove(self.handle);
         let mut body = self.lock();
+        body.holder = Holder::Nobody;
         let topology = std::mem::take(&mut body.topology);
         let users = std::mem::take(&mut body.users);
         drop(body);
@@ -367,6 +370,7 @@ impl Body {
         original: CUgraphNode,
         dependencies: &[(NodeId, EdgeData)],
     ) -> CudaResult<Arc<Node>> {
+        self.check()?;
         // The lock is held, so that the number is the one that the node gets.
         let id = self.topology.upcoming();
         let node = NODES.add(|handle| Node {
@@ -387,6 +391,17 @@ impl Body {
             });
         }
         Ok(node)
+    }
+
+    /// Succeeds while it was not ended.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`].
+    pub fn check(&self) -> CudaResult {
+        match self.holder {
+            Holder::Nobody => Err(Graph::UNKNOWN),
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether it has nodes that allocate or free memory, for which more is forbidden.

@@ -198,6 +198,8 @@ fn retain_for_graph(
     if flags & !MOVE != 0 {
         return Err(Status::INVALID_VALUE);
     }
+    let mut body = graph.lock();
+    body.check()?;
     object.change(|counts| -> CudaResult {
         if flags & MOVE != 0 {
             counts.program = take(counts.program, count)?;
@@ -205,7 +207,6 @@ fn retain_for_graph(
         counts.graphs += count;
         Ok(())
     })?;
-    let mut body = graph.lock();
     let mut users = body.users.iter_mut();
     match users.find(|references| Arc::ptr_eq(&references.object, &object)) {
         Some(references) => references.count += count,

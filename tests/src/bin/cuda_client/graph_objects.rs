@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 scenarios! {
-    graphs: memory_nodes user_objects destroyed_and_foreign_handles drawings;
+    graphs: memory_nodes user_objects destroyed_and_foreign_handles drawings limits_hold_inside;
 }
 
 fn used(session: &Session) -> u64 {
@@ -18,11 +18,9 @@ fn used(session: &Session) -> u64 {
     bytes
 }
 
-fn memory_nodes() {
-    let session = Session::start();
-    let before = session.free_bytes();
-    let graph = Graph::new(&session);
-    let mut params = AllocateNode {
+/// Returns what a node that allocates a page is made of.
+fn allocation() -> AllocateNode {
+    AllocateNode {
         pool: PoolProperties {
             alloc_type: 1,
             handle_types: 0,
@@ -34,7 +32,14 @@ fn memory_nodes() {
         access_count: 0,
         bytes: 4096,
         address: 0,
-    };
+    }
+}
+
+fn memory_nodes() {
+    let session = Session::start();
+    let before = session.free_bytes();
+    let graph = Graph::new(&session);
+    let mut params = allocation();
     let mut node = 0;
     ok(session.cuGraphAddMemAllocNode(&mut node, graph.handle, null(), 0, &mut params));
     let address = params.address;
@@ -222,4 +227,22 @@ fn drawings() {
     invalid(session.cuGraphDebugDotPrint(graph.handle, name.as_ptr(), 1 << 30));
     let nowhere = c"/nonexistent/graph.dot".as_ptr();
     refused(session.cuGraphDebugDotPrint(graph.handle, nowhere, 0), 304);
+}
+
+/// A kernel in a graph ends at its budget as others do, and memory of a graph counts as other memory does.
+fn limits_hold_inside() {
+    let session = Session::start();
+    let graph = Graph::new(&session);
+    let mut params = AllocateNode {
+        bytes: 128 << 20,
+        ..allocation()
+    };
+    let mut node = 0;
+    let over = session.cuGraphAddMemAllocNode(&mut node, graph.handle, null(), 0, &mut params);
+    refused(over, code::OUT_OF_MEMORY);
+    let first = graph.kernel(c"next", &[session.words(&[0]), session.words(&[0])], &[]);
+    graph.kernel(c"endless", &[], &[first]);
+    let stream = session.stream(0);
+    ok(session.cuGraphLaunch(graph.instantiate(), stream));
+    refused(session.cuStreamSynchronize(stream), code::LAUNCH_TIMEOUT);
 }

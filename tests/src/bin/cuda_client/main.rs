@@ -22,6 +22,7 @@ mod entry;
 mod faults;
 mod forks;
 mod graph_objects;
+mod graph_races;
 mod graphs;
 mod handles;
 mod host_functions;
@@ -57,6 +58,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     host_functions::SCENARIOS,
     graphs::SCENARIOS,
     graph_objects::SCENARIOS,
+    graph_races::SCENARIOS,
     captures::SCENARIOS,
     printing::SCENARIOS,
     records::SCENARIOS,

@@ -84,7 +84,7 @@ scenarios! {
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
     forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
-    races: on_every_kind_of_handle on_contexts;
+    races: on_every_kind_of_handle on_contexts on_graphs;
 }
 
 #[test]
@@ -119,6 +119,25 @@ fn an_endless_kernel_ends_at_its_budget() {
         &said,
         &["kernel endless was ended", limit, "--kernel-seconds"],
     );
+}
+
+#[test]
+fn limits_hold_inside_of_graphs() {
+    let limited = builder()
+        .limit("kernel_budget_cpu_seconds", 1)
+        .tenant_key("tenant", "memory_limit_bytes = 67108864");
+    let said = pass(limited, "graphs::limits_hold_inside", "");
+    assert_names(&said, &["kernel endless was ended", "of tenant tenant"]);
+}
+
+#[test]
+fn every_node_of_a_graph_is_accounted_for() {
+    let service = service();
+    Program::start(&service, "tenant", "graphs::construction", "").succeed();
+    service.await_gone("tenant");
+    let usage = service.tenant("tenant").usage;
+    // 41 launches of a graph of four kernels.
+    assert!(usage.completed >= 4 * 41, "{usage:?}");
 }
 
 #[test]
