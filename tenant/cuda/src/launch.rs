@@ -154,6 +154,12 @@ impl CUlaunchAttribute {
         }
     }
 
+    /// Returns whether it lets the kernel begin before the one in front of it has ended.
+    fn is_early(&self) -> bool {
+        const PROGRAMMATIC_STREAM_SERIALIZATION: c_uint = 6;
+        self.id == PROGRAMMATIC_STREAM_SERIALIZATION && self.value[0] != 0
+    }
+
     /// Returns its number.
     #[must_use]
     pub fn id(&self) -> c_uint {
@@ -255,7 +261,11 @@ fn submit(
             let (function, packed) = (Arc::clone(function), packed.clone());
             let context = context.handle();
             let node = LaunchKernel::captured(function, context, *shape, packed, attributes);
-            return captured.add(Arc::new(node)).map(drop);
+            let added = match attributes.iter().any(CUlaunchAttribute::is_early) {
+                true => captured.add_early(Arc::new(node)),
+                false => captured.add(Arc::new(node)),
+            };
+            return added.map(drop);
         }
         let submitted = stream.submit(driver, |lane| {
             on_lane(driver, lane, stream.id(), function, shape, &packed).map(Some)

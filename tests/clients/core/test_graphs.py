@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from cuda.bindings import driver
 from cuda.core import Device, GraphMemoryResource, LaunchConfig, LegacyPinnedMemoryResource, Program, ProgramOptions, launch
 from cuda.core._utils.cuda_utils import CUDAError
 from cuda.core.graph import EmptyNode, GraphBuilder, GraphCompleteOptions, GraphDefinition, GraphDebugPrintOptions
@@ -135,6 +136,20 @@ def test_capture_with_branches_and_a_graph_inside(device, module, stream, word):
     run(graph, stream)
     run(graph, stream)
     assert read(word, stream)[0] == 2222 and called == [True, True]
+
+
+def test_a_launch_that_may_begin_early_is_an_edge_that_says_so(device, module, stream, word):
+    early = LaunchConfig(grid=1, block=1, programmatic_stream_serialization=True)
+    builder = device.create_graph_builder().begin_building()
+    launch(builder, ONE, module.get_kernel("add"), word, 1)
+    launch(builder, early, module.get_kernel("add"), word, 2)
+    builder.end_building()
+    status, from_, to, data, count = driver.cuGraphGetEdges(builder.graph_definition.handle, 1)
+    assert status == 0 and count == 1
+    assert data[0].type == driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+    assert data[0].from_port == 1
+    run(builder.complete(), stream)
+    assert read(word, stream)[0] == 3
 
 
 def test_a_captured_stream_is_not_waited_for(device, module, stream, word):

@@ -159,19 +159,24 @@ impl dyn Action {
     }
 }
 
+/// What an edge carries between kernels of which the first says itself when the second may begin.
+pub const PROGRAMMATIC: EdgeData = EdgeData {
+    from_port: 1,
+    kind: 1,
+    ..EdgeData::FULL
+};
+
 /// Checks what an edge between nodes of two types carries: nothing, or, between kernels, a dependency that the first
 /// releases itself.
 ///
 /// # Errors
 /// [`Status::INVALID_VALUE`].
 pub fn check_edge(data: EdgeData, from: Kind, to: Kind) -> CudaResult {
-    const PROGRAMMATIC: u8 = 1;
-    const PROGRAMMATIC_PORT: u8 = 1;
     const LAUNCH_PORT: u8 = 2;
     let is_known = match data.kind {
         0 => data.from_port == 0,
-        PROGRAMMATIC => {
-            [PROGRAMMATIC_PORT, LAUNCH_PORT].contains(&data.from_port)
+        1 => {
+            [PROGRAMMATIC.from_port, LAUNCH_PORT].contains(&data.from_port)
                 && (from, to) == (Kind::Kernel, Kind::Kernel)
         }
         _ => false,

@@ -16,7 +16,7 @@
 
 pub mod calls;
 
-use super::action::Action;
+use super::action::{Action, Kind, PROGRAMMATIC};
 use super::topology::{EdgeData, NodeId};
 use super::{CUgraph, CUgraphNode, Graph, Holder, Node};
 use crate::context::CUcontext;
@@ -288,10 +288,34 @@ impl Captured {
     /// # Errors
     /// [`Status::OUT_OF_MEMORY`]; [`Status::STREAM_CAPTURE_INVALIDATED`]: by another thread, just now.
     pub fn add(&self, action: Arc<dyn Action>) -> CudaResult<Arc<Node>> {
+        self.add_behind(action, Tails::clone)
+    }
+
+    /// Adds a kernel that may begin before the kernel in front of it has ended, as far as that says so itself.
+    ///
+    /// # Errors
+    /// As [`Captured::add`].
+    pub fn add_early(&self, action: Arc<dyn Action>) -> CudaResult<Arc<Node>> {
+        self.add_behind(action, |tails| {
+            let body = self.capture.graph.lock();
+            let carries = |id| match body.topology.get(id).map(|place| place.action.kind()) {
+                Some(Kind::Kernel) => PROGRAMMATIC,
+                _ => EdgeData::FULL,
+            };
+            tails.iter().map(|(id, _)| (*id, carries(*id))).collect()
+        })
+    }
+
+    fn add_behind(
+        &self,
+        action: Arc<dyn Action>,
+        dependencies: impl FnOnce(&Tails) -> Tails,
+    ) -> CudaResult<Arc<Node>> {
         let capture = &self.capture;
         let mut state = capture.active()?;
         let member = state.member(self.stream)?;
-        let node = capture.graph.add(action, &member.tails)?;
+        let dependencies = dependencies(&member.tails);
+        let node = capture.graph.add(action, &dependencies)?;
         member.tails = vec![(node.id, EdgeData::FULL)];
         Ok(node)
     }
