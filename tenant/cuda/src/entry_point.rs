@@ -10,8 +10,8 @@ use crate::report::{self, Missed};
 use crate::status::{CudaResult, Status};
 use crate::stream::DefaultStream;
 use crate::{
-    context, device, error_text, event, host_function, init, launch, library, link, memory, module,
-    occupancy, profiler, runtime, stream, uncovered,
+    context, device, error_text, event, graph, host_function, init, launch, library, link, memory,
+    module, occupancy, profiler, runtime, stream, uncovered,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -55,6 +55,22 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Events", event::TABLE),
     ("Launches", launch::TABLE),
     ("Host functions", host_function::TABLE),
+    ("Graphs", graph::calls::TABLE),
+    ("Edges of graphs", graph::edges::TABLE),
+    ("Nodes of any type", graph::params::TABLE),
+    ("Kernel nodes", graph::work::kernel::TABLE),
+    ("Copy nodes", graph::work::copy::TABLE),
+    ("Fill nodes", graph::work::fill::TABLE),
+    ("Host nodes", graph::work::host::TABLE),
+    ("Child graph nodes", graph::work::child::TABLE),
+    ("Empty nodes", graph::work::empty::TABLE),
+    ("Event nodes", graph::work::event::TABLE),
+    ("Memory nodes", graph::work::memory::TABLE),
+    ("Executable graphs", graph::executable::TABLE),
+    ("Updates of executable graphs", graph::update::TABLE),
+    ("User objects", graph::user_object::TABLE),
+    ("Drawings of graphs", graph::dot::TABLE),
+    ("Capture", graph::capture::calls::TABLE),
     ("Occupancy", occupancy::TABLE),
     ("Profiler", profiler::TABLE),
     ("", uncovered::TABLE),

@@ -7,11 +7,14 @@
 use crate::api::driver_api;
 use crate::border::{self, In};
 use crate::context::current::usable;
+use crate::driver::Driver;
+use crate::graph::capture;
+use crate::graph::work::kernel::LaunchKernel;
 use crate::module::{CUfunction, Function};
 use crate::record;
 use crate::status::{CudaResult, Status};
 use crate::stream::{self, CUstream, DefaultStream};
-use gridmux_tenant::{DeviceFacts, KernelInfo};
+use gridmux_tenant::{ClientError, DeviceFacts, KernelInfo, Mark};
 use std::cell::RefCell;
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
@@ -118,7 +121,7 @@ fn launch(
         block: [block_x, block_y, block_z],
         shared_bytes,
     };
-    submit(default, &function, &shape, stream, params, extra)
+    submit(default, &function, &shape, &[], stream, params, extra)
 }
 
 fn launch_ex(
@@ -131,7 +134,43 @@ fn launch_ex(
     let In(config) = config;
     // SAFETY: the program passes that many attributes, as the C declaration asks.
     let shape = unsafe { config.shape()? };
-    submit(default, &function, &shape, config.stream, params, extra)
+    let count = config.attribute_count as usize;
+    // SAFETY: as above.
+    let attributes = unsafe { border::slice(config.attributes, count)? };
+    let stream = config.stream;
+    submit(
+        default, &function, &shape, attributes, stream, params, extra,
+    )
+}
+
+impl CUlaunchAttribute {
+    /// Makes one of its number and the words of its value.
+    #[must_use]
+    pub fn new(id: c_uint, value: [u32; 16]) -> Self {
+        Self {
+            id,
+            padding: [0; 4],
+            value,
+        }
+    }
+
+    /// Returns whether it lets the kernel begin before the one in front of it has ended.
+    fn is_early(&self) -> bool {
+        const PROGRAMMATIC_STREAM_SERIALIZATION: c_uint = 6;
+        self.id == PROGRAMMATIC_STREAM_SERIALIZATION && self.value[0] != 0
+    }
+
+    /// Returns its number.
+    #[must_use]
+    pub fn id(&self) -> c_uint {
+        self.id
+    }
+
+    /// Returns the words of its value.
+    #[must_use]
+    pub fn value(&self) -> [u32; 16] {
+        self.value
+    }
 }
 
 impl CUlaunchConfig {
@@ -174,7 +213,7 @@ impl CUlaunchConfig {
 
 /// Takes hints, and refuses what the device cannot do. Blocks of a cooperative launch wait for each other, which needs
 /// all of them on the device at once; the mediator promises that to nobody.
-fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
+pub(crate) fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
     const COOPERATIVE: c_uint = 2;
     const CLUSTER: c_uint = 4;
     const MEM_SYNC_DOMAIN: c_uint = 10;
@@ -207,10 +246,15 @@ thread_local! {
     static PACKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the parameters of the launches of the API, together"
+)]
 fn submit(
     default: DefaultStream,
-    function: &Function,
+    function: &Arc<Function>,
     shape: &Shape,
+    attributes: &[CUlaunchAttribute],
     stream: CUstream,
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
@@ -228,28 +272,48 @@ fn submit(
         let mut packed = packed.borrow_mut();
         // SAFETY: the program passes parameters as the C declaration asks.
         unsafe { pack(function.info(), params, extra, &mut packed)? };
-        let Shape {
-            grid,
-            block,
-            shared_bytes,
-        } = *shape;
-        let submitted = stream.submit(driver, |lane| match record::recorder(driver) {
-            None => lane
-                .launch_packed(&function.kernel, grid, block, shared_bytes, &packed)
-                .map(Some),
-            Some(recorder) => recorder
-                .launch(
-                    lane,
-                    stream.id(),
-                    &function.kernel,
-                    (grid, block, shared_bytes),
-                    &packed,
-                )
-                .map(Some),
+        if let Some(captured) = capture::of(&stream)? {
+            let (function, packed) = (Arc::clone(function), packed.clone());
+            let context = context.handle();
+            let node = LaunchKernel::captured(function, context, *shape, packed, attributes);
+            let added = match attributes.iter().any(CUlaunchAttribute::is_early) {
+                true => captured.add_early(Arc::new(node)),
+                false => captured.add(Arc::new(node)),
+            };
+            return added.map(drop);
+        }
+        let submitted = stream.submit(driver, |lane| {
+            on_lane(driver, lane, stream.id(), function, shape, &packed).map(Some)
         });
         submitted.map_err(Status::from)
     };
     PACKED.try_with(launch).map_err(|_| Status::DEINITIALIZED)?
+}
+
+/// Submits a launch that was checked, for a stream of that number.
+///
+/// # Errors
+/// The device was lost.
+pub fn on_lane(
+    driver: &Driver,
+    lane: &gridmux_tenant::Stream,
+    stream: u64,
+    function: &Function,
+    shape: &Shape,
+    packed: &[u8],
+) -> Result<Mark, ClientError> {
+    let Shape {
+        grid,
+        block,
+        shared_bytes,
+    } = *shape;
+    let kernel = &function.kernel;
+    match record::recorder(driver) {
+        None => lane.launch_packed(kernel, grid, block, shared_bytes, packed),
+        Some(recorder) => {
+            recorder.launch(lane, stream, kernel, (grid, block, shared_bytes), packed)
+        }
+    }
 }
 
 /// Lays the parameters out in `packed` as the kernel takes them.

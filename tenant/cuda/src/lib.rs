@@ -25,6 +25,7 @@
     reason = "names and parameters are those of the C API"
 )]
 
+pub mod address;
 pub mod api;
 mod attribute;
 pub mod border;
@@ -35,6 +36,7 @@ pub mod entry_point;
 pub mod error_text;
 pub mod event;
 pub mod feature;
+pub mod graph;
 pub mod host_function;
 pub mod image;
 pub mod init;

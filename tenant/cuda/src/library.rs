@@ -110,10 +110,13 @@ impl Library {
             return Ok(kernel.handle);
         }
         let function = self.module.function(driver, name)?;
-        let kernel = driver.kernels.add(|handle| Kernel {
-            handle,
-            library: self.handle,
-            function,
+        let kernel = driver.kernels.add(|handle| {
+            function.set_library_kernel(handle.bits());
+            Kernel {
+                handle,
+                library: self.handle,
+                function,
+            }
         })?;
         let handle = kernel.handle;
         kernels.insert(name.to_owned(), kernel);

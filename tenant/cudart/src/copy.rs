@@ -279,9 +279,112 @@ fn planar_async(
     driver.cuMemcpy2DAsync_v2(Place::to(&mut copy), default.resolve(stream))
 }
 
+impl SpatialEnd {
+    fn of_line(start: u64, kind: c_uint, bytes: usize) -> Self {
+        Self {
+            x_bytes: 0,
+            y: 0,
+            z: 0,
+            level: 0,
+            kind,
+            host: start,
+            device: start,
+            array: 0,
+            reserved: 0,
+            pitch: bytes,
+            height: 1,
+        }
+    }
+
+    /// Returns where it is in rows.
+    fn place(&self) -> (Pitched, Position) {
+        let start = match self.kind {
+            HOST => self.host,
+            _ => self.device,
+        };
+        let rows = Pitched {
+            start,
+            pitch: self.pitch,
+            width: self.pitch,
+            height: self.height,
+        };
+        let at = Position {
+            x: self.x_bytes,
+            y: self.y,
+            z: self.z,
+        };
+        (rows, at)
+    }
+}
+
+impl Spatial {
+    /// Returns the copy of one row.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_MEMCPY_DIRECTION`]; the driver's.
+    pub(crate) fn line(
+        driver: &Driver,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        kind: c_int,
+    ) -> CudaResult<Self> {
+        let kinds = Kind::of(kind)?.ends(driver, from, to)?;
+        Ok(Self {
+            from: SpatialEnd::of_line(from, kinds.0, bytes),
+            to: SpatialEnd::of_line(to, kinds.1, bytes),
+            width_bytes: bytes,
+            height: 1,
+            depth: 1,
+        })
+    }
+
+    /// Returns the copy of nothing.
+    #[must_use]
+    pub(crate) fn empty() -> Self {
+        let end = SpatialEnd::of_line(0, HOST, 0);
+        Self {
+            from: end,
+            to: end,
+            width_bytes: 0,
+            height: 0,
+            depth: 0,
+        }
+    }
+}
+
 impl SpatialCopy {
+    /// Returns this API's copy.
+    #[must_use]
+    pub(crate) fn of(copy: &Spatial) -> Self {
+        let ((from, from_at), (to, to_at)) = (copy.from.place(), copy.to.place());
+        Self {
+            from_array: 0,
+            from_at,
+            from,
+            to_array: 0,
+            to_at,
+            to,
+            extent: Extent {
+                width: copy.width_bytes,
+                height: copy.height,
+                depth: copy.depth,
+            },
+            kind: match (copy.from.kind, copy.to.kind) {
+                (HOST, HOST) => 0,
+                (HOST, DEVICE) => 1,
+                (DEVICE, HOST) => 2,
+                (DEVICE, DEVICE) => 3,
+                _ => 4,
+            },
+        }
+    }
+
     /// Returns the driver's copy.
-    fn copy(&self, driver: &Driver) -> CudaResult<Spatial> {
+    ///
+    /// # Errors
+    /// [`Status::NOT_SUPPORTED`]: an array; [`Status::INVALID_MEMCPY_DIRECTION`]; the driver's.
+    pub(crate) fn copy(&self, driver: &Driver) -> CudaResult<Spatial> {
         if self.from_array != 0 || self.to_array != 0 {
             return Err(Status::NOT_SUPPORTED);
         }

@@ -18,6 +18,11 @@ pub struct Dim3 {
     z: c_uint,
 }
 
+impl Dim3 {
+    /// One block or thread.
+    pub const ONE: Self = Self { x: 1, y: 1, z: 1 };
+}
+
 /// A launch's configuration (`cudaLaunchConfig_t`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

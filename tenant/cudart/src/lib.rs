@@ -29,6 +29,7 @@ pub mod event;
 pub mod feature;
 pub mod fill;
 pub mod function;
+pub mod graph;
 pub mod launch;
 pub mod library;
 pub mod memory;

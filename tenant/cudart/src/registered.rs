@@ -86,6 +86,13 @@ impl Registered {
         self.kernels.get(&stub)
     }
 
+    /// Returns the stub of a kernel of the driver's, if it was asked for by one.
+    #[must_use]
+    pub fn stub_of(&self, kernel: u64) -> Option<usize> {
+        let mut found = self.found.iter();
+        found.find(|(_, of)| **of == kernel).map(|(stub, _)| *stub)
+    }
+
     /// Returns the variable of a shadow.
     #[must_use]
     pub fn variable(&self, shadow: usize) -> Option<&Named> {

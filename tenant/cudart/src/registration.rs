@@ -89,6 +89,14 @@ pub fn known_kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
     }
 }
 
+/// Returns the stub's address by which a program names a kernel of the driver's, or the handle itself where it has
+/// none.
+#[must_use]
+pub fn stub(kernel: u64) -> usize {
+    let named = look(|registered| registered.stub_of(kernel));
+    named.unwrap_or_else(|| usize::try_from(kernel).unwrap_or(0))
+}
+
 /// Returns address and size in bytes of the variable that a program names by its shadow's address.
 ///
 /// # Errors

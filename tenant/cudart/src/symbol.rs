@@ -33,7 +33,7 @@ fn get_size(bytes: Place<usize>, symbol: Place<c_void>) -> CudaResult {
 
 /// Returns the address of so many bytes of a variable, for a copy of a kind that one to or from it may have besides
 /// that between places of the device.
-fn part(
+fn part_for(
     symbol: Place<c_void>,
     (bytes, offset): (usize, usize),
     kind: c_int,
@@ -43,6 +43,11 @@ fn part(
     if ![allowed, Kind::DeviceToDevice, Kind::Default].contains(&kind) {
         return Err(Status::INVALID_MEMCPY_DIRECTION);
     }
+    part(symbol, bytes, offset)
+}
+
+/// Returns the address of so many bytes of a variable.
+pub(crate) fn part(symbol: Place<c_void>, bytes: usize, offset: usize) -> CudaResult<u64> {
     let (address, size) = registration::variable(ready()?, symbol.as_ptr().addr())?;
     match offset.checked_add(bytes) {
         Some(end) if end <= size => Ok(address + offset as u64),
@@ -58,7 +63,7 @@ fn copy_to(
     offset: usize,
     kind: c_int,
 ) -> CudaResult {
-    let to = part(symbol, (bytes, offset), kind, Kind::HostToDevice)?;
+    let to = part_for(symbol, (bytes, offset), kind, Kind::HostToDevice)?;
     copy::copy(default, to, from, bytes, kind)
 }
 
@@ -70,7 +75,7 @@ fn copy_from(
     offset: usize,
     kind: c_int,
 ) -> CudaResult {
-    let from = part(symbol, (bytes, offset), kind, Kind::DeviceToHost)?;
+    let from = part_for(symbol, (bytes, offset), kind, Kind::DeviceToHost)?;
     copy::copy(default, to, from, bytes, kind)
 }
 
@@ -83,7 +88,7 @@ fn copy_to_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    let to = part(symbol, (bytes, offset), kind, Kind::HostToDevice)?;
+    let to = part_for(symbol, (bytes, offset), kind, Kind::HostToDevice)?;
     copy::copy_async(default, to, from, bytes, kind, stream)
 }
 
@@ -96,6 +101,6 @@ fn copy_from_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    let from = part(symbol, (bytes, offset), kind, Kind::DeviceToHost)?;
+    let from = part_for(symbol, (bytes, offset), kind, Kind::DeviceToHost)?;
     copy::copy_async(default, to, from, bytes, kind, stream)
 }

@@ -6,9 +6,10 @@ use super::CUdeviceptr;
 use super::copy::{self, OnDevice, Pattern, Repeat, Transfer};
 use crate::api::driver_api;
 use crate::attribute::memory_type::{ARRAY, DEVICE, HOST, UNIFIED};
-use crate::border::In;
+use crate::border::{self, In};
 use crate::context::current::usable;
 use crate::device::attributes::MOST_PITCH;
+use crate::driver::Driver;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
 use std::ffi::{c_uint, c_void};
@@ -171,7 +172,80 @@ impl SpatialEnd {
     }
 }
 
+impl SpatialEnd {
+    /// Makes the end of a copy of one row.
+    fn of_line(address: u64, is_device: bool, len: usize) -> Self {
+        let host = border::pointer(address).cast_const().cast();
+        Self {
+            x_bytes: 0,
+            y: 0,
+            z: 0,
+            level: 0,
+            kind: if is_device { DEVICE } else { HOST },
+            host: if is_device { std::ptr::null() } else { host },
+            device: if is_device { address } else { 0 },
+            array: std::ptr::null(),
+            reserved: std::ptr::null(),
+            pitch: len,
+            height: 1,
+        }
+    }
+}
+
 impl CUDA_MEMCPY3D {
+    /// Makes the copy of one row, between addresses that are the device's or not.
+    #[must_use]
+    pub fn line(from: (u64, bool), to: (u64, bool), len: usize) -> Self {
+        Self {
+            from: SpatialEnd::of_line(from.0, from.1, len),
+            to: SpatialEnd::of_line(to.0, to.1, len),
+            width_bytes: len,
+            height: 1,
+            depth: 1,
+        }
+    }
+
+    /// Returns the kinds of memory of its ends, that of the source first.
+    #[must_use]
+    pub fn kinds(&self) -> (c_uint, c_uint) {
+        (self.from.kind, self.to.kind)
+    }
+
+    /// Returns the bytes of a row, the rows and the planes.
+    #[must_use]
+    pub fn size(&self) -> [usize; 3] {
+        [self.width_bytes, self.height, self.depth]
+    }
+
+    /// Returns whether it copies one row.
+    #[must_use]
+    pub fn is_line(&self) -> bool {
+        self.height == 1 && self.depth == 1
+    }
+
+    /// Returns whether another copies as many bytes, rows and planes, as far from each other.
+    #[must_use]
+    pub fn has_form_of(&self, other: &Self) -> bool {
+        let steps = |copy: &Self| {
+            let [from, to] = [&copy.from, &copy.to].map(|end| (end.pitch, end.height));
+            (from, to)
+        };
+        self.size() == other.size() && steps(self) == steps(other)
+    }
+
+    /// Checks it and finds its memory; nothing if it copies nothing.
+    ///
+    /// # Errors
+    /// As [`CUDA_MEMCPY3D::layout`]; [`Status::INVALID_VALUE`]: an end is not where it says, or nowhere.
+    pub fn transfer(&self, driver: &Driver) -> CudaResult<Option<Transfer>> {
+        let Some(layout) = self.layout()? else {
+            return Ok(None);
+        };
+        let transfer = Transfer::of_rows(driver, layout.to, layout.from, layout.pattern)?;
+        transfer.check_ends(layout.ends)?;
+        Ok(Some(transfer))
+    }
+
     /// Lays the copy out; nothing if it copies nothing.
     ///
     /// # Errors
@@ -229,11 +303,12 @@ fn run_any(
     wait: bool,
 ) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
-    let Some(layout) = copy.layout()? else {
+    let Some(transfer) = copy.transfer(driver)? else {
         return Ok(());
     };
-    let transfer = Transfer::of_rows(driver, layout.to, layout.from, layout.pattern)?;
-    transfer.check_ends(layout.ends)?;
+    if copy::is_captured(&context, &stream, wait, || *copy)? {
+        return Ok(());
+    }
     copy::run(driver, &context, &stream, &transfer, wait)
 }
 

@@ -10,6 +10,7 @@ use crate::api::driver_api;
 use crate::border::{self, Out};
 use crate::context::current::usable;
 use crate::driver::Driver;
+use crate::graph::capture;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
@@ -39,6 +40,7 @@ fn allocate(place: Out<*mut c_void>, bytes: usize, flags: c_uint) -> CudaResult 
     if flags & !ALLOC_FLAGS != 0 {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     if bytes == 0 {
         place.set(std::ptr::null_mut());
         return Ok(());
@@ -63,6 +65,7 @@ fn free(memory: *mut c_void) -> CudaResult {
     if memory.is_null() {
         return Ok(());
     }
+    capture::check_unsafe()?;
     let is_pinned = |memory: &Memory| matches!(memory, Memory::Pinned(..));
     // It goes when everything that was submitted has ended.
     take(
@@ -109,6 +112,7 @@ fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
     if flags & (OF_A_DEVICE | READ_ONLY) != 0 {
         return Err(Status::NOT_SUPPORTED);
     }
+    capture::check_unsafe()?;
     driver
         .memory
         .add_to(&context, start, bytes as u64, Memory::Registered(flags))
@@ -119,6 +123,7 @@ fn unregister(memory: *mut c_void) -> CudaResult {
     if memory.is_null() {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     let is_registered = |memory: &Memory| matches!(memory, Memory::Registered(_));
     // What is known and was not registered from there on is a bad argument, anything else was never registered.
     let unknown = match driver.memory.find(memory.addr() as u64) {

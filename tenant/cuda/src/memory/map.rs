@@ -36,6 +36,8 @@ pub enum Memory {
     Device(Buffer),
     /// Device memory of a pool.
     Pooled(Arc<crate::memory::pool::Block>),
+    /// Device memory that a graph allocates.
+    Graph(Arc<crate::memory::graph::GraphMemory>),
     /// A variable of a module.
     Variable(CUmodule),
     /// Host memory that the device copies to and from directly, and the flags it was asked for with.
@@ -48,7 +50,10 @@ impl Memory {
     /// Returns whether it is the device's.
     #[must_use]
     pub fn is_device(&self) -> bool {
-        matches!(self, Self::Device(_) | Self::Pooled(_) | Self::Variable(_))
+        matches!(
+            self,
+            Self::Device(_) | Self::Pooled(_) | Self::Graph(_) | Self::Variable(_)
+        )
     }
 }
 

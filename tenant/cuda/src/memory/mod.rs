@@ -6,6 +6,7 @@
 pub mod allocate;
 pub mod boxes;
 pub mod copy;
+pub mod graph;
 pub mod host;
 pub mod map;
 pub mod pointer;

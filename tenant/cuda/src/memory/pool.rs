@@ -4,11 +4,11 @@
 //! takes such a block if the same stream gave it back, or if the mark has been passed, and else new memory. At a
 //! synchronisation, what the pool holds over its release threshold goes back to the device.
 
-use super::CUdeviceptr;
 use super::map::Memory;
 use super::properties::{
     CUmemAccessDesc, CUmemLocation, CUmemPoolProps, ON_DEVICE, PINNED, READ_WRITE,
 };
+use super::{CUdeviceptr, graph};
 use crate::api::driver_api;
 use crate::attribute::pool::{
     ALLOCATION_TYPE, HW_DECOMPRESS_ENABLED, LOCALITY_DOMAIN_ID, LOCATION_TYPE, MAX_POOL_SIZE,
@@ -18,6 +18,8 @@ use crate::attribute::pool::{
 use crate::border::{self, AnyOut, In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
+use crate::graph::work::memory::Allocate;
+use crate::graph::{capture, work};
 use crate::registry::{Handle, Object, Registry};
 use crate::report;
 use crate::status::{CudaResult, Status};
@@ -321,7 +323,8 @@ impl Driver {
         };
         let status = Status::from(&error);
         let pools = self.pools.all();
-        if status != Status::OUT_OF_MEMORY || !pools.iter().any(|pool| pool.holds_free()) {
+        let is_held = pools.iter().any(|pool| pool.holds_free()) || graph::keeps_unused();
+        if status != Status::OUT_OF_MEMORY || !is_held {
             report::out_of_memory(&error);
             return Err(status);
         }
@@ -329,6 +332,7 @@ impl Driver {
             pool.await_free(self)?;
             pool.trim(self, 0);
         }
+        graph::trim(self);
         let allocated = self.gpu.alloc(bytes);
         Ok(allocated.inspect_err(report::out_of_memory)?)
     }
@@ -500,6 +504,13 @@ fn allocate_from(
         place.set(0);
         return Ok(());
     }
+    if let Some(captured) = capture::of(&stream)? {
+        let node = Allocate::captured(driver, bytes)?;
+        let address = node.address();
+        captured.add(node)?;
+        place.set(address);
+        return Ok(());
+    }
     let block = pool.take(driver, bytes as u64, &stream)?;
     let (start, len) = (block.buffer.address(), block.buffer.bytes());
     // Counted before the map has it: from then on the end of its context may give it back.
@@ -516,6 +527,13 @@ fn free(default: DefaultStream, address: CUdeviceptr, stream: CUstream) -> CudaR
     let (driver, _, stream) = usable_stream(default, stream)?;
     if address == 0 {
         return Ok(());
+    }
+    if let Some(captured) = capture::of(&stream)? {
+        let node = work::memory::Free::new(captured.capture.graph(), address)?;
+        return captured.add(node).map(drop);
+    }
+    if let Ok(memory) = graph::find(driver, address) {
+        return memory.release();
     }
     let is_allocation = |memory: &Memory| matches!(memory, Memory::Device(_) | Memory::Pooled(_));
     let range = driver.memory.remove(address, is_allocation);

@@ -48,6 +48,21 @@ const IN_PART_OF_DEVICE: c_uint = 6;
 pub(super) const READ_WRITE: c_uint = 3;
 
 impl CUmemPoolProps {
+    /// Makes those of memory of the device.
+    #[must_use]
+    pub fn of_device() -> Self {
+        Self {
+            alloc_type: PINNED,
+            handle_types: 0,
+            location_type: ON_DEVICE,
+            location_id: 0,
+            win32_security: std::ptr::null_mut(),
+            max_size: 0,
+            usage: 0,
+            reserved: [0; 54],
+        }
+    }
+
     /// Checks that there can be such a pool.
     ///
     /// # Errors

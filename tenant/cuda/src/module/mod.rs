@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// A module as C holds it.
 pub type CUmodule = Handle<Module>;
@@ -53,6 +53,8 @@ pub struct Function {
     pub(crate) dynamic_shared_bytes: AtomicU32,
     /// The division of L1 cache and shared memory that the program prefers, in percent of shared memory; -1 for none.
     pub(crate) carveout: AtomicI32,
+    /// The handle of the library's kernel that it is; 0 for a module's function.
+    library_kernel: AtomicU64,
 }
 
 impl Object for Module {
@@ -186,6 +188,7 @@ impl Module {
                 kernel.info(),
             )),
             carveout: AtomicI32::new(-1),
+            library_kernel: AtomicU64::new(0),
             kernel,
         })?;
         functions.insert(name.to_owned(), Arc::clone(&function));
@@ -235,6 +238,19 @@ impl Function {
     #[must_use]
     pub fn handle(&self) -> CUfunction {
         self.handle
+    }
+
+    /// Returns the bits of the handle of the library's kernel that it is; 0 for a module's function.
+    #[must_use]
+    pub fn library_kernel(&self) -> u64 {
+        // Relaxed: a number, set before the program has the kernel's handle.
+        self.library_kernel.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it is a library's kernel.
+    pub fn set_library_kernel(&self, bits: u64) {
+        // Relaxed: as in `library_kernel`.
+        self.library_kernel.store(bits, Ordering::Relaxed);
     }
 
     /// Returns its name.

@@ -22,9 +22,10 @@ named once on stderr.
 const LIMITS: &str = "\
 ## Not covered
 
-Not yet: graphs, managed memory, arrays, textures and surfaces, cooperative launches and clusters, peers, memory shared
-between processes, virtual memory management, and kernels that reach host memory. Programs that are linked with the
-static CUDA runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
+Not yet: of graphs conditional nodes, semaphores, batches of operations on words or of copies, and launches from the
+device; managed memory, arrays, textures and surfaces, cooperative launches and clusters, peers, memory shared between
+processes, virtual memory management, and kernels that reach host memory. Programs that are linked with the static CUDA
+runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
 ";
 
 fn document() -> String {

@@ -15,12 +15,16 @@ macro_rules! scenarios {
 
 mod api;
 mod boxes;
+mod captures;
 mod codes;
 mod contexts;
 mod copies;
 mod entry;
 mod faults;
 mod forks;
+mod graph_objects;
+mod graph_races;
+mod graphs;
 mod handles;
 mod host_functions;
 mod kernels;
@@ -57,6 +61,10 @@ const SCENARIOS: &[&[Scenario]] = &[
     pools::SCENARIOS,
     streams::SCENARIOS,
     host_functions::SCENARIOS,
+    graphs::SCENARIOS,
+    graph_objects::SCENARIOS,
+    graph_races::SCENARIOS,
+    captures::SCENARIOS,
     printing::SCENARIOS,
     records::SCENARIOS,
     runtime::SCENARIOS,

@@ -24,6 +24,7 @@ pub(crate) mod code {
     pub(crate) const UNSUPPORTED_PTX_VERSION: u32 = 222;
     pub(crate) const UNSUPPORTED_EXEC_AFFINITY: u32 = 224;
     pub(crate) const FILE_NOT_FOUND: u32 = 301;
+    pub(crate) const ILLEGAL_STATE: u32 = 401;
     pub(crate) const INVALID_HANDLE: u32 = 400;
     pub(crate) const NOT_FOUND: u32 = 500;
     pub(crate) const NOT_READY: u32 = 600;
@@ -37,6 +38,16 @@ pub(crate) mod code {
     pub(crate) const LAUNCH_FAILED: u32 = 719;
     pub(crate) const NOT_PERMITTED: u32 = 800;
     pub(crate) const NOT_SUPPORTED: u32 = 801;
+    pub(crate) const CAPTURE_UNSUPPORTED: u32 = 900;
+    pub(crate) const CAPTURE_INVALIDATED: u32 = 901;
+    pub(crate) const CAPTURE_MERGE: u32 = 902;
+    pub(crate) const CAPTURE_UNMATCHED: u32 = 903;
+    pub(crate) const CAPTURE_UNJOINED: u32 = 904;
+    pub(crate) const CAPTURE_ISOLATION: u32 = 905;
+    pub(crate) const CAPTURE_IMPLICIT: u32 = 906;
+    pub(crate) const CAPTURED_EVENT: u32 = 907;
+    pub(crate) const CAPTURE_WRONG_THREAD: u32 = 908;
+    pub(crate) const UPDATE_FAILURE: u32 = 910;
 }
 
 /// The handle of the legacy default stream.

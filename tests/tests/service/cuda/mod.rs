@@ -79,6 +79,9 @@ scenarios! {
     events: waits_across_streams times_and_queries;
     host_functions: order_in_their_stream many_at_once calls_into_the_library_are_refused their_stream_is_destroyed
         across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
+    graphs: construction edges_and_cycles every_type_of_node clones updates memory_nodes user_objects
+        destroyed_and_foreign_handles drawings;
+    captures: two_streams what_a_program_is_told allocations broken_rules wrong_ends modes the_legacy_stream;
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
         a_device_is_reset a_device_is_reset_under_other_threads the_library_of_cuda_12;
@@ -86,7 +89,7 @@ scenarios! {
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
     forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
-    races: on_every_kind_of_handle on_contexts;
+    races: on_every_kind_of_handle on_contexts on_graphs;
 }
 
 #[test]
@@ -127,6 +130,25 @@ fn an_endless_kernel_ends_at_its_budget() {
         &said,
         &["kernel endless was ended", limit, "--kernel-seconds"],
     );
+}
+
+#[test]
+fn limits_hold_inside_of_graphs() {
+    let limited = builder()
+        .limit("kernel_budget_cpu_seconds", 1)
+        .tenant_key("tenant", "memory_limit_bytes = 67108864");
+    let said = pass(limited, "graphs::limits_hold_inside", "");
+    assert_names(&said, &["kernel endless was ended", "of tenant tenant"]);
+}
+
+#[test]
+fn every_node_of_a_graph_is_accounted_for() {
+    let service = service();
+    Program::start(&service, "tenant", "graphs::construction", "").succeed();
+    service.await_gone("tenant");
+    let usage = service.tenant("tenant").usage;
+    // 41 launches of a graph of four kernels.
+    assert!(usage.completed >= 4 * 41, "{usage:?}");
 }
 
 #[test]

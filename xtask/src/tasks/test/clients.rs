@@ -25,7 +25,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 17] = [
+const CLIENTS: [Client; 18] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -37,6 +37,7 @@ const CLIENTS: [Client; 17] = [
         &["{build}/clients/cuda_linked"],
     ),
     program("CUDA 12 program", &["{build}/clients/cuda12/program"]),
+    program("CUDA program with graphs", &["{build}/clients/cuda_graphs"]),
     program("cudarc program", &["{build}/examples/cudarc_program"]),
     program(
         "the README's script",
@@ -103,11 +104,16 @@ struct Places {
     clients: PathBuf,
 }
 
-/// How nvcc compiles the CUDA program: names, and flags beside the usual ones.
-const CUDA_PROGRAMS: [(&str, &[&str]); 3] = [
-    ("cuda", &[]),
-    ("cuda_per_thread", &["--default-stream=per-thread"]),
-    ("cuda_linked", &["-rdc=true"]),
+/// How nvcc compiles the CUDA programs: names, sources, and flags beside the usual ones.
+const CUDA_PROGRAMS: [(&str, &str, &[&str]); 4] = [
+    ("cuda", "runtime.cu", &[]),
+    (
+        "cuda_per_thread",
+        "runtime.cu",
+        &["--default-stream=per-thread"],
+    ),
+    ("cuda_linked", "runtime.cu", &["-rdc=true"]),
+    ("cuda_graphs", "graphs.cu", &[]),
 ];
 
 /// Builds these targets of the workspace, programs and examples among them, installs what else the clients need, and
@@ -167,13 +173,14 @@ fn compile_c(clients: &Path, build: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the CUDA program as a user does, and links it with gridmux's runtime library, as it would be with NVIDIA's.
+/// Compiles the CUDA programs as a user does, and links them with gridmux's runtime library, as they would be with
+/// NVIDIA's.
 fn compile_cuda(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
-    for (name, flags) in CUDA_PROGRAMS {
+    for (name, source, flags) in CUDA_PROGRAMS {
         let libraries = format!("-L{}", build.display());
         let usual = ["-arch=sm_80", "-cudart=shared", &libraries];
         let flags: Vec<&str> = usual.iter().chain(flags).copied().collect();
-        let source = clients.join("cuda/runtime.cu");
+        let source = clients.join("cuda").join(source);
         compiler.compile(&source, &build.join("clients").join(name), &flags)?;
     }
     Ok(())
