@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         tables.push(tables::zero_sampling(context, &world)?);
         tables.push(order::on_event(&runs));
         tables.push(tables::derived(&runs));
-        tables.push(text::counts(&runs));
+        tables.push(text::counts(&runs, &kernels));
         tables.push(text::examples(&runs));
         if context.check {
             bars::check(&runs, &tables)?;
