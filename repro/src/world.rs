@@ -10,7 +10,7 @@ use gridmux_mix::event::{EventConfig, EventExecutor, EventSubmission};
 use gridmux_mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::ids::ProfileKey;
 use gridmux_policy::policies::warped_slicer::{self, WarpedSlicer};
-use gridmux_policy::policies::{gridmux, smk_pw};
+use gridmux_policy::policies::{gridmux, smk_pw, srtf};
 use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{DeviceId, DeviceShape, Policy, Profiles, all_policies, by_name};
@@ -35,6 +35,7 @@ enum Make {
     /// `smk-pw` that knows what blocks of each program issue alone, in instructions over cycles of residence.
     SmkPw(Vec<f64>),
     WarpedSlicer(warped_slicer::Settings),
+    Srtf(Box<srtf::Settings>),
     /// A partition that does not change.
     Fixed(Vec<u16>),
     Gridmux {
@@ -87,6 +88,14 @@ impl Contender {
         }
     }
 
+    /// Returns `srtf` with settings; it knows no kernel.
+    pub(crate) fn srtf(name: impl Into<String>, settings: srtf::Settings) -> Self {
+        Self {
+            name: name.into(),
+            make: Make::Srtf(Box::new(settings)),
+        }
+    }
+
     /// Returns a partition that does not change: the blocks of each program on an SM.
     pub(crate) fn fixed(blocks: Vec<u16>) -> Self {
         Self {
@@ -114,6 +123,10 @@ impl Contender {
             ),
             Make::WarpedSlicer(settings) => {
                 (Box::new(WarpedSlicer::new(device, shape, *settings)), false)
+            }
+            Make::Srtf(settings) => {
+                let settings = settings.as_ref().clone();
+                (Box::new(srtf::Srtf::new(device, shape, settings)), false)
             }
             Make::Fixed(blocks) => (
                 Box::new(Fixed::new(device, shape, blocks.clone(), 1)),
@@ -160,7 +173,7 @@ impl Contender {
     fn knows(&self) -> bool {
         match &self.make {
             Make::Named(name) => is_oracle(name),
-            Make::SmkPw(_) | Make::WarpedSlicer(_) | Make::Fixed(_) => false,
+            Make::SmkPw(_) | Make::WarpedSlicer(_) | Make::Srtf(_) | Make::Fixed(_) => false,
             Make::Gridmux { known, .. } => *known,
         }
     }

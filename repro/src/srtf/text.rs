@@ -7,7 +7,7 @@ use gridmux_mix::event::ErcKernel;
 /// Two figures are alike if they differ by no more than this part.
 const ALIKE: f64 = 0.01;
 /// Difference of slowdowns beyond which kernels share (section 5.1.2).
-const SHARE_BEYOND: f64 = 0.5;
+pub(super) const SHARE_BEYOND: f64 = 0.5;
 /// Policies that can be built.
 const REALIZABLE: [&str; 4] = ["fifo-strict", "mpmax", "srtf", "srtf-adaptive"];
 /// Places of kernels in ERCBench's table.
@@ -30,8 +30,9 @@ const NOTES: &[Note] = &[
         why: "With runtimes alone the threshold of 0.5 is passed where the shorter kernel takes more than half of the \
               longer one's time, as often as the text above says. Ours decides when both kernels have been sampled, by \
               what the shorter one has left then and by the durations of the blocks that have ended, so that pairs \
-              near the threshold may go otherwise. The paper's predictors are those of single SMs, so that one SM with \
-              a poor prediction is enough to share; ours are pooled.",
+              near the threshold may go otherwise. How much hangs on what counts as a slowdown, the next \
+              table shows. The paper's predictors are those of single SMs, so that one SM with a poor prediction is \
+              enough to share; ours are pooled.",
     },
     Note {
         rows: &["mpmax has the better STP than sjf"],

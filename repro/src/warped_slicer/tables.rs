@@ -243,7 +243,7 @@ mod tests {
         let near = change(LONGER_WINDOWS, &[0.981, 1.0, 1.02]);
         let slower = change(LONGER_WINDOWS, &[0.93, 1.0, 1.09]);
         let later = change(LATER_DECISION, &[0.981, 1.0, 1.0]);
-        assert_eq!(beyond(&[near.clone()]), "none");
+        assert_eq!(beyond(std::slice::from_ref(&near)), "none");
         let named = format!("{LONGER_WINDOWS}, {LATER_DECISION}");
         assert_eq!(beyond(&[slower, near, later.clone()]), named);
         assert!((later.paper["least_ipc"] - 0.985).abs() < 1e-12);
