@@ -156,6 +156,11 @@ impl Feed {
         }
     }
 
+    /// Returns whether launches are open and none has a block on an SM.
+    pub(super) fn starves(&self) -> bool {
+        !self.open.is_empty() && self.open.values().all(|open| open.resident == 0)
+    }
+
     pub(super) fn open_of(&self, tenant: TenantId) -> Vec<u64> {
         let own = self.open.iter().filter(|(_, open)| open.tenant == tenant);
         own.map(|(number, _)| *number).collect()

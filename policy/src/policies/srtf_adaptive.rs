@@ -1,7 +1,7 @@
 //! SRTF that shares the device where exclusive use would be unfair (SRTF, section 5.1.2).
 //!
 //! Where the slowdowns that SRTF would lead to differ by more than one half, the fastest kernel is held to three blocks
-//! an SM and the others have the rest.
+//! an SM and the others have the rest. Runtimes alone are predicted from the exclusive part of a run.
 
 use super::srtf::{Settings, Srtf};
 use crate::contract::Element;
