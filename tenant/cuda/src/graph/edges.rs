@@ -61,12 +61,18 @@ struct List<'a> {
 impl List<'_> {
     /// Writes as many rows as there is room for, null where there are fewer, and how many were written or, without
     /// arrays, how many there are.
-    fn write(&self, rows: &[([CUgraphNode; 2], EdgeData)]) {
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: there is room for none of some.
+    fn write(&self, rows: &[([CUgraphNode; 2], EdgeData)]) -> CudaResult {
         if self.arrays.iter().all(Option::is_none) && self.data.is_none() {
             self.count.set(rows.len());
-            return;
+            return Ok(());
         }
         let room = self.count.get_at(0);
+        if room == 0 && !rows.is_empty() {
+            return Err(Status::INVALID_VALUE);
+        }
         let none = ([CUgraphNode::NULL; 2], EdgeData::FULL);
         let padded = rows.iter().chain(std::iter::repeat(&none)).take(room);
         for (index, (nodes, data)) in padded.enumerate() {
@@ -80,6 +86,7 @@ impl List<'_> {
             }
         }
         self.count.set(rows.len().min(room));
+        Ok(())
     }
 }
 
@@ -88,7 +95,7 @@ fn list_nodes(
     ids: impl Iterator<Item = NodeId>,
     places: Option<&Out<CUgraphNode>>,
     count: Out<usize>,
-) {
+) -> CudaResult {
     let rows: Vec<_> = ids
         .map(|id| ([body.handle_of(id), CUgraphNode::NULL], EdgeData::FULL))
         .collect();
@@ -97,14 +104,13 @@ fn list_nodes(
         arrays: [places, None],
         data: None,
     };
-    list.write(&rows);
+    list.write(&rows)
 }
 
 fn all_nodes(graph: Arc<Graph>, places: Option<Out<CUgraphNode>>, count: Out<usize>) -> CudaResult {
     let body = graph.lock();
     let ids = body.topology.nodes().map(|(id, _)| id);
-    list_nodes(&body, ids, places.as_ref(), count);
-    Ok(())
+    list_nodes(&body, ids, places.as_ref(), count)
 }
 
 fn root_nodes(
@@ -113,8 +119,7 @@ fn root_nodes(
     count: Out<usize>,
 ) -> CudaResult {
     let body = graph.lock();
-    list_nodes(&body, body.topology.roots(), places.as_ref(), count);
-    Ok(())
+    list_nodes(&body, body.topology.roots(), places.as_ref(), count)
 }
 
 /// What a program asks of edges, and whether it can be told what they carry.
@@ -170,8 +175,7 @@ fn write_edges(
         arrays: [from, to],
         data,
     };
-    list.write(&rows);
-    Ok(())
+    list.write(&rows)
 }
 
 fn plain_edges(
@@ -215,8 +219,7 @@ fn write_neighbours(
         arrays: [places, None],
         data,
     };
-    list.write(&rows);
-    Ok(())
+    list.write(&rows)
 }
 
 fn plain_dependencies(

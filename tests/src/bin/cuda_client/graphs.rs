@@ -130,6 +130,16 @@ impl<'a> Graph<'a> {
         ok(self
             .session
             .cuGraphGetNodes(self.handle, nodes.as_mut_ptr(), &mut count));
+        if let Some(first) = nodes.first_mut() {
+            // Room for none is not asking for their number.
+            let mut none = 0;
+            invalid(self.session.cuGraphGetNodes(self.handle, first, &mut none));
+            invalid(
+                self.session
+                    .cuGraphGetRootNodes(self.handle, first, &mut none),
+            );
+            assert_eq!(none, 0);
+        }
         nodes
     }
 
@@ -390,6 +400,11 @@ fn updates() {
     // SAFETY: the node shows pointers to its arguments, of which there are two of eight bytes.
     let first = unsafe { seen.params.read().cast::<u64>().read_unaligned() };
     assert_eq!((seen.function, first), (next, one));
+    // What was shown stays readable when the parameters are set, from these very pointers too.
+    ok(session.cuGraphKernelNodeSetParams_v2(kernel, &seen));
+    // SAFETY: as above.
+    let still = unsafe { seen.params.read().cast::<u64>().read_unaligned() };
+    assert_eq!(still, one);
     // A fill of one row may change its size, and no node of another graph can be changed.
     ok(session.cuGraphNodeSetEnabled(executable, fill, 1));
     let context = session.context;

@@ -84,11 +84,18 @@ pub struct LaunchKernel {
     named: (CUfunction, CUkernel),
     context: CUcontext,
     shape: Shape,
-    /// The arguments, one behind the other, and the address of each, to be shown to the program.
-    packed: Box<[u8]>,
-    pointers: Box<[usize]>,
+    arguments: Arc<Arguments>,
+    /// Those before they were last set, which programs still read that were told of them.
+    before: Option<Arc<Arguments>>,
     /// By number, those that were set.
     attributes: BTreeMap<c_uint, Value>,
+}
+
+/// Arguments, one behind the other, and the address of each, to be shown to the program.
+#[derive(Debug)]
+struct Arguments {
+    packed: Box<[u8]>,
+    pointers: Box<[usize]>,
 }
 
 impl LaunchKernel {
@@ -167,8 +174,8 @@ impl LaunchKernel {
             named,
             context,
             shape,
-            packed,
-            pointers,
+            arguments: Arc::new(Arguments { packed, pointers }),
+            before: None,
             attributes,
         }
     }
@@ -195,7 +202,7 @@ impl LaunchKernel {
                 grid: self.shape.grid,
                 block: self.shape.block,
                 shared_bytes: self.shape.shared_bytes,
-                params: self.pointers.as_ptr().cast_mut().cast(),
+                params: self.arguments.pointers.as_ptr().cast_mut().cast(),
                 extra: std::ptr::null_mut(),
             },
             kernel: self.named.1,
@@ -204,16 +211,15 @@ impl LaunchKernel {
     }
 
     fn with_attributes(&self, attributes: BTreeMap<c_uint, Value>) -> Self {
-        let function = Arc::clone(&self.function);
-        let packed = self.packed.to_vec();
-        Self::of(
-            function,
-            self.named,
-            self.context,
-            self.shape,
-            packed,
+        Self {
+            function: Arc::clone(&self.function),
+            named: self.named,
+            context: self.context,
+            shape: self.shape,
+            arguments: Arc::clone(&self.arguments),
+            before: self.before.clone(),
             attributes,
-        )
+        }
     }
 }
 
@@ -232,7 +238,7 @@ impl Action for LaunchKernel {
                 stream,
                 &self.function,
                 &self.shape,
-                &self.packed,
+                &self.arguments.packed,
             )
             .map(Some)
         })))
@@ -315,7 +321,8 @@ fn set_plain(node: Arc<Node>, In(params): In<KernelParams>) -> CudaResult {
 /// Sets parameters; the attributes stay.
 pub fn set(node: Arc<Node>, In(params): In<KernelParams2>) -> CudaResult {
     let before = node.action()?.of::<LaunchKernel>()?;
-    let action = LaunchKernel::new(&params, before.attributes.clone())?;
+    let mut action = LaunchKernel::new(&params, before.attributes.clone())?;
+    action.before = Some(Arc::clone(&before.arguments));
     node.set_action(Arc::new(action))
 }
 
