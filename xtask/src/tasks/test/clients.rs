@@ -1,8 +1,8 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
-//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, CuPy and Triton
-//! from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the runtime API. A
-//! program that is a test suite prints a line for each test; any other counts as one test, by its exit status.
+//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, CuPy and
+//! Triton from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the runtime
+//! API. A program that is a test suite prints a line for each test; any other counts as one test, by its exit status.
 
 use super::{Counts, Stage};
 use crate::setup::{self, Need};
