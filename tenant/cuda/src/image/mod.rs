@@ -179,7 +179,6 @@ fn texts_of(
 }
 
 /// Returns the texts of an image that is no container.
-
 fn unpacked(
     image: &(impl Source + ?Sized),
     device: Capability,
