@@ -183,8 +183,7 @@ _CHANGES = {
 
 def _load_next():
     """Loads the sitecustomize that this one stands in front of."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    others = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    others = [entry for entry in sys.path if os.path.abspath(entry) not in _OURS]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return
@@ -193,7 +192,11 @@ def _load_next():
     spec.loader.exec_module(module)
 
 
-# cuda-core warns of it, but it is as it should be here.
-warnings.filterwarnings("ignore", message="cuda.bindings.nvjitlink is not available")
-sys.meta_path.insert(0, _Finder())
+# The folders of this module: several where `gridmux run` runs in `gridmux run`, of which the first one is enough.
+_OURS = sys.__dict__.setdefault("_gridmux_run", set())
+if not _OURS:
+    # cuda-core warns of it, but it is as it should be here.
+    warnings.filterwarnings("ignore", message="cuda.bindings.nvjitlink is not available")
+    sys.meta_path.insert(0, _Finder())
+_OURS.add(os.path.dirname(os.path.abspath(__file__)))
 _load_next()

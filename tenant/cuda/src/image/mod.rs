@@ -182,7 +182,6 @@ fn checked(texts: Vec<Vec<u8>>, device: Capability) -> Result<Vec<Vec<u8>>, Imag
 }
 
 /// Returns the texts of an image that is no container.
-
 fn unpacked(
     image: &(impl Source + ?Sized),
     device: Capability,

@@ -51,8 +51,8 @@ impl Target {
         }
     }
 
-    /// Returns whether it is of machine code that a device runs: what is for its own architecture, or for an earlier one
-    /// of the same generation.
+    /// Returns whether it is of machine code that a device runs: what is for its own architecture, or for an earlier
+    /// one of the same generation.
     pub(super) fn is_machine_code_of(self, device: Capability) -> bool {
         self.runs_on(device) && self.number / 10 == device.0 / 10
     }

@@ -521,8 +521,8 @@ fn a_device_is_reset_under_other_threads() {
 }
 
 /// Programs of CUDA 12 find the same under its version, and a device as its header describes it: with
-/// `cudaGetDeviceProperties_v2`, and what is before `hostRegisterSupported` with `cudaGetDeviceProperties`. Attributes of
-/// pointers have no reserved words yet.
+/// `cudaGetDeviceProperties_v2`, and what is before `hostRegisterSupported` with `cudaGetDeviceProperties`. Attributes
+/// of pointers have no reserved words yet.
 fn the_library_of_cuda_12() {
     type Describe = unsafe extern "C" fn(*mut [u8; 1032], i32) -> u32;
     type Attributes = unsafe extern "C" fn(*mut [u64; 4], u64) -> u32;
