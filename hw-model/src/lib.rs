@@ -45,7 +45,5 @@ pub use launch::{Copy, CopyEngine, Launch, LaunchError, Level, QueueId};
 pub use load_error::LoadError;
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
-pub use plan::{
-    BlockChange, BlockEvent, CapReached, PlanOptions, Sample, StandIn, Standing, enforces,
-};
+pub use plan::{BlockChange, BlockEvent, PlanOptions, Sample, StandIn, Standing, enforces};
 pub use report::{Advance, Printed, Report};

@@ -25,7 +25,7 @@ use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::load_error::LoadError;
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::plan::obey::Obey;
-use crate::plan::{BlockEvent, CapReached, PlanOptions, Sample, Standing};
+use crate::plan::{BlockEvent, PlanOptions, Sample, Standing};
 use crate::report::{Advance, Printed, Report};
 use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -159,13 +159,6 @@ impl Gpu {
     pub fn held(&self, tenant: TenantId) -> Held {
         let obey = self.obey.as_ref();
         obey.map_or_else(Held::default, |obey| obey.held(tenant))
-    }
-
-    /// Rows that had blocks to start and room for them, but not the cap, since the last call; recorded with
-    /// [`Gpu::record_block_events`], once until a row's caps change or all of its blocks have started.
-    pub fn take_caps_reached(&mut self) -> Vec<CapReached> {
-        let obey = self.obey.as_mut();
-        obey.map_or_else(Vec::new, |obey| std::mem::take(&mut obey.caps_reached))
     }
 
     /// Records every block's events for [`Gpu::take_block_events`] from now on; nothing while no plan is set.

@@ -40,9 +40,6 @@ struct Tally {
     started: u32,
     ended: u32,
     ran: u64,
-    out: u32,
-    back: u32,
-    bytes: u64,
     at: Cycles,
 }
 
@@ -100,9 +97,6 @@ impl Open {
                 started: 0,
                 ended: 0,
                 ran: 0,
-                out: 0,
-                back: 0,
-                bytes: 0,
                 at: Cycles(0),
             });
             self.tallies.len() - 1
@@ -257,16 +251,8 @@ impl Feed {
                 open.ended += 1;
                 false
             }
-            BlockChange::SwitchedOut { bytes } => {
-                tally.out += 1;
-                tally.bytes += bytes;
-                false
-            }
-            BlockChange::SwitchedIn { bytes } => {
-                tally.back += 1;
-                tally.bytes += bytes;
-                true
-            }
+            BlockChange::SwitchedOut { .. } => false,
+            BlockChange::SwitchedIn { .. } => true,
         };
         let (tenant, block) = (open.tenant, open.block);
         let over = open.ended == open.blocks && !comes;
@@ -307,16 +293,6 @@ impl Feed {
                         started: tally.started,
                         ended: tally.ended,
                         ran_ns: time(Cycles(tally.ran)).0,
-                        at,
-                    });
-                }
-                if tally.out != 0 || tally.back != 0 {
-                    send(&Event::Switched {
-                        row,
-                        group,
-                        out: tally.out,
-                        back: tally.back,
-                        bytes: tally.bytes,
                         at,
                     });
                 }

@@ -17,7 +17,7 @@ mod tell;
 mod types;
 
 pub use engine::{Described, Ending, Engine, RowSample};
-pub use gridmux_policy::blocks::{BlockChange, BlockEvent, CapReached, Standing};
+pub use gridmux_policy::blocks::{BlockChange, BlockEvent, Standing};
 pub use types::{DriverCounters, DriverOptions, Outcome, OutcomeOn, SubmitError};
 
 use feed::Feed;

@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
 use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop, Surplus};
-use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Samples, Watch};
 use crate::predict::slowdowns::{self, Turn};
 use crate::predict::{Durations, simple_slicing, takes_over};
 use crate::profiles::Profiles;
@@ -36,6 +36,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[Element::Cap, Element::DeviceLimit, Element::Stop],
     make: |device, shape, _| Box::new(Srtf::new(device, shape, Settings::default())),
 };

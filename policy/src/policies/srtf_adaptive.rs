@@ -6,7 +6,7 @@
 use super::srtf::{Settings, Srtf};
 use crate::contract::Element;
 use crate::ids::DeviceId;
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 use crate::shape::DeviceShape;
 
 /// The policy's name.
@@ -20,6 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

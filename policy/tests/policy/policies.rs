@@ -19,6 +19,7 @@ pub(crate) const FIG8: DeviceShape = DeviceShape {
     shared_bytes: 100,
     submission_ns: 0,
     dram_bytes_per_kcycle: 0,
+    issued_per_kcycle: 0,
 };
 pub(crate) const K1: BlockShape = BlockShape {
     threads: 4,
@@ -110,8 +111,6 @@ fn any_event() -> impl Strategy<Value = Event> {
                 at,
             },
             7 => Event::Ended { row, launch, at },
-            8 => Event::CapReached { row, at },
-            9 => Event::Degraded { row, at },
             10 => Event::Lost { n: many },
             11 => Event::Counters {
                 row,
@@ -122,14 +121,6 @@ fn any_event() -> impl Strategy<Value = Event> {
                 at,
             },
             12 => Event::Timer { at },
-            13 => Event::Switched {
-                row,
-                group,
-                out: n,
-                back: few,
-                bytes: many,
-                at,
-            },
             14 => Event::Sample {
                 row,
                 group,

@@ -10,7 +10,7 @@ use super::kernels::{KERNELS, MIXES};
 use super::replay::{Arrivals, Runs, Waiting};
 use crate::tables::{Figures, Note, Row};
 use anyhow::{Context as _, Result};
-use gridmux_policy::predict::co_run::{Choice, RELAXATIONS, Thresholds, best_ratio, profit};
+use gridmux_policy::predict::co_run::{Choice, Thresholds, best_ratio, find_co_schedule, profit};
 use gridmux_policy::shape::max_residency;
 use gridmux_workloads::Prng;
 
@@ -19,6 +19,8 @@ const EACH: u32 = 250;
 /// Launches that arrive in the time of one, so that several wait at any time.
 const LOAD: f64 = 2.0;
 const SEED: u64 = 1;
+/// Thresholds that leave nothing out.
+const NOTHING_PRUNED: Thresholds = Thresholds { pur: 0.0, mur: 0.0 };
 /// Random schedules.
 const RANDOM: u64 = 1000;
 
@@ -219,29 +221,23 @@ fn pairs(of: impl Fn(usize, usize) -> Option<Chosen>) -> Pairs {
 /// Returns the pair with the greatest profit (Algorithm 1), or the oldest launch where no pair has any.
 fn greedy(device: &Device, pairs: &Pairs, pruned: bool, waiting: &Waiting) -> Runs {
     let kernels: Vec<usize> = waiting.kernels().collect();
-    let candidates = || {
-        let all = kernels.iter().flat_map(|one| {
-            let others = kernels.iter().filter(move |other| *other < one);
-            others.map(move |other| (*one, *other))
-        });
-        all.filter_map(|(one, other)| Some((one, other, pairs[one][other]?)))
+    let candidates = kernels.iter().flat_map(|one| {
+        let others = kernels.iter().filter(move |other| *other < one);
+        others.map(move |other| (*one, *other))
+    });
+    let candidates = candidates.filter_map(|(one, other)| {
+        let used = [one, other].map(|kernel| device.utilisation(kernel));
+        Some(((one, other, pairs[one][other]?), used))
+    });
+    let thresholds = match pruned {
+        true => device.thresholds,
+        false => NOTHING_PRUNED,
     };
-    let keeps = |thresholds: &Thresholds, one: usize, other: usize| {
-        !thresholds.prunes(&device.utilisation(one), &device.utilisation(other))
-    };
-    let mut thresholds = device.thresholds;
-    for _ in 0..RELAXATIONS {
-        if !pruned || candidates().any(|(one, other, _)| keeps(&thresholds, one, other)) {
-            break;
-        }
-        thresholds = thresholds.relaxed();
-    }
-    let left = candidates().filter(|(one, other, _)| !pruned || keeps(&thresholds, *one, *other));
-    let best = left.max_by(|one, other| one.2.profit.total_cmp(&other.2.profit));
-    match best.filter(|(_, _, chosen)| chosen.profit > 0.0) {
-        Some((one, other, Chosen { speeds, .. })) => {
-            Runs::Together([(one, speeds[0]), (other, speeds[1])])
-        }
+    let best = find_co_schedule(thresholds, candidates, |(_, _, chosen)| {
+        Some((chosen.profit, chosen.speeds))
+    });
+    match best {
+        Some(((one, other, _), speeds)) => Runs::Together([(one, speeds[0]), (other, speeds[1])]),
         None => Runs::Alone(waiting.by_arrival()[0]),
     }
 }

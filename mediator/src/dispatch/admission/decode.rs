@@ -18,7 +18,6 @@ use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, SubmissionEntry};
 use gridmux_launch::boxes::{Grid, check_block};
 use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
-use gridmux_policy::units::Nanos;
 use gridmux_ptx::forms::Shape;
 
 impl<P: TenantPort> Admission<P> {
@@ -30,7 +29,6 @@ impl<P: TenantPort> Admission<P> {
         &mut self,
         feed: &mut PolicyFeed,
         (slot, entry): (Slot, &SubmissionEntry),
-        now: Nanos,
     ) -> Result<Work, Refusal> {
         let request = entry.decode().map_err(|error| match error {
             BadEntry::Opcode(opcode) => Refusal::Opcode(opcode),
@@ -80,7 +78,7 @@ impl<P: TenantPort> Admission<P> {
                 None => Work::Marker,
             }),
             ring::Operation::Hold { count } => Ok(Work::Hold { count }),
-            ring::Operation::Launch(request) => self.decode_launch(feed, (slot, &request), now),
+            ring::Operation::Launch(request) => self.decode_launch(feed, (slot, &request)),
         }
     }
 
@@ -88,7 +86,6 @@ impl<P: TenantPort> Admission<P> {
         &mut self,
         feed: &mut PolicyFeed,
         (slot, request): (Slot, &ring::Launch),
-        now: Nanos,
     ) -> Result<Work, Refusal> {
         let handle = request.kernel;
         let unknown = Refusal::Kernel(handle);
@@ -126,7 +123,7 @@ impl<P: TenantPort> Admission<P> {
         let params = read_params(client, request, params_bytes)?;
         let blocks = grid.blocks();
         let whole_only = covers != Shape::Slice;
-        let row = feed.claim_row(tenant, (key, &shape), whole_only, now);
+        let row = feed.claim_row(tenant, (key, &shape), whole_only);
         if let Some(row) = feed.rows.get_mut(row) {
             row.admitted += 1;
         }

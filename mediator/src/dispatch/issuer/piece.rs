@@ -20,7 +20,6 @@ use crate::dispatch::feed::rows::{LastPiece, Row};
 use gridmux_bpf::probes;
 use gridmux_launch::Control;
 use gridmux_launch::boxes::{Grid, SubBox, next_box};
-use gridmux_policy::ids::RowId;
 use gridmux_policy::plan::Stop;
 use gridmux_policy::shape::{Held, SmUnits};
 use gridmux_policy::units::Nanos;
@@ -42,7 +41,6 @@ pub(in crate::dispatch) enum Attempt {
 
 /// The next piece of a launch, as [`Issuer::cut`] finds it.
 struct Cut {
-    row: RowId,
     /// Level of a piece that goes to an empty lane.
     level: Level,
     /// None where nothing can go now.
@@ -98,7 +96,6 @@ impl<D: Device> Issuer<D> {
             return Attempt::Blocked;
         };
         let Some(piece) = cut.piece else {
-            feed.note_cap_reached(cut.row, now);
             if cut.is_preempted {
                 self.note_preempted(clients, active.op(), Nanos::ZERO, now);
             }
@@ -193,7 +190,6 @@ impl<D: Device> Issuer<D> {
         let found = ways.find_map(|(level, way)| Some((level, way.next_piece()?)));
         let (level, piece) = found.unzip();
         Some(Cut {
-            row: launch.row,
             level: level.unwrap_or(grade.level),
             piece,
             is_preempted: piece.is_none() && situation.is_preempted(),
