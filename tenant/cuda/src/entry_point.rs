@@ -177,7 +177,6 @@ fn get_proc_address(
 
 /// Finds a function, as the later form of the search does it: that there is none is no error, but null and, in the
 /// place for it, the reason.
-
 fn get_proc_address_v2(
     name: &'static CStr,
     address: Out<*mut c_void>,

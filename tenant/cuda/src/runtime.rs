@@ -28,7 +28,7 @@ impl Runtime {
     /// Finds it out by the process's mappings, as `/proc/self/maps` lists them, of which those in our own folder are
     /// not NVIDIA's.
     fn of(maps: &str, own_folder: Option<&Path>, program: &str) -> Self {
-        let files = maps.lines().filter_map(|line| {
+        let mut files = maps.lines().filter_map(|line| {
             let path = line.find('/').map(|start| Path::new(&line[start..]))?;
             let name = path.file_name()?.to_str()?;
             let is_runtime = name.starts_with("libcudart.so") || name.starts_with("libcudart-");
@@ -37,7 +37,7 @@ impl Runtime {
         let is_python = ["python", "pypy"]
             .iter()
             .any(|name| program.starts_with(name));
-        match (files.last(), is_python) {
+        match (files.next_back(), is_python) {
             (Some(path), _) => Self::Shared(path.to_owned()),
             (None, true) => Self::InPackage,
             (None, false) => Self::Static,
