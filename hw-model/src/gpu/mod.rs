@@ -11,7 +11,7 @@ mod epoch;
 mod functional;
 mod lines;
 
-pub use functional::{RunError, run_functional};
+pub use functional::{RunError, run_functional, run_functional_cooperative};
 pub use lines::LineStalls;
 
 use crate::compile::{self, Compiled, Loading};
@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::functional::Functional;
 use crate::kernel::LoadedModule;
-use crate::launch::{self, Copy, Launch, LaunchError};
+use crate::launch::{self, Copy, Launch, LaunchError, Workspace};
 use crate::load_error::LoadError;
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::plan::obey::Obey;
@@ -383,29 +383,74 @@ impl Gpu {
     }
 
     /// Queues a cooperative launch: its blocks reside all at once, and find the words of their barrier, zero at first,
-    /// at the address `workspace` of the launch's domain (`grid.sync()` of CUDA's cooperative groups;
-    /// [`WORKSPACE_BYTES`](launch::WORKSPACE_BYTES)). Launches beside it must end by themselves.
+    /// in the workspace (`grid.sync()` of CUDA's cooperative groups). Launches beside it must end by themselves.
     ///
     /// # Errors
-    /// As [`Gpu::launch`], and [`LaunchError::NotAtOnce`], [`LaunchError::Workspace`] and [`LaunchError::UnderPlan`].
+    /// As [`Gpu::launch`], and [`LaunchError::NotAtOnce`], [`LaunchError::Workspace`], [`LaunchError::NoWorkspace`]
+    /// and [`LaunchError::UnderPlan`].
     pub fn launch_cooperative(
         &mut self,
         request: Launch<'_>,
-        workspace: u64,
+        workspace: Workspace,
     ) -> Result<(), LaunchError> {
         launch::check(&self.config, &request)?;
         launch::check_at_once(&self.config, &request)?;
-        if workspace == 0 || !workspace.is_multiple_of(4) {
-            return Err(LaunchError::Workspace(workspace));
-        }
         if self.obey.is_some() {
             return Err(LaunchError::UnderPlan);
         }
-        let index = self.submit(request, Standing::NONE, false)?;
+        let domain = request.domain;
+        let words = self.make_workspace(domain, workspace)?;
+        let owns_workspace = workspace == Workspace::OfLaunch;
+        let index = match self.submit(request, Standing::NONE, false) {
+            Ok(index) => index,
+            Err(error) => {
+                if owns_workspace {
+                    self.drop_workspace(domain, words);
+                }
+                return Err(error);
+            }
+        };
         if let Some(launch) = self.launches.get_mut(index) {
-            launch.workspace = workspace;
+            (launch.workspace, launch.owns_workspace) = (words, owns_workspace);
         }
         Ok(())
+    }
+
+    /// Returns the address of the words of a grid's barrier, which it allocates where the launch is to have its own.
+    fn make_workspace(&mut self, domain: DomainId, asked: Workspace) -> Result<u64, LaunchError> {
+        match asked {
+            Workspace::At(0) => Err(LaunchError::Workspace(0)),
+            Workspace::At(address) if !address.is_multiple_of(4) => {
+                Err(LaunchError::Workspace(address))
+            }
+            Workspace::At(address) => Ok(address),
+            Workspace::OfLaunch => {
+                let zeroes = [0; launch::WORKSPACE_BYTES];
+                let memory = &mut self.memory;
+                let address = memory.alloc(domain, zeroes.len() as u64);
+                let address = address.map_err(LaunchError::NoWorkspace)?;
+                let written = memory.write(domain, address, &zeroes);
+                written.map_err(LaunchError::NoWorkspace)?;
+                Ok(address)
+            }
+        }
+    }
+
+    /// Frees the words of a launch's barrier; where the domain is gone, so are they.
+    fn drop_workspace(&mut self, domain: DomainId, address: u64) {
+        let addresses = vec![address];
+        self.memory.free_all(domain, addresses);
+    }
+
+    /// Forgets a launch that has left the GPU.
+    fn forget_launch(&mut self, index: u32) {
+        if let Some(launch) = self.launches.get(index)
+            && launch.owns_workspace
+        {
+            let (domain, words) = (launch.domain, launch.workspace);
+            self.drop_workspace(domain, words);
+        }
+        self.launches.remove(index);
     }
 
     /// Queues a launch as a node of a graph behind the newest launch of its queue. It has come to the GPU with that
@@ -571,6 +616,6 @@ impl Gpu {
                 u32::try_from(held).unwrap_or(u32::MAX),
             );
         }
-        self.launches.remove(index);
+        self.forget_launch(index);
     }
 }

@@ -8,12 +8,14 @@ use crate::api::driver_api;
 use crate::border::{self, In};
 use crate::context::current::usable;
 use crate::module::{CUfunction, Function};
+use crate::occupancy::resident_blocks;
 use crate::record;
 use crate::status::{CudaResult, Status};
 use crate::stream::{self, CUstream, DefaultStream};
 use gridmux_tenant::{DeviceFacts, KernelInfo};
 use std::cell::RefCell;
 use std::ffi::{c_uint, c_void};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,6 +26,11 @@ driver_api! {
         block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: CUstream,
         params: *mut *mut c_void, extra: *mut *mut c_void,
     ) | cuLaunchKernel_ptsz => launch;
+    9000 cuLaunchCooperativeKernel(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+        block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: CUstream,
+        params: *mut *mut c_void,
+    ) | cuLaunchCooperativeKernel_ptsz => launch_cooperative;
     11060 cuLaunchKernelEx(
         config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void,
     ) | cuLaunchKernelEx_ptsz => launch_ex;
@@ -62,6 +69,40 @@ pub struct Shape {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
+}
+
+/// What a launch asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Grid, block and dynamic shared memory.
+    pub shape: Shape,
+    /// All blocks are to reside at once, because they wait for each other.
+    pub is_cooperative: bool,
+}
+
+impl Request {
+    /// Checks it as [`Shape::check`] does.
+    ///
+    /// # Errors
+    /// As [`Shape::check`], and [`Status::COOPERATIVE_LAUNCH_TOO_LARGE`]: the device does not hold all blocks at once.
+    pub fn check(&self, facts: &DeviceFacts, info: &KernelInfo, shared_most: u32) -> CudaResult {
+        self.shape.check(facts, info, shared_most)?;
+        if !self.is_cooperative {
+            return Ok(());
+        }
+        let Shape {
+            grid,
+            block,
+            shared_bytes,
+        } = self.shape;
+        let threads = block.iter().product();
+        let held = resident_blocks(facts, info, threads, shared_bytes.into());
+        let blocks = grid.into_iter().map(u64::from).fold(1, u64::saturating_mul);
+        match blocks > held.saturating_mul(facts.sms.into()) {
+            true => Err(Status::COOPERATIVE_LAUNCH_TOO_LARGE),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Shape {
@@ -118,7 +159,44 @@ fn launch(
         block: [block_x, block_y, block_z],
         shared_bytes,
     };
-    submit(default, &function, &shape, stream, params, extra)
+    let request = Request {
+        shape,
+        is_cooperative: false,
+    };
+    submit(default, &function, &request, stream, params, extra)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+fn launch_cooperative(
+    default: DefaultStream,
+    function: Arc<Function>,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    shared_bytes: c_uint,
+    stream: CUstream,
+    params: *mut *mut c_void,
+) -> CudaResult {
+    let shape = Shape {
+        grid: [grid_x, grid_y, grid_z],
+        block: [block_x, block_y, block_z],
+        shared_bytes,
+    };
+    let request = Request {
+        shape,
+        is_cooperative: true,
+    };
+    submit(
+        default,
+        &function,
+        &request,
+        stream,
+        params,
+        ptr::null_mut(),
+    )
 }
 
 fn launch_ex(
@@ -130,8 +208,8 @@ fn launch_ex(
 ) -> CudaResult {
     let In(config) = config;
     // SAFETY: the program passes that many attributes, as the C declaration asks.
-    let shape = unsafe { config.shape()? };
-    submit(default, &function, &shape, config.stream, params, extra)
+    let request = unsafe { config.request()? };
+    submit(default, &function, &request, config.stream, params, extra)
 }
 
 impl CUlaunchConfig {
@@ -152,7 +230,7 @@ impl CUlaunchConfig {
         }
     }
 
-    /// Reads the attributes and returns what is launched.
+    /// Reads the attributes and returns what is asked for.
     ///
     /// # Errors
     /// [`Status::INVALID_VALUE`]: no attributes where some are announced, or an unknown one;
@@ -160,26 +238,33 @@ impl CUlaunchConfig {
     ///
     /// # Safety
     /// `attributes` points to `attribute_count` attributes, unless it is null.
-    pub unsafe fn shape(&self) -> CudaResult<Shape> {
+    pub unsafe fn request(&self) -> CudaResult<Request> {
         // SAFETY: the caller's promise.
         let attributes = unsafe { border::slice(self.attributes, self.attribute_count as usize)? };
         attributes.iter().try_for_each(check_attribute)?;
-        Ok(Shape {
+        let shape = Shape {
             grid: self.grid,
             block: self.block,
             shared_bytes: self.shared_bytes,
+        };
+        // Of several the last one counts.
+        let asks = attributes.iter().rfind(|a| a.id == COOPERATIVE);
+        let is_cooperative = asks.is_some_and(|attribute| attribute.value[0] != 0);
+        Ok(Request {
+            shape,
+            is_cooperative,
         })
     }
 }
 
-/// Takes hints, and refuses what the device cannot do. Blocks of a cooperative launch wait for each other, which needs
-/// all of them on the device at once; the mediator promises that to nobody.
+/// The attribute that asks for all blocks at once (`CU_LAUNCH_ATTRIBUTE_COOPERATIVE`).
+const COOPERATIVE: c_uint = 2;
+
+/// Takes hints, and refuses what the device cannot do.
 fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
-    const COOPERATIVE: c_uint = 2;
     const CLUSTER: c_uint = 4;
     let [x, y, z, ..] = attribute.value;
     match attribute.id {
-        COOPERATIVE if x != 0 => Err(Status::NOT_SUPPORTED),
         CLUSTER if [x, y, z] != [1, 1, 1] => Err(Status::NOT_SUPPORTED),
         // Nothing, a window of the L2 cache, how the host waits, how clusters are scheduled, starting before the
         // kernel in front has ended, a priority, memory synchronisation domains, a preferred cluster, a division
@@ -199,7 +284,7 @@ thread_local! {
 fn submit(
     default: DefaultStream,
     function: &Function,
-    shape: &Shape,
+    request: &Request,
     stream: CUstream,
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
@@ -208,7 +293,7 @@ fn submit(
     let stream = stream::resolve(driver, &context, stream, default)?;
     // Relaxed: a number of its own.
     let shared_most = function.dynamic_shared_bytes.load(Ordering::Relaxed);
-    shape.check(&driver.description.facts, function.info(), shared_most)?;
+    request.check(&driver.description.facts, function.info(), shared_most)?;
     let launch = |packed: &RefCell<Vec<u8>>| {
         let mut packed = packed.borrow_mut();
         // SAFETY: the program passes parameters as the C declaration asks.
@@ -217,20 +302,18 @@ fn submit(
             grid,
             block,
             shared_bytes,
-        } = *shape;
-        let submitted = stream.submit(driver, |lane| match record::recorder(driver) {
-            None => lane
-                .launch_packed(&function.kernel, grid, block, shared_bytes, &packed)
-                .map(Some),
-            Some(recorder) => recorder
-                .launch(
-                    lane,
-                    stream.id(),
-                    &function.kernel,
-                    (grid, block, shared_bytes),
-                    &packed,
-                )
-                .map(Some),
+        } = request.shape;
+        let (kernel, is_cooperative) = (&function.kernel, request.is_cooperative);
+        let submitted = stream.submit(driver, |lane| {
+            let mark = match (record::recorder(driver), is_cooperative) {
+                (None, false) => lane.launch_packed(kernel, grid, block, shared_bytes, &packed),
+                (None, true) => lane.launch_cooperative(kernel, grid, block, shared_bytes, &packed),
+                (Some(recorder), _) => {
+                    let shape = (grid, block, shared_bytes);
+                    recorder.launch(lane, stream.id(), kernel, shape, &packed, is_cooperative)
+                }
+            };
+            mark.map(Some)
         });
         submitted.map_err(Status::from)
     };

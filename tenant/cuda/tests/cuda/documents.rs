@@ -22,8 +22,8 @@ named once on stderr.
 const LIMITS: &str = "\
 ## Not covered
 
-Not yet: graphs, managed memory, arrays, textures and surfaces, cooperative launches and clusters, peers, memory shared
-between processes, virtual memory management, and kernels that reach host memory. Programs that are linked with the
+Not yet: graphs, managed memory, arrays, textures and surfaces, clusters, peers, memory shared between processes,
+virtual memory management, and kernels that reach host memory. Programs that are linked with the
 static CUDA runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
 ";
 

@@ -16,6 +16,7 @@ macro_rules! scenarios {
 mod api;
 mod boxes;
 mod contexts;
+mod cooperative;
 mod copies;
 mod entry;
 mod faults;
@@ -46,6 +47,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     contexts::SCENARIOS,
     modules::SCENARIOS,
     launches::SCENARIOS,
+    cooperative::SCENARIOS,
     memory::SCENARIOS,
     copies::SCENARIOS,
     boxes::SCENARIOS,
