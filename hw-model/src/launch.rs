@@ -186,8 +186,8 @@ pub enum LaunchError {
     NoWorkspace(MemoryError),
     /// The blocks of a cooperative launch take more of the host's memory together than they may.
     #[error(
-        "the {blocks} blocks of a cooperative launch of kernel '{kernel}' take more than {most_bytes} bytes of the \
-         host's memory together: give them less local memory, or launch fewer"
+        "the {blocks} blocks of a cooperative launch of kernel '{kernel}' need more of the host's memory than is left \
+         for them, of {most_bytes} bytes at most: give them less local memory, or launch fewer"
     )]
     HostMemory {
         /// Kernel.

@@ -2,12 +2,12 @@
 //!
 //! A block runs until it ends. When it waits ([`seat`]), or has had a generous part of the time, the next one begins,
 //! as long as the GPU would hold it beside those that have begun; then live blocks have their turns one after another
-//! ([`live`]). So blocks that wait for each other come to an end as they do on a GPU, and a launch whose blocks wait for
-//! nobody has one live block at a time.
+//! ([`live`]). So blocks that wait for each other come to an end as they do on a GPU, and a launch whose blocks wait
+//! for nobody has one live block at a time.
 //!
 //! Rules: blocks begin in ascending order; the warps of a block take turns, so that one may wait for another; the
-//! budget counts warp instructions of the whole launch. How a run is cut into parts changes nothing of what it computes,
-//! unless something else writes its memory meanwhile.
+//! budget counts warp instructions of the whole launch. How a run is cut into parts changes nothing of what it
+//! computes, unless something else writes its memory meanwhile.
 
 mod live;
 mod seat;
@@ -40,6 +40,8 @@ const KEPT_WARP_BYTES: usize = 64 << 10;
 
 /// Host memory that the live blocks of a launch may take, in bytes.
 const LIVE_BYTES: u64 = 512 << 20;
+/// Host memory that the live blocks of all launches may take together, but for one block of each, in bytes.
+const LIVE_BYTES_OF_ALL: u64 = 2 << 30;
 
 /// Storage that a functional run reuses from block to block and launch to launch.
 #[derive(Debug)]
@@ -71,10 +73,36 @@ pub struct FunctionalRun {
     /// Blocks that may be live at once, and the most that were.
     most_live: usize,
     were_live: usize,
+    /// Host memory of a live block, and what was taken for blocks, as [`Room`] counts it.
+    block_bytes: u64,
+    taken_bytes: u64,
     counters: Counters,
     /// What the part at hand did beside its instructions, in warp instructions.
     charged: u64,
     storage: Functional,
+}
+
+/// The host memory that live blocks of all runs take, but for one block of each.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    taken_bytes: u64,
+}
+
+impl Room {
+    /// Takes memory, if there is so much; returns whether.
+    fn take(&mut self, bytes: u64) -> bool {
+        let taken = self.taken_bytes.saturating_add(bytes);
+        let fits = taken <= LIVE_BYTES_OF_ALL;
+        if fits {
+            self.taken_bytes = taken;
+        }
+        fits
+    }
+
+    /// Takes back what an ended run had.
+    pub(crate) fn end(&mut self, run: &FunctionalRun) {
+        self.taken_bytes = self.taken_bytes.saturating_sub(run.taken_bytes);
+    }
 }
 
 /// How a block's turn ended.
@@ -109,32 +137,10 @@ fn most_live(config: &GpuConfig, launch: &Launch<'_>) -> u64 {
     held.min(LIVE_BYTES / live_bytes(launch)).max(1)
 }
 
-/// Checks that the host's memory allows all blocks of a launch to be live at once.
-pub(crate) fn check_host_memory(
-    config: &GpuConfig,
-    launch: &Launch<'_>,
-) -> Result<(), LaunchError> {
-    let blocks = launch.grid.iter().map(|n| u64::from(*n)).product();
-    match blocks > most_live(config, launch) {
-        true => Err(LaunchError::HostMemory {
-            kernel: launch.kernel.name.to_string(),
-            blocks,
-            most_bytes: LIVE_BYTES,
-        }),
-        false => Ok(()),
-    }
-}
-
 /// Returns about how much of the host's memory a live block takes, in bytes.
 fn live_bytes(launch: &Launch<'_>) -> u64 {
     let kernel = &launch.kernel;
-    let warps = u64::from(
-        launch
-            .block
-            .iter()
-            .product::<u32>()
-            .div_ceil(WARP_LANES),
-    );
+    let warps = u64::from(launch.block.iter().product::<u32>().div_ceil(WARP_LANES));
     let registers = u64::from(kernel.slots) * size_of::<RegisterSlot>() as u64;
     let predicates = u64::from(kernel.predicates) * 4;
     let local = u64::from(kernel.local_bytes) * u64::from(WARP_LANES);
@@ -164,6 +170,8 @@ impl FunctionalRun {
             begun: 0,
             most_live: usize::try_from(most_live).unwrap_or(usize::MAX),
             were_live: 0,
+            block_bytes: live_bytes(launch),
+            taken_bytes: 0,
             counters: Counters::default(),
             charged: 0,
             storage,
@@ -175,6 +183,23 @@ impl FunctionalRun {
         self.workspace = words;
         self.owns_workspace = asked == Workspace::OfLaunch;
         self
+    }
+
+    /// Takes the memory that all blocks need to be live at once.
+    ///
+    /// # Errors
+    /// [`LaunchError::HostMemory`]: there is not so much.
+    pub(crate) fn take_room(&mut self, room: &mut Room) -> Result<(), LaunchError> {
+        let bytes = self.block_bytes.saturating_mul(self.blocks);
+        if self.blocks > self.most_live as u64 || !room.take(bytes) {
+            return Err(LaunchError::HostMemory {
+                kernel: self.kernel.name.to_string(),
+                blocks: self.blocks,
+                most_bytes: LIVE_BYTES,
+            });
+        }
+        self.taken_bytes = bytes;
+        Ok(())
     }
 
     /// Returns the address of the words of the grid's barrier, if they were allocated for this launch.
@@ -229,7 +254,7 @@ impl FunctionalRun {
         &mut self,
         domain: &Domain,
         most: u64,
-        printed: &mut Vec<Printed>,
+        (printed, room): (&mut Vec<Printed>, &mut Room),
     ) -> Result<bool, Box<Fault>> {
         let kernel = Arc::clone(&self.kernel);
         self.charged = 0;
@@ -251,7 +276,7 @@ impl FunctionalRun {
                     self.counters.blocks += 1;
                     self.storage.live.remove();
                 }
-                Visit::SetAside if self.may_start() => {
+                Visit::SetAside if self.may_start() && self.takes_seat(room) => {
                     until = until.saturating_sub(BLOCK_START);
                     self.start_block();
                 }
@@ -269,6 +294,21 @@ impl FunctionalRun {
     /// Returns whether one more block may begin beside those that are live.
     fn may_start(&self) -> bool {
         self.begun < self.blocks && self.storage.live.count() < self.most_live
+    }
+
+    /// Takes the memory of one more live block, unless there is some that an ended one had; returns whether there is
+    /// any.
+    fn takes_seat(&mut self, room: &mut Room) -> bool {
+        let live = &self.storage.live;
+        let needs = live.count() as u64 * self.block_bytes;
+        if needs <= self.taken_bytes {
+            return true;
+        }
+        let takes = room.take(self.block_bytes);
+        if takes {
+            self.taken_bytes += self.block_bytes;
+        }
+        takes
     }
 
     fn start_block(&mut self) {
@@ -321,9 +361,11 @@ impl FunctionalRun {
             };
             match seat.take_turn(index, engine, (kernel, domain), &mut self.counters) {
                 Turn::Over => {}
-                Turn::Printed(said) => {
-                    append_printed(printed, self.tag, self.domain, &said);
-                    self.charged = self.charged.saturating_add(said.work / PRINTED_BYTES);
+                Turn::Printed => {
+                    if let Some(said) = seat.take_output(index) {
+                        append_printed(printed, self.tag, self.domain, &said);
+                        self.charged = self.charged.saturating_add(said.work / PRINTED_BYTES);
+                    }
                 }
                 Turn::Failed(fault) => return Err(fault),
             }

@@ -1,10 +1,10 @@
 //! A block that has begun and not ended: what it holds, and whether it gets anywhere.
 //!
 //! The warps of a block take turns of a thousand instructions, and a pass gives each of them one. A pass in which every
-//! warp that could run only slept or waited for something ([`super::spin`]) got nowhere. Whether warps wait is asked in
-//! the fourth pass and then ever more seldom, first in the 64th where the kernel has nothing that is made for waiting,
-//! and in every pass of a block that was seen to wait, until it goes on, and in every second one from then on. So a
-//! block that never waits is hardly ever watched.
+//! warp that could run only slept or waited for something ([`super::spin`]) got nowhere. Whether warps wait is asked
+//! after four passes in which a warp used its whole turn, and then ever more seldom; first after 64 where the kernel has
+//! nothing that is made for waiting. A block that was seen to wait is asked in every pass until a warp has used a whole
+//! turn again. So a block that never waits is hardly ever watched.
 //!
 //! Rule: what a block computes does not depend on how its turns are cut.
 
@@ -12,7 +12,7 @@ use super::spin;
 use crate::counters::Counters;
 use crate::exec::{
     Access, Block, BlockShape, Direction, Meeting, Op, RangeCache, RawFault, Space, Step,
-    StepContext, Warp,
+    StepContext, StepOutput, Warp,
 };
 use crate::explain::{deadlock_note, dress};
 use crate::fault::{Fault, FaultKind};
@@ -21,11 +21,10 @@ use crate::memory::Domain;
 
 /// Steps of a warp before the next one has its turn.
 const TURN: u32 = 1 << 10;
-/// Pass that asks first whether warps wait, in a kernel that has instructions made for waiting and in any other one.
+/// Passes before one asks first whether warps wait, in a kernel that has instructions made for waiting and in any other one.
 const FIRST_WATCHED: (u32, u32) = (4, 64);
-/// Most passes from one that asks to the next one, and passes where the block has waited before.
+/// Most passes from one that asks to the next one.
 const SELDOM: u32 = 1 << 12;
-const OFTEN: u32 = 1;
 /// Warp instructions of a block before another one goes on though nothing says that it waits, in a kernel that has
 /// instructions made for waiting and in any other one.
 const PATIENCE: (u64, u64) = (1 << 18, 1 << 22);
@@ -50,12 +49,13 @@ pub(super) struct Seat {
     next: u32,
     /// Warps whose last turn got nowhere.
     idle: u32,
-    /// Passes until one asks whether warps wait, and how many there were before that.
+    /// Passes until one asks whether warps wait, and how many there are from one that asked to the next; none while
+    /// the block waits. Only passes count in which a warp used its whole turn.
     unwatched: u32,
     interval: u32,
-    /// Whether this pass asks, and whether one before it found that the block waits.
+    /// Whether this pass asks, and whether a warp has used its whole turn in it.
     is_watched: bool,
-    has_waited: bool,
+    is_full: bool,
     /// Warp instructions since another block had its turn, and after how many another one goes on.
     spent: u64,
     patience: u64,
@@ -65,8 +65,8 @@ pub(super) struct Seat {
 pub(super) enum Turn {
     /// Nothing.
     Over,
-    /// Its text.
-    Printed(crate::exec::StepOutput),
+    /// The warp has printed.
+    Printed,
     /// The turn failed; no warp of the block moves any more.
     Failed(Box<Fault>),
 }
@@ -101,6 +101,7 @@ impl Engine {
     }
 
     /// Steps one warp until it waits, ends, faults or has had its turn.
+    #[inline(always)]
     fn run_warp(
         &mut self,
         (block, warp): (&Block, &mut Warp),
@@ -137,7 +138,7 @@ impl Seat {
             unwatched: 0,
             interval: 0,
             is_watched: false,
-            has_waited: false,
+            is_full: false,
             spent: 0,
             patience: 0,
         }
@@ -156,7 +157,7 @@ impl Seat {
         }
         self.ready = self.block.alive();
         (self.next, self.idle, self.spent) = (0, 0, 0);
-        (self.is_watched, self.has_waited) = (false, false);
+        (self.is_watched, self.is_full) = (false, false);
         (self.interval, self.patience) = match kernel.polls {
             true => (FIRST_WATCHED.0, PATIENCE.0),
             false => (FIRST_WATCHED.1, PATIENCE.1),
@@ -170,6 +171,7 @@ impl Seat {
     }
 
     /// Takes the next warp that can run in this pass; `None` when the pass is over.
+    #[inline(always)]
     pub(super) fn next_warp(&mut self) -> Option<u32> {
         while self.next < self.count {
             let index = self.next;
@@ -185,20 +187,19 @@ impl Seat {
     /// Ends a pass; returns whether the block gets nowhere, or has had more than its part for now.
     pub(super) fn end_pass(&mut self) -> bool {
         let waits = self.ready & !self.idle == 0;
+        let is_full = std::mem::take(&mut self.is_full);
         match (self.is_watched, waits) {
-            (true, true) => self.has_waited = true,
-            (true, false) => {
+            (true, true) => self.interval = 0,
+            (true, false) if is_full || self.interval > 0 => {
                 self.is_watched = false;
-                self.interval = match self.has_waited {
-                    true => OFTEN,
-                    false => (self.interval * 2).min(SELDOM),
-                };
+                self.interval = (self.interval * 2).clamp(1, SELDOM);
                 self.unwatched = self.interval;
             }
-            (false, _) => {
+            (false, _) if is_full => {
                 self.unwatched = self.unwatched.saturating_sub(1);
                 self.is_watched = self.unwatched == 0;
             }
+            _ => {}
         }
         waits || self.spent > self.patience
     }
@@ -208,7 +209,13 @@ impl Seat {
         self.spent = 0;
     }
 
+    /// Takes what a warp has printed in its turn.
+    pub(super) fn take_output(&mut self, index: u32) -> Option<StepOutput> {
+        self.warps[index as usize].take_output()
+    }
+
     /// Gives a warp its turn, and others what that leads to.
+    #[inline(always)]
     pub(super) fn take_turn(
         &mut self,
         index: u32,
@@ -229,11 +236,12 @@ impl Seat {
             self.idle |= bit;
         }
         let meeting = match step {
-            Step::Done | Step::Slept => return Turn::Over,
-            Step::Printed => {
-                let said = self.warps[index as usize].take_output();
-                return said.map_or(Turn::Over, Turn::Printed);
+            Step::Done => {
+                self.is_full |= !waits;
+                return Turn::Over;
             }
+            Step::Slept => return Turn::Over,
+            Step::Printed => return Turn::Printed,
             Step::Ended => {
                 self.ready &= !bit;
                 self.block.end(index)

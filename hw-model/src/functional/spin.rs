@@ -63,6 +63,8 @@ impl Round {
 
 /// Steps one warp as [`Engine::run_warp`] does, until it is seen to wait or has been watched for long enough; returns
 /// whether it waits.
+#[cold]
+#[inline(never)]
 pub(super) fn watch(
     engine: &mut Engine,
     (block, warp): (&Block, &mut Warp),

@@ -7,7 +7,7 @@ use super::Gpu;
 use crate::counters::Counters;
 use crate::explain::attribute;
 use crate::fault::Fault;
-use crate::functional::{self, Functional, FunctionalRun};
+use crate::functional::{Functional, FunctionalRun};
 use crate::launch::{self, Launch, LaunchError, Workspace};
 use crate::memory::DomainId;
 
@@ -80,9 +80,9 @@ impl Gpu {
         request: &Launch<'_>,
         workspace: Workspace,
     ) -> Result<FunctionalRun, LaunchError> {
-        let run = self.begin_functional(request)?;
+        let mut run = self.begin_functional(request)?;
         let found = launch::check_at_once(&self.config, request)
-            .and_then(|()| functional::check_host_memory(&self.config, request))
+            .and_then(|()| run.take_room(&mut self.live_room))
             .and_then(|()| self.make_workspace(request.domain, workspace));
         match found {
             Ok(words) => Ok(run.cooperative(words, workspace)),
@@ -106,7 +106,8 @@ impl Gpu {
         let Ok(domain) = self.memory.domain(run.domain()) else {
             return Err(no_domain(run.domain(), run.kernel_name()).into());
         };
-        let stepped = run.step(domain, most, &mut self.printed);
+        let around = (&mut self.printed, &mut self.live_room);
+        let stepped = run.step(domain, most, around);
         Ok(stepped.map_err(|mut fault| {
             attribute(&mut fault, &self.memory, run.domain());
             fault
@@ -116,6 +117,7 @@ impl Gpu {
     /// Ends a run, wherever it stands; returns what it did.
     pub fn end_functional(&mut self, run: FunctionalRun) -> Counters {
         let counters = *run.counters();
+        self.live_room.end(&run);
         if let Some(workspace) = run.own_workspace() {
             self.drop_workspace(run.domain(), workspace);
         }

@@ -6,6 +6,7 @@
 //! launch that faults or is killed leaves its SMs at the end of the epoch.
 //! Length: the whole public interface of the device stands in one place; each method is short.
 
+mod cooperative;
 mod cost;
 mod epoch;
 mod functional;
@@ -19,9 +20,9 @@ use crate::config::GpuConfig;
 use crate::copies::CopyQueues;
 use crate::counters::Counters;
 use crate::fault::Fault;
-use crate::functional::Functional;
+use crate::functional::{Functional, Room};
 use crate::kernel::LoadedModule;
-use crate::launch::{self, Copy, Launch, LaunchError, Workspace};
+use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::load_error::LoadError;
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::plan::obey::Obey;
@@ -60,8 +61,9 @@ pub struct Gpu {
     /// The block scheduler of `plan` mode; without one, the stock scheduler.
     obey: Option<Box<Obey>>,
     copies: CopyQueues,
-    /// Storage of functional runs that have ended.
+    /// Storage of functional runs that have ended, and the memory of those that have not.
     functional: Vec<Functional>,
+    live_room: Room,
     printed: Vec<Printed>,
     placed: Vec<Placement>,
     faults: Vec<(u64, u32, Box<Fault>)>,
@@ -88,6 +90,7 @@ impl Gpu {
             obey: None,
             copies: CopyQueues::default(),
             functional: Vec::new(),
+            live_room: Room::default(),
             printed: Vec::new(),
             placed: Vec::with_capacity(256),
             faults: Vec::new(),
@@ -380,77 +383,6 @@ impl Gpu {
     /// [`LaunchError`]; a refused launch leaves no trace.
     pub fn launch(&mut self, request: Launch<'_>) -> Result<(), LaunchError> {
         self.submit(request, Standing::NONE, false).map(drop)
-    }
-
-    /// Queues a cooperative launch: its blocks reside all at once, and find the words of their barrier, zero at first,
-    /// in the workspace (`grid.sync()` of CUDA's cooperative groups). Launches beside it must end by themselves.
-    ///
-    /// # Errors
-    /// As [`Gpu::launch`], and [`LaunchError::NotAtOnce`], [`LaunchError::Workspace`], [`LaunchError::NoWorkspace`]
-    /// and [`LaunchError::UnderPlan`].
-    pub fn launch_cooperative(
-        &mut self,
-        request: Launch<'_>,
-        workspace: Workspace,
-    ) -> Result<(), LaunchError> {
-        launch::check(&self.config, &request)?;
-        launch::check_at_once(&self.config, &request)?;
-        if self.obey.is_some() {
-            return Err(LaunchError::UnderPlan);
-        }
-        let domain = request.domain;
-        let words = self.make_workspace(domain, workspace)?;
-        let owns_workspace = workspace == Workspace::OfLaunch;
-        let index = match self.submit(request, Standing::NONE, false) {
-            Ok(index) => index,
-            Err(error) => {
-                if owns_workspace {
-                    self.drop_workspace(domain, words);
-                }
-                return Err(error);
-            }
-        };
-        if let Some(launch) = self.launches.get_mut(index) {
-            (launch.workspace, launch.owns_workspace) = (words, owns_workspace);
-        }
-        Ok(())
-    }
-
-    /// Returns the address of the words of a grid's barrier, which it allocates where the launch is to have its own.
-    fn make_workspace(&mut self, domain: DomainId, asked: Workspace) -> Result<u64, LaunchError> {
-        match asked {
-            Workspace::At(0) => Err(LaunchError::Workspace(0)),
-            Workspace::At(address) if !address.is_multiple_of(4) => {
-                Err(LaunchError::Workspace(address))
-            }
-            Workspace::At(address) => Ok(address),
-            Workspace::OfLaunch => {
-                let zeroes = [0; launch::WORKSPACE_BYTES];
-                let memory = &mut self.memory;
-                let address = memory.alloc(domain, zeroes.len() as u64);
-                let address = address.map_err(LaunchError::NoWorkspace)?;
-                let written = memory.write(domain, address, &zeroes);
-                written.map_err(LaunchError::NoWorkspace)?;
-                Ok(address)
-            }
-        }
-    }
-
-    /// Frees the words of a launch's barrier; where the domain is gone, so are they.
-    fn drop_workspace(&mut self, domain: DomainId, address: u64) {
-        let addresses = vec![address];
-        self.memory.free_all(domain, addresses);
-    }
-
-    /// Forgets a launch that has left the GPU.
-    fn forget_launch(&mut self, index: u32) {
-        if let Some(launch) = self.launches.get(index)
-            && launch.owns_workspace
-        {
-            let (domain, words) = (launch.domain, launch.workspace);
-            self.drop_workspace(domain, words);
-        }
-        self.launches.remove(index);
     }
 
     /// Queues a launch as a node of a graph behind the newest launch of its queue. It has come to the GPU with that

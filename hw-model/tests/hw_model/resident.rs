@@ -10,7 +10,8 @@ use gridmux_workloads::{Size, workloads};
 const GLOBALS: &str = ".global .align 4 .u32 come;\n.global .align 4 .u32 flags[8192];\n";
 
 /// The address of the block's own flag in `%rd6`, and the number of blocks in `%r8`.
-const OWN: &str = "mov.u64 %rd5, flags;\nmul.wide.u32 %rd6, %r3, 4;\nadd.u64 %rd6, %rd5, %rd6;\nmov.u32 %r8, %nctaid.x;\n";
+const OWN: &str = "mov.u64 %rd5, flags;\nmul.wide.u32 %rd6, %r3, 4;\n\
+    add.u64 %rd6, %rd5, %rd6;\nmov.u32 %r8, %nctaid.x;\n";
 
 /// Ways of asking for the word at `%rd7` until it is not zero.
 const WAITS: [(&str, &str); 9] = [
@@ -78,7 +79,8 @@ fn barriers(rounds: u32) -> String {
          @%p1 bra M;\nmembar.gl;\natom.global.add.u32 %r9, [%rd8], 1;\nmul.lo.u32 %r14, %r11, %r8;\n\
          shl.b32 %r14, %r14, 1;\nsub.u32 %r15, %r14, %r8;\n\
          W: ld.volatile.global.u32 %r9, [%rd8];\nsetp.lt.u32 %p2, %r9, %r15;\n@%p2 bra W;\n\
-         add.u32 %r13, %r13, 1;\nst.volatile.global.u32 [%rd6], %r13;\nmembar.gl;\natom.global.add.u32 %r9, [%rd8], 1;\n\
+         add.u32 %r13, %r13, 1;\nst.volatile.global.u32 [%rd6], %r13;\n\
+         membar.gl;\natom.global.add.u32 %r9, [%rd8], 1;\n\
          V: ld.volatile.global.u32 %r9, [%rd8];\nsetp.lt.u32 %p2, %r9, %r14;\n@%p2 bra V;\n\
          M: bar.sync 0;\nsetp.lt.u32 %p3, %r11, {rounds};\n@%p3 bra R;\n\
          ld.volatile.global.u32 %r13, [%rd6];\nst.global.u32 [%rd2], %r13;"
@@ -146,7 +148,11 @@ fn blocks_that_wait_for_one_that_cannot_be_there_go_on_until_the_budget() {
         other => panic!("{other:?}"),
     }
     launch.grid = [128, 1, 1];
-    bench.gpu.memory_mut().fill(bench.domain, out, 128 * 32 * 4, 0).expect("inside");
+    bench
+        .gpu
+        .memory_mut()
+        .fill(bench.domain, out, 128 * 32 * 4, 0)
+        .expect("inside");
     let kernel = bench.kernel(&chain(WAITS[0].1, 1), "k");
     launch.kernel = kernel;
     let (_, most_live) = live(&mut bench, &launch, 1 << 16).expect("it ends");
@@ -176,7 +182,10 @@ fn parts_of_a_run_whose_blocks_wait_add_up_to_the_whole() {
         assert!(bench.words(out, 40 * 64).iter().all(|word| *word == 5));
         found.push(counters);
     }
-    assert!(found.iter().all(|counters| *counters == found[0]), "{found:?}");
+    assert!(
+        found.iter().all(|counters| *counters == found[0]),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -193,7 +202,12 @@ fn a_kernel_that_never_ends_is_cut_and_given_up() {
         let launch = bench.simple(&kernel, 1000, 128, &params);
         let mut run = bench.gpu.begin_functional(&launch).expect("accepted");
         for _ in 0..50 {
-            assert!(!bench.gpu.step_functional(&mut run, 100_000).expect("it runs"));
+            assert!(
+                !bench
+                    .gpu
+                    .step_functional(&mut run, 100_000)
+                    .expect("it runs")
+            );
         }
         let live = run.most_live_blocks();
         assert!(live <= 64, "{body}: {live} blocks live, the GPU holds 64");
@@ -236,7 +250,8 @@ fn blocks_that_wait_for_nobody_run_one_after_another() {
 /// What `grid.sync()` is, and a word for each block that only a barrier makes right.
 fn grid_sync() -> String {
     let body = format!(
-        "{OWN}mov.u32 %r9, %envreg2;\nmov.u32 %r10, %envreg1;\nmov.b64 %rd7, {{%r9, %r10}};\nsetp.ne.s64 %p1, %rd7, 0;\n\
+        "{OWN}mov.u32 %r9, %envreg2;\nmov.u32 %r10, %envreg1;\nmov.b64 %rd7, {{%r9, %r10}};\n\
+         setp.ne.s64 %p1, %rd7, 0;\n\
          @%p1 bra L;\ntrap;\nL: st.volatile.global.u32 [%rd6], 7;\nbarrier.sync 0;\nsetp.ne.u32 %p2, %r2, 0;\n\
          @%p2 bra M;\nsub.u32 %r11, 0x80000001, %r8;\nsetp.eq.u32 %p3, %r3, 0;\nselp.b32 %r11, %r11, 1, %p3;\n\
          membar.gl;\natom.add.release.gpu.u32 %r12, [%rd7+4], %r11;\n\
@@ -256,18 +271,33 @@ fn a_cooperative_launch_has_a_barrier_of_its_own_and_leaves_no_memory() {
     let held = bench.gpu.memory().used_bytes(bench.domain).expect("there");
     let launch = bench.simple(&kernel, 64, 64, &params);
     for round in 0..3 {
-        bench.gpu.memory_mut().fill(bench.domain, out, 64 * 64 * 4, 0).expect("inside");
-        let run = bench.gpu.begin_functional_cooperative(&launch, Workspace::OfLaunch);
+        bench
+            .gpu
+            .memory_mut()
+            .fill(bench.domain, out, 64 * 64 * 4, 0)
+            .expect("inside");
+        let run = bench
+            .gpu
+            .begin_functional_cooperative(&launch, Workspace::OfLaunch);
         let mut run = run.expect("accepted");
         while !bench.gpu.step_functional(&mut run, 5000).expect("it runs") {}
         bench.gpu.end_functional(run);
-        assert!(bench.words(out, 64 * 64).iter().all(|word| *word == 7), "round {round}");
+        assert!(
+            bench.words(out, 64 * 64).iter().all(|word| *word == 7),
+            "round {round}"
+        );
         assert_eq!(bench.gpu.memory().used_bytes(bench.domain), Ok(held));
     }
     // With timing, one that ends, one that is killed, and one that is given up with its domain.
     for round in 0..2 {
-        bench.gpu.memory_mut().fill(bench.domain, out, 64 * 64 * 4, 0).expect("inside");
-        let made = bench.gpu.launch_cooperative(launch.clone(), Workspace::OfLaunch);
+        bench
+            .gpu
+            .memory_mut()
+            .fill(bench.domain, out, 64 * 64 * 4, 0)
+            .expect("inside");
+        let made = bench
+            .gpu
+            .launch_cooperative(launch.clone(), Workspace::OfLaunch);
         made.expect("accepted");
         assert!(bench.gpu.memory().used_bytes(bench.domain).expect("there") > held);
         let mut reports = Vec::new();
@@ -298,13 +328,17 @@ fn a_cooperative_launch_that_does_not_fit_is_refused() {
         };
         assert_eq!(error, expected);
     };
-    let begun = bench.gpu.begin_functional_cooperative(&launch, Workspace::OfLaunch);
+    let begun = bench
+        .gpu
+        .begin_functional_cooperative(&launch, Workspace::OfLaunch);
     refused(begun.expect_err("eight reside"));
     let made = bench.gpu.launch_cooperative(launch, Workspace::OfLaunch);
     refused(made.expect_err("eight reside"));
     let small = bench.simple(&kernel, 8, 1024, &params);
     for wrong in [0, 6] {
-        let begun = bench.gpu.begin_functional_cooperative(&small, Workspace::At(wrong));
+        let begun = bench
+            .gpu
+            .begin_functional_cooperative(&small, Workspace::At(wrong));
         assert_eq!(begun.map(drop), Err(LaunchError::Workspace(wrong)));
     }
 }
@@ -319,4 +353,41 @@ fn an_ordinary_launch_finds_no_barrier() {
         Err(RunError::Fault(fault)) => assert_eq!(fault.kind, FaultKind::Trap),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn live_blocks_take_no_more_of_the_hosts_memory_than_they_may() {
+    // Each block has 64 MiB of local memory, and those of a launch together at most 512 MiB.
+    let local = format!(
+        ".local .align 16 .b8 own[65536];\nst.local.u32 [own], %r2;\n{OWN}W: ld.volatile.global.u32 %r9, [%rd6+4];\n\
+         setp.eq.u32 %p2, %r9, 0;\n@%p2 bra W;\nst.global.u32 [%rd2], %r9;"
+    );
+    let mut bench = Bench::named("h200");
+    let kernel = bench.kernel(&module(GLOBALS, &local), "k");
+    let params = [0; 8];
+    let mut launch = bench.simple(&kernel, 40, 1024, &params);
+    launch.budget = Some(Cycles(4_000_000));
+    let mut run = bench.gpu.begin_functional(&launch).expect("accepted");
+    let fault = loop {
+        match bench.gpu.step_functional(&mut run, 1 << 16) {
+            Ok(is_over) => assert!(!is_over),
+            Err(error) => break error,
+        }
+    };
+    assert!(fault.to_string().contains("budget"), "{fault}");
+    assert_eq!(run.most_live_blocks(), 7);
+    bench.gpu.end_functional(run);
+    let begun = bench
+        .gpu
+        .begin_functional_cooperative(&launch, Workspace::OfLaunch);
+    let refused = begun.map(drop).expect_err("they do not fit");
+    assert!(
+        matches!(refused, LaunchError::HostMemory { blocks: 40, .. }),
+        "{refused}"
+    );
+    launch.grid = [7, 1, 1];
+    let begun = bench
+        .gpu
+        .begin_functional_cooperative(&launch, Workspace::OfLaunch);
+    bench.gpu.end_functional(begun.expect("they fit"));
 }

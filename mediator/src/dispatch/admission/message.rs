@@ -153,7 +153,9 @@ pub enum Refusal {
         registers: u32,
     },
     /// A cooperative launch whose blocks the device does not hold all at once.
-    #[error("the {blocks} blocks of a cooperative launch do not reside at once: the device holds {most}")]
+    #[error(
+        "the {blocks} blocks of a cooperative launch do not reside at once: the device holds {most}"
+    )]
     NotAtOnce {
         /// Blocks of the grid.
         blocks: u64,

@@ -141,7 +141,9 @@ impl Running {
             budget: None,
         };
         let run = match self.command.is_cooperative {
-            true => state.gpu.begin_functional_cooperative(&launch, Workspace::OfLaunch)?,
+            true => state
+                .gpu
+                .begin_functional_cooperative(&launch, Workspace::OfLaunch)?,
             false => state.gpu.begin_functional(&launch)?,
         };
         self.run = Some(run);
