@@ -40,6 +40,7 @@ pub(crate) mod device {
     pub(crate) const MAX_REGISTERS_PER_MULTIPROCESSOR: c_int = 82;
     pub(crate) const SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: c_int = 87;
     pub(crate) const COMPUTE_PREEMPTION_SUPPORTED: c_int = 90;
+    pub(crate) const COOPERATIVE_LAUNCH: c_int = 95;
     pub(crate) const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
     pub(crate) const HOST_REGISTER_SUPPORTED: c_int = 99;
     pub(crate) const MAX_BLOCKS_PER_MULTIPROCESSOR: c_int = 106;

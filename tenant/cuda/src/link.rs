@@ -71,6 +71,9 @@ driver_api! {
     5050 cuLinkDestroy(link: CUlinkState) => destroy;
 }
 
+/// The device's side of the runtime library.
+const DEVICE_RUNTIME: &[u8] = include_bytes!("device_runtime.ptx");
+
 /// Kinds of input (`CUjitInputType`).
 const KIND_OBJECT: c_uint = 3;
 const KIND_LIBRARY: c_uint = 4;
@@ -138,7 +141,10 @@ impl Link {
             return Err(Status::INVALID_VALUE);
         }
         if kind == KIND_LIBRARY && name.to_bytes().ends_with(b"libcudadevrt.a") {
-            // The device's side of the runtime library is the device's matter.
+            // NVIDIA's is machine code.
+            if !state.texts.iter().any(|text| text == DEVICE_RUNTIME) {
+                state.texts.push(DEVICE_RUNTIME.to_vec());
+            }
             return Ok(());
         }
         let texts = match kind {

@@ -91,7 +91,7 @@ uncovered! {
     8000: cuMemAdvise, cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz, cuMemRangeGetAttribute, cuMemRangeGetAttributes,
         cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz, cuStreamWaitValue32 | cuStreamWaitValue32_ptsz,
         cuTexRefGetBorderColor, cuTexRefSetBorderColor;
-    9000: cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernelMultiDevice,
+    9000: cuLaunchCooperativeKernelMultiDevice,
         cuStreamWaitValue64 | cuStreamWaitValue64_ptsz;
     10000: cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuExternalMemoryGetMappedBuffer,
         cuExternalMemoryGetMappedMipmappedArray, cuImportExternalMemory, cuImportExternalSemaphore,

@@ -154,6 +154,10 @@ driver_functions! {
         function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared_bytes: c_uint, stream: u64, arguments: Place<*mut c_void>, extra: Place<*mut c_void>,
     );
+    cuLaunchCooperativeKernel(
+        function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared_bytes: c_uint, stream: u64, arguments: Place<*mut c_void>,
+    );
     cuLaunchKernelEx(
         config: Place<crate::launch::DriverConfig>, function: u64, arguments: Place<*mut c_void>,
         extra: Place<*mut c_void>,

@@ -54,6 +54,9 @@ runtime_api! {
     __cudaLaunchKernel(
         kernel: *const c_void, grid: Dim3, block: Dim3, arguments: *mut *mut c_void, shared_bytes: usize, stream: u64,
     ) | __cudaLaunchKernel_ptsz => launch;
+    cudaLaunchCooperativeKernel(
+        stub: *const c_void, grid: Dim3, block: Dim3, arguments: *mut *mut c_void, shared_bytes: usize, stream: u64,
+    ) | cudaLaunchCooperativeKernel_ptsz => launch_cooperative;
     cudaLaunchKernelExC(config: *const LaunchConfig, stub: *const c_void, arguments: *mut *mut c_void)
         | cudaLaunchKernelExC_ptsz => launch_ex;
     cudaLaunchHostFunc(stream: u64, function: HostFunction, data: *mut c_void)
@@ -123,6 +126,32 @@ fn launch(
         default.resolve(stream),
         arguments,
         Place::NONE,
+    );
+    launched.map_err(|status| of_launch(driver, kernel, (grid, block, shared_bytes), status))
+}
+
+fn launch_cooperative(
+    default: DefaultStream,
+    stub: Place<c_void>,
+    grid: Dim3,
+    block: Dim3,
+    arguments: Place<*mut c_void>,
+    shared_bytes: usize,
+    stream: u64,
+) -> CudaResult {
+    let driver = ready()?;
+    let kernel = registration::kernel(driver, stub.as_ptr().addr())?;
+    let launched = driver.cuLaunchCooperativeKernel(
+        kernel,
+        grid.x,
+        grid.y,
+        grid.z,
+        block.x,
+        block.y,
+        block.z,
+        dynamic(shared_bytes)?,
+        default.resolve(stream),
+        arguments,
     );
     launched.map_err(|status| of_launch(driver, kernel, (grid, block, shared_bytes), status))
 }

@@ -69,7 +69,7 @@ uncovered! {
     cudaGraphicsUnmapResources, cudaGraphicsUnregisterResource, cudaGraphicsVDPAURegisterOutputSurface,
     cudaGraphicsVDPAURegisterVideoSurface, cudaGreenCtxCreate, cudaImportExternalMemory, cudaImportExternalSemaphore,
     cudaIpcCloseMemHandle, cudaIpcGetEventHandle, cudaIpcGetMemHandle, cudaIpcOpenEventHandle, cudaIpcOpenMemHandle,
-    cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz, cudaLaunchHostFunc_v2, cudaLaunchHostFunc_v2_ptsz,
+    cudaLaunchHostFunc_v2, cudaLaunchHostFunc_v2_ptsz,
     cudaLibraryGetManaged, cudaLibraryGetUnifiedFunction, cudaLogsCurrent, cudaLogsDumpToFile, cudaLogsDumpToMemory,
     cudaLogsRegisterCallback, cudaLogsUnregisterCallback, cudaMalloc3DArray, cudaMallocArray, cudaMallocManaged,
     cudaMallocMipmappedArray, cudaMemAdvise, cudaMemDiscardAndPrefetchBatchAsync,

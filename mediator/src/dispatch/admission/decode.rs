@@ -120,8 +120,12 @@ impl<P: TenantPort> Admission<P> {
             return Err(Refusal::SharedMemory { wants, has });
         }
         let wave = wave_of(&feed.shape, &shape)?;
-        let params = read_params(client, request, params_bytes)?;
         let blocks = grid.blocks();
+        let is_cooperative = request.is_cooperative;
+        if is_cooperative && blocks > u64::from(wave) {
+            return Err(Refusal::NotAtOnce { blocks, most: wave });
+        }
+        let params = read_params(client, request, params_bytes)?;
         let whole_only = covers != Shape::Slice;
         let row = feed.claim_row(tenant, (key, &shape), whole_only);
         if let Some(row) = feed.rows.get_mut(row) {
@@ -138,7 +142,8 @@ impl<P: TenantPort> Admission<P> {
             issued: 0,
             shape,
             covers,
-            is_gang: is_gang && blocks > 1,
+            is_cooperative,
+            is_gang: (is_gang || is_cooperative) && blocks > 1,
             params,
             told: Told::Nothing,
             preempted: None,

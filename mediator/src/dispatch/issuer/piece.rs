@@ -145,7 +145,7 @@ impl<D: Device> Issuer<D> {
         let may_borrow = !launch.is_gang || view.limit == SmUnits::MAX;
         let beyond = beyond.filter(|_| may_borrow);
         let is_free = (grade.is_lent && may_borrow) || !stops;
-        let ahead = match is_free || launch.covers != Shape::Slice {
+        let ahead = match is_free || !launch.may_be_cut() {
             true => 0,
             false => self.ahead_percent(feed, row),
         };
@@ -271,6 +271,7 @@ impl<D: Device> Issuer<D> {
             first_block: slice.offset,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            is_cooperative: launch.is_cooperative,
             budget_cycles: self.budget_cycles,
             params_bytes: u32::try_from(params.len()).unwrap_or(u32::MAX),
         });

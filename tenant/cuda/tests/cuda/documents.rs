@@ -23,9 +23,9 @@ const LIMITS: &str = "\
 ## Not covered
 
 Not yet: of graphs conditional nodes, semaphores, batches of operations on words or of copies, and launches from the
-device; managed memory, arrays, textures and surfaces, cooperative launches and clusters, peers, memory shared between
-processes, virtual memory management, and kernels that reach host memory. Programs that are linked with the static CUDA
-runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
+device; managed memory, arrays, textures and surfaces, clusters, peers, memory shared between processes, virtual memory
+management, and kernels that reach host memory. Programs that are linked with the static CUDA runtime must be linked
+again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
 ";
 
 fn document() -> String {

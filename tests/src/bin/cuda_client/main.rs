@@ -18,6 +18,7 @@ mod boxes;
 mod captures;
 mod codes;
 mod contexts;
+mod cooperative;
 mod copies;
 mod entry;
 mod faults;
@@ -51,6 +52,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     contexts::SCENARIOS,
     modules::SCENARIOS,
     launches::SCENARIOS,
+    cooperative::SCENARIOS,
     memory::SCENARIOS,
     copies::SCENARIOS,
     boxes::SCENARIOS,

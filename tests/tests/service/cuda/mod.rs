@@ -67,6 +67,8 @@ scenarios! {
         of_streams of_events of_launches of_launch_attributes of_host_functions of_occupancy of_another_context
         of_registers of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
         of_the_runtimes_launches;
+    cooperative: blocks_meet_in_the_middle what_does_not_fit_is_refused blocks_wait_for_each_other
+        the_device_runtime_is_linked;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses
         what_is_given_back_is_found_by_its_address registered_and_unmapped;
     copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
@@ -90,6 +92,18 @@ scenarios! {
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
     forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
     races: on_every_kind_of_handle on_contexts on_graphs;
+}
+
+#[test]
+fn a_device_that_counts_cycles_launches_cooperatively_too() {
+    for scenario in [
+        "cooperative::blocks_meet_in_the_middle",
+        "cooperative::blocks_wait_for_each_other",
+        "cooperative::the_device_runtime_is_linked",
+    ] {
+        let timed = ServiceBuilder::new(&[("tenant", 1), ("other", 1)]);
+        pass(timed, scenario, "");
+    }
 }
 
 #[test]

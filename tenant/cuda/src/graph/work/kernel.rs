@@ -9,7 +9,7 @@ use crate::driver::Driver;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
 use crate::graph::calls::context_or_current;
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
-use crate::launch::{self, CUlaunchAttribute, Shape};
+use crate::launch::{self, CUlaunchAttribute, Request, Shape};
 use crate::library::CUkernel;
 use crate::module::{CUfunction, Function};
 use crate::registry::Object;
@@ -180,11 +180,19 @@ impl LaunchKernel {
         }
     }
 
+    /// Returns what its launch asks for.
+    fn request(&self) -> CudaResult<Request> {
+        let attributes = self.attributes.iter();
+        let attributes = attributes.map(|(id, value)| CUlaunchAttribute::new(*id, value.0));
+        Request::new(self.shape, &attributes.collect::<Vec<_>>())
+    }
+
     fn check(&self, driver: &Driver) -> CudaResult {
         // relaxed: a number of its own.
         let shared_most = self.function.dynamic_shared_bytes.load(Ordering::Relaxed);
         let facts = &driver.description.facts;
-        self.shape.check(facts, self.function.info(), shared_most)?;
+        let request = self.request()?;
+        request.check(facts, self.function.info(), shared_most)?;
         // A library's kernel runs in every context.
         let owner = self.function.context();
         match owner.is_null() {
@@ -230,6 +238,7 @@ impl Action for LaunchKernel {
 
     fn prepare(self: Arc<Self>, launching: &Launching) -> CudaResult<Option<Step>> {
         self.check(launching.driver)?;
+        let request = self.request()?;
         Ok(Some(Box::new(move |site, lane| {
             let stream = site.stream.id();
             launch::on_lane(
@@ -237,7 +246,7 @@ impl Action for LaunchKernel {
                 lane,
                 stream,
                 &self.function,
-                &self.shape,
+                &request,
                 &self.arguments.packed,
             )
             .map(Some)
