@@ -113,7 +113,7 @@ impl Srtf {
             let Some(block_ns) = self.block_ns(job.row) else {
                 continue;
             };
-            let resident = self.book.resident(job.row);
+            let resident = self.book.resident_of(job);
             let runtime = |blocks| simple_slicing(0.0, blocks, resident, block_ns);
             self.order.push(Forecast {
                 row: job.row,
