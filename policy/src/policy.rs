@@ -75,6 +75,14 @@ pub struct PolicyInfo {
     pub(crate) make: fn(DeviceId, &DeviceShape, &Profiles) -> Box<dyn Policy>,
 }
 
+impl PolicyInfo {
+    /// Returns whether weights mean anything to it, promised or not.
+    #[must_use]
+    pub fn uses_weights(&self) -> bool {
+        !self.weights.starts_with(NO_WEIGHTS)
+    }
+}
+
 /// No policy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no policy named {name:?}; known policies: {known}")]
@@ -85,6 +93,8 @@ pub struct UnknownPolicy {
     pub known: String,
 }
 
+/// How it begins what weights mean to policies that do not look at them.
+const NO_WEIGHTS: &str = "they have no meaning";
 /// What a class means to policies that do not look at it.
 pub(crate) const NO_CLASS: &str = "it has no meaning";
 

@@ -263,6 +263,16 @@ fn policies_are_listed_with_what_they_promise() {
     };
     assert_eq!((promises("fifo"), promises("smk-p")), (false, true));
     let text = text_of(["policy", "list"]);
+    for (name, weights) in [
+        ("smk-p", "yes"),
+        ("even", "used"),
+        ("accelos", "used"),
+        ("sjf", "no"),
+    ] {
+        let mut lines = text.lines().map(|line| line.split_whitespace().take(2));
+        let is_shown = lines.any(|line| line.eq([name, weights]));
+        assert!(is_shown, "{name}: {text}");
+    }
     assert!(text.lines().any(|line| line.starts_with("smk-p")), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
 }
