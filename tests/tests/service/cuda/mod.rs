@@ -65,7 +65,7 @@ scenarios! {
     codes: of_devices of_contexts without_a_context of_limits of_images of_modules_and_functions of_libraries of_links
         of_searches of_device_memory of_copies of_fills of_boxes of_host_memory of_addresses of_pools the_devices_pool
         of_streams of_events of_launches of_launch_attributes of_host_functions of_occupancy of_another_context
-        of_registers of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
+        of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
         of_the_runtimes_launches;
     cooperative: blocks_meet_in_the_middle what_does_not_fit_is_refused blocks_wait_for_each_other
         the_device_runtime_is_linked;
