@@ -368,7 +368,7 @@ fn bad_copies(
     case(code::NOT_SUPPORTED, "an array", &|copy| {
         copy.from.kind = ARRAY
     });
-    case(code::NOT_SUPPORTED, "a level of an array", &|copy| {
+    case(code::INVALID_VALUE, "a level of an array", &|copy| {
         copy.to.level = 1
     });
     cases
