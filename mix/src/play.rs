@@ -105,7 +105,7 @@ impl Played {
             .collect()
     }
 
-    /// Returns for how long a launch was under way: from its first start to its end.
+    /// Returns for how long launches were under way: from the first start of one to its end.
     pub fn under_way_ns(&self) -> u64 {
         let launches = self.launches.iter();
         united(launches.map(|went| (went.start_ns, went.end_ns)))

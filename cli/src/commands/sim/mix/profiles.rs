@@ -77,7 +77,8 @@ impl Known {
             let factor = now.block_ns / told.block_ns;
             if !(1.0 / COMPANY..=COMPANY).contains(&factor) {
                 note(&format!(
-                    "note: the profile of {name} in {} was dropped: it says that a block lasts {}, and blocks lasted {}",
+                    "note: the profile of {name} in {} was dropped: it says that a block lasts {}, and blocks \
+                     lasted {}",
                     path.display(),
                     nanos(Some(told.whole_ns())),
                     nanos(Some(now.whole_ns()))
