@@ -145,8 +145,8 @@ pub(crate) fn united(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
     all
 }
 
-/// Returns a store that knows how long kernels of these programs take alone, and learns nothing: what an oracle is told.
-/// Where launches of one kernel differ, it knows their mean.
+/// Returns a store that knows how long kernels of these programs take alone, and learns nothing: what an oracle is
+/// told. Where launches of one kernel differ, it knows their mean.
 #[must_use]
 pub fn oracle(alone: &[Played]) -> Profiles {
     let mut all: BTreeMap<ProfileKey, Runtime> = BTreeMap::new();

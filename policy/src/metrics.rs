@@ -2,8 +2,8 @@
 //!
 //! Inputs are pairs (time alone, time shared) in any one unit; a pair with a time of zero or below says nothing and is
 //! left out. A program may take less time shared than alone, where another one loaded what it reads into a cache, or
-//! its launches wait for less: then the figures go beyond their ideals. Definitions: STP = Σ alone / shared; ANTT = mean
-//! shared / alone; StrictF = least slowdown / greatest slowdown (SRTF section 6; SMK section 6 with IPC).
+//! its launches wait for less: then the figures go beyond their ideals. Definitions: STP = Σ alone / shared; ANTT =
+//! mean shared / alone; StrictF = least slowdown / greatest slowdown (SRTF section 6; SMK section 6 with IPC).
 
 use serde::Serialize;
 

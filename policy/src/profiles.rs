@@ -234,8 +234,8 @@ impl Profile {
         }
     }
 
-    /// Returns what is known after more blocks, where this was told; and [`TOLD`] if they do not agree and have not used
-    /// it up yet.
+    /// Returns what is known after more blocks, where this was told; and [`TOLD`] if they do not agree and have not
+    /// used it up yet.
     fn told_after(&self, new: &Self, wave: u64) -> (Self, u64) {
         let blocks = self.blocks.min(capped(wave.max(1)));
         let told = Self { blocks, ..*self };
