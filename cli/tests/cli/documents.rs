@@ -33,27 +33,36 @@ macro_rules! pages {
 pages! {
     every_command_of_the_readme_works "README.md"
     every_command_of_the_page_for_operators_works "docs/operator.md"
+    every_command_of_the_page_on_ci_works "docs/ci.md"
     every_command_of_the_page_on_measuring_works "docs/measuring.md"
     every_command_of_the_page_for_researchers_works "docs/researcher.md"
 }
 
 /// Commands that are not run here, by how they begin, and why not.
-const ELSEWHERE: [(&str, &str); 16] = [
-    (
-        "cargo build --profile quick",
-        "`cargo xtask demo` builds so, `cargo xtask test --clients` builds the same",
-    ),
+const ELSEWHERE: [(&str, &str); 18] = [
     ("python3 -m venv", "`cargo xtask test --clients` makes it"),
     (
-        "target/quick/gridmux run -- venv/bin/python",
-        "`cargo xtask test --clients` runs the README's script so, and other Python programs",
+        "venv/bin/gridmux run -- venv/bin/python",
+        "`cargo xtask wheel --check` runs the README's script so",
     ),
     (
-        "gcc -I venv/",
+        "venv/bin/pip install",
+        "`cargo xtask wheel --check` installs the wheel",
+    ),
+    (
+        "DEV=CUDA:PTX venv/bin/gridmux run",
+        "`cargo xtask test --clients` runs this program",
+    ),
+    (
+        "headers=",
+        "`cargo xtask test --clients` compiles C programs with these",
+    ),
+    (
+        "gcc -I $headers",
         "`cargo xtask test --clients` compiles C programs so",
     ),
     (
-        "target/quick/gridmux run -- ./my_program",
+        "venv/bin/gridmux run -- ./my_program",
         "`cargo xtask test --clients` runs C programs so",
     ),
     (

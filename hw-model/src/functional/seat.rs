@@ -2,9 +2,9 @@
 //!
 //! The warps of a block take turns of a thousand instructions, and a pass gives each of them one. A pass in which every
 //! warp that could run only slept or waited for something ([`super::spin`]) got nowhere. Whether warps wait is asked
-//! after four passes in which a warp used its whole turn, and then ever more seldom; first after 64 where the kernel has
-//! nothing that is made for waiting. A block that was seen to wait is asked in every pass until a warp has used a whole
-//! turn again. So a block that never waits is hardly ever watched.
+//! after four passes in which a warp used its whole turn, and then ever more seldom; first after 64 where the kernel
+//! has nothing that is made for waiting. A block that was seen to wait is asked in every pass until a warp has used a
+//! whole turn again. So a block that never waits is hardly ever watched.
 //!
 //! Rule: what a block computes does not depend on how its turns are cut.
 
@@ -21,7 +21,8 @@ use crate::memory::Domain;
 
 /// Steps of a warp before the next one has its turn.
 const TURN: u32 = 1 << 10;
-/// Passes before one asks first whether warps wait, in a kernel that has instructions made for waiting and in any other one.
+/// Passes before one asks first whether warps wait, in a kernel that has instructions made for waiting and in any other
+/// one.
 const FIRST_WATCHED: (u32, u32) = (4, 64);
 /// Most passes from one that asks to the next one.
 const SELDOM: u32 = 1 << 12;

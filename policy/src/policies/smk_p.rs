@@ -1,30 +1,29 @@
 //! SMK-P: every SM is partitioned by dominant-resource fairness, with tenant weights.
 //!
-//! Source: SMK (Wang et al., HPCA 2016) section 5.3.2, Figures 6 to 8. The paper treats kernels
-//! alike; here tenants have weights. A tenant's part is a limit over all of its rows, per SM of each
-//! group: whichever of its kernels run, together they hold no more, and each of them may use all of
-//! it. With one kernel a tenant this is the paper's cap.
+//! Source: SMK (Wang et al., HPCA 2016) section 5.3.2, Figures 6 to 8. The paper treats kernels alike; here tenants
+//! have weights. A tenant's part is a limit over all of its rows, per SM of each group: whichever of its kernels run,
+//! together they hold no more, and each of them may use all of it. With one kernel a tenant this is the paper's cap.
 //!
-//! [`NAME`] holds shares at the weights and lends what nobody within his part can use. [`STRICT`] is the
-//! paper's own: the same partition on every SM, whatever tenants can use of it, and nothing lent. Two
-//! other policies are this one with other settings ([`super::smk`], [`super::smk_pw`]).
+//! [`NAME`] holds shares at the weights and lends what nobody within his part can use. [`STRICT`] is the paper's own:
+//! the same partition on every SM, whatever tenants can use of it, and nothing lent. Two other policies are this one
+//! with other settings ([`super::smk`], [`super::smk_pw`]).
 //!
 //! Phases of a replan:
 //! 1. [`share_control::rebase`]: who had too much, who too little;
 //! 2. [`Partitioner::partition`]: fill part after part of the device, lowest weighted level first;
-//! 3. parts that came out alike become one group of the plan. Free room goes to the better class
-//!    first, then to the tenant that is behind by the longest time, then by arrival; but before a better
-//!    class to who is behind while that is far ahead ([`Balance::place`]);
-//! 4. where issue slots are partitioned too, rows that are profiled have SMs to themselves, and the
-//!    others' weights follow from the profiles ([`IssueProfiler`]).
+//! 3. parts that came out alike become one group of the plan. Free room goes to the better class first, then to the
+//!    tenant that is behind by the longest time, then by arrival; but before a better class to who is behind while
+//!    that is far ahead ([`Balance::place`]);
+//! 4. where issue slots are partitioned too, rows that are profiled have SMs to themselves, and the others' weights
+//!    follow from the profiles ([`IssueProfiler`]).
 //!
 //! Where nothing is lent, a participant may have no block on any SM, because its blocks fit on none beside others' or
 //! an SM has too few slots; the paper says nothing of that. Such participants take **turns** ([`TURN`]) with the
 //! others: whoever is behind comes first when the device is partitioned anew.
 //!
-//! A tenant stays a participant for a grace after its last launch ended, because a closed-loop
-//! tenant submits again at once and its part would oscillate otherwise. A tenant that is the only
-//! participant has no limit, gives nothing up and may be handed to the device ahead of time.
+//! A tenant stays a participant for a grace after its last launch ended, because a closed-loop tenant submits again at
+//! once and its part would oscillate otherwise. A tenant that is the only participant has no limit, gives nothing up
+//! and may be handed to the device ahead of time.
 
 use crate::book::{Book, RowRecord, TenantRecord};
 use crate::contract::Element;

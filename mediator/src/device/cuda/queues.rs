@@ -152,6 +152,7 @@ impl StreamQueues {
         }
     }
 
+    // Length: an arm for each kind of work, and the driver's launches take their arguments one by one.
     fn put(&mut self, at: LaneSlot, stream: CUstream, work: &Work<'_>) -> Result<(), CudaError> {
         match *work {
             Work::Launch {
