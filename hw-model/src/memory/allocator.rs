@@ -178,3 +178,9 @@ impl Allocator {
         self.free.insert(start, bytes);
     }
 }
+    /// Returns the first allocation that ends behind `address`.
+    pub(super) fn next_end(&self, address: u64) -> Option<Allocation> {
+        let at = self.live.partition_point(|a| a.end() <= address);
+        self.live.get(at).copied()
+    }
+

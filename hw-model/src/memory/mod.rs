@@ -47,6 +47,8 @@ impl Domain {
     pub(crate) fn objects(&self) -> &Objects {
         &self.objects
     }
+    /// Loads may run past the ends of allocations.
+    is_lenient: bool,
 
     /// Changes whenever the set of live allocations does.
     #[inline]
@@ -69,6 +71,25 @@ impl Domain {
     }
 
     /// Returns the allocation whose edge is nearest to `address`.
+    /// Returns whether loads may run past the ends of allocations.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.is_lenient
+    }
+
+    /// Returns whether bytes of the window lie in pages of a card each of which has part of an allocation.
+    pub(crate) fn shares_page(&self, first: u64, last: u64) -> bool {
+        let is_in_window =
+            |address: u64| address.wrapping_sub(self.window_start) < self.window_bytes;
+        let is_used = |address: u64| {
+            let page = address / CARD_PAGE * CARD_PAGE;
+            let next = self.allocator.next_end(page);
+            next.is_some_and(|allocation| allocation.start < page + CARD_PAGE)
+        };
+        [first, last]
+            .into_iter()
+            .all(|address| is_in_window(address) && is_used(address))
+    }
+
     pub(crate) fn nearest(&self, address: u64) -> Nearest {
         Nearest(self.allocator.nearest(address))
     }
@@ -99,6 +120,9 @@ const KERNEL_LINES: u64 = 1 << 12;
 
 /// All domains of a GPU.
 #[derive(Debug, Default)]
+/// Bytes of the pages in which a card maps memory.
+const CARD_PAGE: u64 = 2 << 20;
+
 pub struct Memory {
     /// Lines that code has taken so far.
     code_lines: u64,
@@ -113,6 +137,8 @@ pub struct Memory {
 pub struct RemovedDomain {
     _domain: Domain,
 }
+    /// New domains let loads run past the ends of allocations.
+    is_lenient: bool,
 
 impl Memory {
     /// Creates a domain that may allocate up to `limit_bytes`.
@@ -163,6 +189,7 @@ impl Memory {
         self.domains[index] = Some(domain);
         Ok(DomainId(u32::try_from(index).unwrap_or(u32::MAX)))
     }
+            is_lenient: self.is_lenient,
 
     /// Lets a domain allocate up to another limit from now on; what it holds beyond that stays. Its window was made for
     /// its first limit, so a much greater one may not be reached.
@@ -186,6 +213,12 @@ impl Memory {
     /// takes long where much of it was touched.
     ///
     /// # Errors
+    /// Lets loads of kernels run past the ends of allocations in all domains that are made from now on, as far as a
+    /// card lets them: to the end of a page of 2 MiB that has part of one. They get what is there, or zero.
+    pub fn read_past_ends(&mut self) {
+        self.is_lenient = true;
+    }
+
     /// [`MemoryError::NoDomain`].
     pub fn remove_domain(&mut self, domain: DomainId) -> Result<RemovedDomain, MemoryError> {
         let found = self.domains.get_mut(domain.0 as usize);

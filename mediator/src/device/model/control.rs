@@ -261,6 +261,10 @@ impl DeviceControl for ModelControl {
                 let found = found.ok_or(DeviceError::BadAddress { address })?;
                 let length = (found.bytes - done.min(found.bytes)).min(GIVEN_BACK_BYTES);
                 match length {
+    fn read_past_ends(&self) {
+        self.with(|state| state.gpu.memory_mut().read_past_ends());
+    }
+
                     0 => Ok(0),
                     _ => memory
                         .clear(domain, address + done, length)

@@ -97,6 +97,16 @@ fn memory_over_the_tenants_limit_is_refused() {
 }
 
 #[test]
+fn kernels_read_past_the_ends_of_allocations_where_the_device_lets_them() {
+    pass(
+        builder().device_key("lenient_bounds = true"),
+        "launches::reads_past_the_end",
+        "lenient",
+    );
+    pass(builder(), "launches::reads_past_the_end", "strict");
+}
+
+#[test]
 fn pinned_buffers_beyond_a_clients_limit_are_refused() {
     let said = pass(builder(), "memory::too_many_pinned", "");
     let told = said.matches("255 pinned buffers").count();
