@@ -4,12 +4,15 @@
 //! fence can mask addresses; host pages are touched lazily, and given back when an allocation is freed; a red
 //! zone of 256 bytes follows each allocation, so that running off its end is seen. Device addresses depend only
 //! on the sequence of calls, never on where the host maps a window. No allocation lies within [`GUARD_BYTES`] of a
-//! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each.
+//! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each. Pages of
+//! a file that others have mapped, too, may stand in a window ([`Memory::map_file`]); no reference to them is made.
 
 mod allocator;
 mod in_place;
 mod names;
+mod paging;
 mod partition;
+mod shared;
 
 pub use names::{Allocation, DomainId, MemoryError, Nearest};
 pub use partition::Partition;
@@ -34,12 +37,18 @@ pub(crate) struct Domain {
     host: MmapRaw,
     allocator: Allocator,
     partitions: Vec<partition::Reserved>,
+    /// Ranges that stand for a file's pages.
+    shared: shared::SharedRanges,
+    /// Reserved addresses, and what is mapped at them.
+    paging: paging::Paging,
     /// Changes whenever the set of allocations does, and differs between domains: the key of range caches.
     stamp: u64,
     /// Textures, samplers and surfaces.
     objects: Objects,
     /// What kernels allocate from, once a module needs it.
     heap: Option<u64>,
+    /// Loads may run past the ends of allocations.
+    is_lenient: bool,
 }
 
 impl Domain {
@@ -47,8 +56,6 @@ impl Domain {
     pub(crate) fn objects(&self) -> &Objects {
         &self.objects
     }
-    /// Loads may run past the ends of allocations.
-    is_lenient: bool,
 
     /// Changes whenever the set of live allocations does.
     #[inline]
@@ -64,13 +71,6 @@ impl Domain {
             .wrapping_sub(usize::try_from(self.window_start).unwrap_or(0))
     }
 
-    /// Returns the allocation that holds `address`.
-    #[inline]
-    pub(crate) fn find(&self, address: u64) -> Option<Allocation> {
-        self.allocator.find(address)
-    }
-
-    /// Returns the allocation whose edge is nearest to `address`.
     /// Returns whether loads may run past the ends of allocations.
     pub(crate) fn is_lenient(&self) -> bool {
         self.is_lenient
@@ -90,6 +90,13 @@ impl Domain {
             .all(|address| is_in_window(address) && is_used(address))
     }
 
+    /// Returns the allocation that holds `address`.
+    #[inline]
+    pub(crate) fn find(&self, address: u64) -> Option<Allocation> {
+        self.allocator.find(address)
+    }
+
+    /// Returns the allocation whose edge is nearest to `address`.
     pub(crate) fn nearest(&self, address: u64) -> Nearest {
         Nearest(self.allocator.nearest(address))
     }
@@ -113,6 +120,9 @@ impl Domain {
     }
 }
 
+/// Bytes of the pages in which a card maps memory.
+const CARD_PAGE: u64 = 2 << 20;
+
 /// First line of code, beyond every window and local memory.
 const CODE_LINES: u64 = 1 << 51;
 /// Kernels begin at multiples of this number of lines.
@@ -120,9 +130,6 @@ const KERNEL_LINES: u64 = 1 << 12;
 
 /// All domains of a GPU.
 #[derive(Debug, Default)]
-/// Bytes of the pages in which a card maps memory.
-const CARD_PAGE: u64 = 2 << 20;
-
 pub struct Memory {
     /// Lines that code has taken so far.
     code_lines: u64,
@@ -130,6 +137,8 @@ pub struct Memory {
     /// Where a module that is being loaded places its variables, when not in the domain at large.
     placing: Option<Partition>,
     next_stamp: u64,
+    /// New domains let loads run past the ends of allocations.
+    is_lenient: bool,
 }
 
 /// The memory of a domain that is no more.
@@ -137,8 +146,6 @@ pub struct Memory {
 pub struct RemovedDomain {
     _domain: Domain,
 }
-    /// New domains let loads run past the ends of allocations.
-    is_lenient: bool,
 
 impl Memory {
     /// Creates a domain that may allocate up to `limit_bytes`.
@@ -146,8 +153,11 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::Host`] when the host has no address space left.
     pub fn create_domain(&mut self, limit_bytes: u64) -> Result<DomainId, MemoryError> {
-        // Half as much again leaves room for fragmentation and red zones.
-        let wanted = limit_bytes.saturating_add(limit_bytes / 2);
+        // Half as much again leaves room for fragmentation and red zones; as much is for host memory and reservations,
+        // which do not count.
+        let wanted = limit_bytes
+            .saturating_add(limit_bytes / 2)
+            .saturating_mul(2);
         let window_bytes = wanted
             .checked_next_power_of_two()
             .unwrap_or(1 << 46)
@@ -174,9 +184,12 @@ impl Memory {
                 ALLOCATION_ALIGN,
             ),
             partitions: Vec::new(),
+            shared: shared::SharedRanges::default(),
+            paging: paging::Paging::default(),
             stamp: self.fresh_stamp(),
             objects: Objects::default(),
             heap: None,
+            is_lenient: self.is_lenient,
         };
         let index = self
             .domains
@@ -189,7 +202,6 @@ impl Memory {
         self.domains[index] = Some(domain);
         Ok(DomainId(u32::try_from(index).unwrap_or(u32::MAX)))
     }
-            is_lenient: self.is_lenient,
 
     /// Lets a domain allocate up to another limit from now on; what it holds beyond that stays. Its window was made for
     /// its first limit, so a much greater one may not be reached.
@@ -199,6 +211,12 @@ impl Memory {
     pub fn set_limit(&mut self, domain: DomainId, limit_bytes: u64) -> Result<(), MemoryError> {
         self.domain_mut(domain)?.allocator.set_limit(limit_bytes);
         Ok(())
+    }
+
+    /// Lets loads of kernels run past the ends of allocations in all domains that are made from now on, as far as a
+    /// card lets them: to the end of a page of 2 MiB that has part of one. They get what is there, or zero.
+    pub fn read_past_ends(&mut self) {
+        self.is_lenient = true;
     }
 
     /// Removes a domain with everything in it.
@@ -213,12 +231,6 @@ impl Memory {
     /// takes long where much of it was touched.
     ///
     /// # Errors
-    /// Lets loads of kernels run past the ends of allocations in all domains that are made from now on, as far as a
-    /// card lets them: to the end of a page of 2 MiB that has part of one. They get what is there, or zero.
-    pub fn read_past_ends(&mut self) {
-        self.is_lenient = true;
-    }
-
     /// [`MemoryError::NoDomain`].
     pub fn remove_domain(&mut self, domain: DomainId) -> Result<RemovedDomain, MemoryError> {
         let found = self.domains.get_mut(domain.0 as usize);
@@ -277,6 +289,10 @@ impl Memory {
         if domain.free_in_partition(address)? {
             return Ok(());
         }
+        if domain.free_shared(address)? {
+            domain.stamp = stamp;
+            return Ok(());
+        }
         let freed = domain.allocator.free(address)?;
         domain.stamp = stamp;
         give_whole_pages_back(domain, &freed);
@@ -291,6 +307,7 @@ impl Memory {
             return;
         };
         addresses.retain(|address| !matches!(domain.free_in_partition(*address), Ok(true)));
+        addresses.retain(|address| !matches!(domain.free_shared(*address), Ok(true)));
         addresses.sort_unstable();
         let freed = domain.allocator.free_all(&addresses);
         domain.stamp = stamp;
@@ -353,7 +370,7 @@ impl Memory {
         found.span(address, bytes)?;
         let end = address + bytes;
         let (first, last) = (address.next_multiple_of(PAGE), end / PAGE * PAGE);
-        if first >= last || !give_pages_back(found, first, last) {
+        if first >= last || found.is_shared(address) || !give_pages_back(found, first, last) {
             return self.fill(domain, address, bytes, 0);
         }
         self.fill(domain, address, first - address, 0)?;

@@ -6,7 +6,7 @@
 
 use crate::driver::Driver;
 use crate::host_function;
-use crate::memory::pool::CUmemAccessDesc;
+use crate::memory::pool::{CUmemAccessDesc, CUmemLocation};
 use crate::registry::{Handle, Object};
 use crate::status::{CudaResult, Status};
 use crate::stream::CUstream;
@@ -68,7 +68,7 @@ macro_rules! plain {
 }
 
 plain!(i32, u32, u64, usize, u8, u16, f32);
-plain!(*const CUmemAccessDesc);
+plain!(*const CUmemAccessDesc, CUmemLocation);
 plain!(Option<unsafe extern "C" fn(i32) -> usize>);
 plain!(Option<unsafe extern "C" fn(*mut c_void)>);
 plain!(Option<unsafe extern "C" fn(CUstream, u32, *mut c_void)>);

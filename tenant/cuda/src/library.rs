@@ -12,6 +12,7 @@ use crate::module::jit::Options;
 use crate::module::{CUfunction, CUmodule, Function, Module, attributes};
 use crate::registry::{Handle, Object, Registry};
 use crate::status::{CudaResult, Status};
+use gridmux_tenant::GlobalInfo;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -74,6 +75,8 @@ driver_api! {
     12000 cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary) => get_module;
     12000 cuLibraryGetGlobal(address: *mut u64, bytes: *mut usize, library: CUlibrary, name: *const c_char)
         => get_global;
+    12000 cuLibraryGetManaged(address: *mut u64, bytes: *mut usize, library: CUlibrary, name: *const c_char)
+        => get_managed;
     12000 cuKernelGetFunction(function: *mut CUfunction, kernel: CUkernel) => get_function;
     12050 cuKernelGetLibrary(library: *mut CUlibrary, kernel: CUkernel) => library_of;
     12030 cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) => get_name;
@@ -221,10 +224,29 @@ fn get_global(
     library: Arc<Library>,
     name: &'static CStr,
 ) -> CudaResult {
-    let (start, len) = library.module.global(name)?;
-    Out::set_if(address.as_ref(), start);
-    Out::set_if(bytes.as_ref(), usize::try_from(len).unwrap_or(usize::MAX));
+    tell(library.module.global(name)?, address, bytes);
     Ok(())
+}
+
+/// Tells of a variable that the program has at the same address.
+fn get_managed(
+    address: Option<Out<u64>>,
+    bytes: Option<Out<usize>>,
+    library: Arc<Library>,
+    name: &'static CStr,
+) -> CudaResult {
+    let global = library.module.global(name)?;
+    if !global.is_managed {
+        return Err(Status::NOT_FOUND);
+    }
+    tell(global, address, bytes);
+    Ok(())
+}
+
+fn tell(global: &GlobalInfo, address: Option<Out<u64>>, bytes: Option<Out<usize>>) {
+    Out::set_if(address.as_ref(), global.address);
+    let len = usize::try_from(global.bytes).unwrap_or(usize::MAX);
+    Out::set_if(bytes.as_ref(), len);
 }
 
 fn get_function(place: Out<CUfunction>, kernel: Arc<Kernel>) -> CudaResult {

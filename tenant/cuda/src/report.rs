@@ -65,6 +65,29 @@ pub fn out_of_memory(error: &ClientError) {
     }
 }
 
+/// Says what is not there, once.
+pub fn refused(what: &str) {
+    static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    // A child made by fork while another thread held the lock goes without.
+    let Some(mut said) = SAID.try_lock() else {
+        return;
+    };
+    if said.get_or_insert_default().insert(what.to_owned()) {
+        say(format_args!(
+            "{what}; the call returns CUDA_ERROR_NOT_SUPPORTED"
+        ));
+    }
+}
+
+/// Says once why there is no managed memory.
+pub fn managed(error: &ClientError) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // Relaxed: of several threads, one finds it unset.
+    if !SAID.swap(true, Ordering::Relaxed) {
+        say(format_args!("no managed memory: {error}"));
+    }
+}
+
 /// Why a missing function was noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Missed {

@@ -56,46 +56,37 @@ macro_rules! uncovered {
 }
 
 uncovered! {
-    2000: cuArray3DCreate, cuArray3DGetDescriptor, cuArrayCreate, cuArrayDestroy, cuArrayGetDescriptor, cuCtxCreate,
-        cuDeviceTotalMem, cuFuncSetBlockShape, cuFuncSetSharedSize, cuLaunch, cuLaunchGrid, cuLaunchGridAsync,
-        cuMemAlloc, cuMemAllocHost, cuMemAllocPitch, cuMemFree, cuMemGetAddressRange, cuMemGetInfo, cuMemcpy2D,
-        cuMemcpy2DAsync, cuMemcpy2DUnaligned, cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyAtoA, cuMemcpyAtoD, cuMemcpyAtoH,
-        cuMemcpyAtoHAsync, cuMemcpyDtoA, cuMemcpyDtoD, cuMemcpyDtoH, cuMemcpyDtoHAsync, cuMemcpyHtoA,
-        cuMemcpyHtoAAsync, cuMemcpyHtoD, cuMemcpyHtoDAsync, cuMemsetD16, cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8,
-        cuMemsetD32, cuMemsetD8, cuModuleGetGlobal, cuModuleGetTexRef, cuParamSetSize, cuParamSetTexRef, cuParamSetf,
-        cuParamSeti, cuParamSetv, cuTexRefCreate, cuTexRefDestroy, cuTexRefGetAddress, cuTexRefGetAddressMode,
-        cuTexRefGetArray, cuTexRefGetFilterMode, cuTexRefGetFlags, cuTexRefGetFormat, cuTexRefSetAddress,
-        cuTexRefSetAddressMode, cuTexRefSetArray, cuTexRefSetFilterMode, cuTexRefSetFlags, cuTexRefSetFormat;
+    2000: cuArray3DCreate, cuArray3DGetDescriptor, cuArrayCreate, cuArrayGetDescriptor, cuCtxCreate, cuDeviceTotalMem,
+        cuFuncSetBlockShape, cuFuncSetSharedSize, cuLaunch, cuLaunchGrid, cuLaunchGridAsync, cuMemAlloc, cuMemAllocHost,
+        cuMemAllocPitch, cuMemFree, cuMemGetAddressRange, cuMemGetInfo, cuMemcpy2D, cuMemcpy2DAsync,
+        cuMemcpy2DUnaligned, cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyAtoA, cuMemcpyAtoD, cuMemcpyAtoH, cuMemcpyAtoHAsync,
+        cuMemcpyDtoA, cuMemcpyDtoD, cuMemcpyDtoH, cuMemcpyDtoHAsync, cuMemcpyHtoA, cuMemcpyHtoAAsync, cuMemcpyHtoD,
+        cuMemcpyHtoDAsync, cuMemsetD16, cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8, cuMemsetD32, cuMemsetD8,
+        cuModuleGetGlobal, cuModuleGetTexRef, cuParamSetSize, cuParamSetTexRef, cuParamSetf, cuParamSeti, cuParamSetv,
+        cuTexRefCreate, cuTexRefDestroy, cuTexRefGetAddress, cuTexRefGetAddressMode, cuTexRefGetArray,
+        cuTexRefGetFilterMode, cuTexRefGetFlags, cuTexRefGetFormat, cuTexRefSetAddress, cuTexRefSetAddressMode,
+        cuTexRefSetArray, cuTexRefSetFilterMode, cuTexRefSetFlags, cuTexRefSetFormat;
     2020: cuMemHostGetDevicePointer, cuTexRefSetAddress2D;
     3000: cuGraphicsMapResources | cuGraphicsMapResources_ptsz, cuGraphicsResourceGetMappedPointer,
         cuGraphicsResourceSetMapFlags, cuGraphicsSubResourceGetMappedArray,
         cuGraphicsUnmapResources | cuGraphicsUnmapResources_ptsz, cuGraphicsUnregisterResource, cuMemcpyDtoDAsync,
         cuModuleGetSurfRef, cuSurfRefGetArray, cuSurfRefSetArray;
-    3020: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
-        cuGraphicsResourceGetMappedPointer_v2, cuMemcpyAtoA_v2 | cuMemcpyAtoA_v2_ptds,
-        cuMemcpyAtoD_v2 | cuMemcpyAtoD_v2_ptds, cuMemcpyAtoHAsync_v2 | cuMemcpyAtoHAsync_v2_ptsz,
-        cuMemcpyAtoH_v2 | cuMemcpyAtoH_v2_ptds, cuMemcpyDtoA_v2 | cuMemcpyDtoA_v2_ptds,
-        cuMemcpyHtoAAsync_v2 | cuMemcpyHtoAAsync_v2_ptsz, cuMemcpyHtoA_v2 | cuMemcpyHtoA_v2_ptds,
-        cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2, cuTexRefSetAddress_v2;
+    3020: cuGraphicsResourceGetMappedPointer_v2, cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2, cuTexRefSetAddress_v2;
     4000: cuMemcpy3DPeer | cuMemcpy3DPeer_ptds, cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz;
     4010: cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenEventHandle, cuIpcOpenMemHandle,
         cuTexRefSetAddress2D_v3;
     5000: cuGraphicsResourceGetMappedMipmappedArray, cuMipmappedArrayCreate, cuMipmappedArrayDestroy,
-        cuMipmappedArrayGetLevel, cuSurfObjectCreate, cuSurfObjectDestroy, cuSurfObjectGetResourceDesc,
-        cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc, cuTexObjectGetResourceViewDesc,
-        cuTexObjectGetTextureDesc, cuTexRefGetMaxAnisotropy, cuTexRefGetMipmapFilterMode, cuTexRefGetMipmapLevelBias,
+        cuMipmappedArrayGetLevel, cuTexRefGetMaxAnisotropy, cuTexRefGetMipmapFilterMode, cuTexRefGetMipmapLevelBias,
         cuTexRefGetMipmapLevelClamp, cuTexRefGetMipmappedArray, cuTexRefSetMaxAnisotropy, cuTexRefSetMipmapFilterMode,
         cuTexRefSetMipmapLevelBias, cuTexRefSetMipmapLevelClamp, cuTexRefSetMipmappedArray;
-    6000: cuMemAllocManaged, cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz;
     6050: cuGraphicsResourceSetMapFlags_v2;
-    8000: cuMemAdvise, cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz, cuMemRangeGetAttribute, cuMemRangeGetAttributes,
-        cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz, cuStreamWaitValue32 | cuStreamWaitValue32_ptsz,
+    8000: cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz, cuStreamWaitValue32 | cuStreamWaitValue32_ptsz,
         cuTexRefGetBorderColor, cuTexRefSetBorderColor;
     9000: cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernelMultiDevice,
         cuStreamWaitValue64 | cuStreamWaitValue64_ptsz;
     10000: cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuExternalMemoryGetMappedBuffer,
-        cuExternalMemoryGetMappedMipmappedArray, cuGraphAddChildGraphNode, cuGraphAddDependencies,
-        cuGraphAddEmptyNode, cuGraphAddHostNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode, cuGraphAddMemsetNode,
+        cuExternalMemoryGetMappedMipmappedArray, cuGraphAddChildGraphNode, cuGraphAddDependencies, cuGraphAddEmptyNode,
+        cuGraphAddHostNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode, cuGraphAddMemsetNode,
         cuGraphChildGraphNodeGetGraph, cuGraphClone, cuGraphCreate, cuGraphDestroy, cuGraphDestroyNode,
         cuGraphExecDestroy, cuGraphGetEdges, cuGraphGetNodes, cuGraphGetRootNodes, cuGraphHostNodeGetParams,
         cuGraphHostNodeSetParams, cuGraphInstantiate, cuGraphKernelNodeGetParams, cuGraphKernelNodeSetParams,
@@ -107,23 +98,19 @@ uncovered! {
         cuWaitExternalSemaphoresAsync | cuWaitExternalSemaphoresAsync_ptsz;
     10010: cuGraphExecKernelNodeSetParams, cuStreamBeginCapture_v2 | cuStreamBeginCapture_v2_ptsz;
     10020: cuDeviceGetNvSciSyncAttributes, cuGraphExecHostNodeSetParams, cuGraphExecMemcpyNodeSetParams,
-        cuGraphExecMemsetNodeSetParams, cuGraphExecUpdate, cuMemAddressFree, cuMemAddressReserve, cuMemCreate,
-        cuMemExportToShareableHandle, cuMemGetAccess, cuMemGetAllocationGranularity,
-        cuMemGetAllocationPropertiesFromHandle, cuMemImportFromShareableHandle, cuMemMap, cuMemRelease,
-        cuMemSetAccess, cuMemUnmap;
+        cuGraphExecMemsetNodeSetParams, cuGraphExecUpdate, cuMemExportToShareableHandle, cuMemImportFromShareableHandle;
     11000: cuGraphInstantiate_v2, cuGraphKernelNodeCopyAttributes, cuGraphKernelNodeGetAttribute,
-        cuGraphKernelNodeSetAttribute, cuIpcOpenMemHandle_v2, cuMemRetainAllocationHandle;
-    11010: cuArrayGetSparseProperties, cuDeviceGetTexture1DLinearMaxWidth, cuGraphAddEventRecordNode,
-        cuGraphAddEventWaitNode, cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent,
-        cuGraphEventWaitNodeGetEvent, cuGraphEventWaitNodeSetEvent, cuGraphExecChildGraphNodeSetParams,
-        cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, cuGraphUpload | cuGraphUpload_ptsz,
+        cuGraphKernelNodeSetAttribute, cuIpcOpenMemHandle_v2;
+    11010: cuArrayGetSparseProperties, cuGraphAddEventRecordNode, cuGraphAddEventWaitNode,
+        cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeGetEvent,
+        cuGraphEventWaitNodeSetEvent, cuGraphExecChildGraphNodeSetParams, cuGraphExecEventRecordNodeSetEvent,
+        cuGraphExecEventWaitNodeSetEvent, cuGraphUpload | cuGraphUpload_ptsz,
         cuMemMapArrayAsync | cuMemMapArrayAsync_ptsz, cuMipmappedArrayGetSparseProperties;
     11020: cuArrayGetPlane, cuGraphAddExternalSemaphoresSignalNode, cuGraphAddExternalSemaphoresWaitNode,
         cuGraphExecExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams,
         cuGraphExternalSemaphoresSignalNodeGetParams, cuGraphExternalSemaphoresSignalNodeSetParams,
-        cuGraphExternalSemaphoresWaitNodeGetParams, cuGraphExternalSemaphoresWaitNodeSetParams,
-        cuMemPoolExportPointer, cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle,
-        cuMemPoolImportPointer;
+        cuGraphExternalSemaphoresWaitNodeGetParams, cuGraphExternalSemaphoresWaitNodeSetParams, cuMemPoolExportPointer,
+        cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer;
     11030: cuFlushGPUDirectRDMAWrites, cuGraphDebugDotPrint, cuGraphReleaseUserObject, cuGraphRetainUserObject,
         cuStreamUpdateCaptureDependencies | cuStreamUpdateCaptureDependencies_ptsz, cuUserObjectCreate,
         cuUserObjectRelease, cuUserObjectRetain;
@@ -138,13 +125,12 @@ uncovered! {
         cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz;
     12000: cuGraphAddKernelNode_v2, cuGraphExecGetFlags, cuGraphExecKernelNodeSetParams_v2, cuGraphExecUpdate_v2,
         cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz, cuGraphKernelNodeGetParams_v2,
-        cuGraphKernelNodeSetParams_v2, cuLibraryGetManaged, cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col,
-        cuTensorMapEncodeTiled, cuTensorMapReplaceAddress;
+        cuGraphKernelNodeSetParams_v2, cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled,
+        cuTensorMapReplaceAddress;
     12010: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute, cuCoredumpSetAttributeGlobal,
         cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem, cuMulticastCreate, cuMulticastGetGranularity,
         cuMulticastUnbind;
-    12020: cuGraphAddNode, cuGraphExecNodeSetParams, cuGraphNodeSetParams, cuMemAdvise_v2,
-        cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz;
+    12020: cuGraphAddNode, cuGraphExecNodeSetParams, cuGraphNodeSetParams;
     12030: cuGraphAddDependencies_v2, cuGraphAddNode_v2, cuGraphConditionalHandleCreate, cuGraphGetEdges_v2,
         cuGraphNodeGetDependencies_v2, cuGraphNodeGetDependentNodes_v2, cuGraphRemoveDependencies_v2,
         cuStreamBeginCaptureToGraph | cuStreamBeginCaptureToGraph_ptsz,
@@ -169,8 +155,8 @@ uncovered! {
         cuGraphNodeGetToolsId, cuMulticastBindAddr_v2, cuMulticastBindMem_v2,
         cuStreamBeginCaptureToCig | cuStreamBeginCaptureToCig_ptsz,
         cuStreamEndCaptureToCig | cuStreamEndCaptureToCig_ptsz, cuStreamGetDevResource | cuStreamGetDevResource_ptsz;
-    13020: cuCoredumpDeregisterCompleteCallback, cuCoredumpDeregisterStartCallback,
-        cuCoredumpRegisterCompleteCallback, cuCoredumpRegisterStartCallback, cuGraphNodeGetParams,
+    13020: cuCoredumpDeregisterCompleteCallback, cuCoredumpDeregisterStartCallback, cuCoredumpRegisterCompleteCallback,
+        cuCoredumpRegisterStartCallback, cuGraphNodeGetParams,
         cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz,
         cuMemcpyWithAttributesAsync | cuMemcpyWithAttributesAsync_ptsz;
     13030: cuLogicalEndpointAddDevice, cuLogicalEndpointBindAddr, cuLogicalEndpointBindMem, cuLogicalEndpointCreate,

@@ -1,9 +1,11 @@
 //! Copies, of one, two and three dimensions.
 //!
 //! Rules: the kind of a copy says which end is the host's, and is believed, as NVIDIA's library does; for
-//! `cudaMemcpyDefault` the driver is asked. Arrays belong to textures, which are not covered.
+//! `cudaMemcpyDefault` the driver is asked. In an array places and sizes count texels, and copies between one and
+//! memory do so, too.
 
 use crate::api::{DefaultStream, runtime_api};
+use crate::array::Volume;
 use crate::border::Place;
 use crate::current::ready;
 use crate::driver::Driver;
@@ -14,7 +16,7 @@ use std::ffi::{c_int, c_uint};
 /// One end of the driver's copy of two dimensions.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct PlanarEnd {
+pub(crate) struct PlanarEnd {
     x_bytes: usize,
     y: usize,
     kind: c_uint,
@@ -22,6 +24,34 @@ struct PlanarEnd {
     device: u64,
     array: u64,
     pitch: usize,
+}
+
+impl PlanarEnd {
+    /// Returns an end in memory of a kind that the driver has, rows a pitch apart.
+    pub(crate) fn in_memory(start: u64, kind: c_uint, pitch: usize) -> Self {
+        Self {
+            x_bytes: 0,
+            y: 0,
+            kind,
+            host: start,
+            device: start,
+            array: 0,
+            pitch,
+        }
+    }
+
+    /// Returns an end in an array, behind so many bytes of a row and rows.
+    pub(crate) fn in_array(array: u64, x_bytes: usize, y: usize) -> Self {
+        Self {
+            x_bytes,
+            y,
+            kind: ARRAY,
+            host: 0,
+            device: 0,
+            array,
+            pitch: 0,
+        }
+    }
 }
 
 /// The driver's copy of two dimensions (`CUDA_MEMCPY2D`).
@@ -32,6 +62,18 @@ pub struct Planar {
     to: PlanarEnd,
     width_bytes: usize,
     height: usize,
+}
+
+impl Planar {
+    /// Returns a copy of `height` rows of `width_bytes` bytes.
+    pub(crate) fn new(from: PlanarEnd, to: PlanarEnd, width_bytes: usize, height: usize) -> Self {
+        Self {
+            from,
+            to,
+            width_bytes,
+            height,
+        }
+    }
 }
 
 /// One end of the driver's copy of three dimensions.
@@ -119,6 +161,25 @@ enum Kind {
 /// The driver's kinds of memory (`CUmemorytype`).
 const HOST: c_uint = 1;
 const DEVICE: c_uint = 2;
+const ARRAY: c_uint = 3;
+
+/// Which end of a copy is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// The one that is read.
+    From,
+    /// The one that is written.
+    To,
+}
+
+/// Returns the driver's kind of memory of one end of a copy whose other end is an array.
+pub(crate) fn kind_of(driver: &Driver, kind: c_int, address: u64, end: Ends) -> CudaResult<c_uint> {
+    let (from, to) = Kind::of(kind)?.ends(driver, address, address)?;
+    Ok(match end {
+        Ends::From => from,
+        Ends::To => to,
+    })
+}
 
 impl Kind {
     fn of(number: c_int) -> CudaResult<Self> {
@@ -212,21 +273,9 @@ impl Rows {
         if self.width > self.from.1 || self.width > self.to.1 {
             return Err(Status::INVALID_PITCH);
         }
-        let end = |(start, pitch): (u64, usize), kind| PlanarEnd {
-            x_bytes: 0,
-            y: 0,
-            kind,
-            host: start,
-            device: start,
-            array: 0,
-            pitch,
-        };
-        Ok(Planar {
-            from: end(self.from, from),
-            to: end(self.to, to),
-            width_bytes: self.width,
-            height: self.height,
-        })
+        let end = |(start, pitch), kind| PlanarEnd::in_memory(start, kind, pitch);
+        let (from, to) = (end(self.from, from), end(self.to, to));
+        Ok(Planar::new(from, to, self.width, self.height))
     }
 }
 
@@ -277,27 +326,34 @@ fn planar_async(
 impl SpatialCopy {
     /// Returns the driver's copy.
     fn copy(&self, driver: &Driver) -> CudaResult<Spatial> {
-        if self.from_array != 0 || self.to_array != 0 {
-            return Err(Status::NOT_SUPPORTED);
-        }
+        let texel = match [self.from_array, self.to_array] {
+            [0, 0] => None,
+            [0, array] | [array, _] => Some(Volume::of(driver, array)?.texel_bytes()),
+        };
         let (from, to) = Kind::of(self.kind)?.ends(driver, self.from.start, self.to.start)?;
-        let end = |memory: &Pitched, at: &Position, kind| SpatialEnd {
-            x_bytes: at.x,
-            y: at.y,
-            z: at.z,
-            level: 0,
-            kind,
-            host: memory.start,
-            device: memory.start,
-            array: 0,
-            reserved: 0,
-            pitch: memory.pitch,
-            height: memory.height,
+        let bytes = |texels: usize| {
+            let bytes = texels.checked_mul(texel.unwrap_or(1));
+            bytes.ok_or(Status::INVALID_VALUE)
+        };
+        let end = |array: u64, memory: &Pitched, at: &Position, kind| {
+            Ok(SpatialEnd {
+                x_bytes: if array == 0 { at.x } else { bytes(at.x)? },
+                y: at.y,
+                z: at.z,
+                level: 0,
+                kind: if array == 0 { kind } else { ARRAY },
+                host: memory.start,
+                device: memory.start,
+                array,
+                reserved: 0,
+                pitch: memory.pitch,
+                height: memory.height,
+            })
         };
         Ok(Spatial {
-            from: end(&self.from, &self.from_at, from),
-            to: end(&self.to, &self.to_at, to),
-            width_bytes: self.extent.width,
+            from: end(self.from_array, &self.from, &self.from_at, from)?,
+            to: end(self.to_array, &self.to, &self.to_at, to)?,
+            width_bytes: bytes(self.extent.width)?,
             height: self.extent.height,
             depth: self.extent.depth,
         })

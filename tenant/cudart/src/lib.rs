@@ -23,6 +23,7 @@ pub mod current;
 pub mod driver;
 pub mod status;
 
+pub mod array;
 pub mod copy;
 pub mod device;
 pub mod event;
@@ -30,12 +31,14 @@ pub mod fill;
 pub mod function;
 pub mod launch;
 pub mod library;
+pub mod managed;
 pub mod memory;
 pub mod pool;
 pub mod properties;
 pub mod registration;
 pub mod stream;
 pub mod symbol;
+pub mod texture;
 pub mod uncovered;
 pub mod version;
 

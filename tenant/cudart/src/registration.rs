@@ -39,6 +39,8 @@ struct Registered {
     variables: HashMap<usize, Named>,
     /// Kernels that were asked for, by the same.
     found: HashMap<usize, u64>,
+    /// Managed variables, by where the program has the address of each.
+    managed: HashMap<usize, Named>,
 }
 
 static REGISTERED: RwLock<Option<Registered>> = RwLock::new(None);
@@ -147,10 +149,76 @@ pub unsafe extern "C" fn __cudaRegisterFatBinary(image: *const c_void) -> *mut *
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
 
-/// `__cudaInitModule` of nvcc's host code.
+/// `__cudaInitModule` of nvcc's host code, which it calls before it uses a managed variable of a binary's: tells the
+/// program where they are.
+///
+/// # Safety
+/// The places that were registered with the binary's managed variables have room for a pointer.
 #[unsafe(no_mangle)]
-pub extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
+pub unsafe extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
+    // A failure is noted for the thread. The program then follows a null pointer, so it is said as well.
+    guard(|| tell_managed(handle.addr()).inspect_err(|status| say_unmanaged(*status)));
     1
+}
+
+/// Writes the addresses of a binary's managed variables where the program has them.
+fn tell_managed(handle: usize) -> CudaResult {
+    let named: Vec<(usize, Named)> = look(|registered| {
+        let binary = registered.binaries.get(&handle)?;
+        let all = registered.managed.iter();
+        let its = all.filter(|(_, named)| Arc::ptr_eq(&named.binary, binary));
+        Some(its.map(|(place, named)| (*place, named.clone())).collect())
+    })
+    .unwrap_or_default();
+    for (place, named) in named {
+        let driver = ready()?;
+        let library = named.binary.load(driver)?;
+        let mut address = 0;
+        let name = Place::text(&named.name);
+        driver.cuLibraryGetManaged(Place::to(&mut address), Place::NONE, library, name)?;
+        Place::<u64>::at(place).set(address)?;
+        let shadow = usize::try_from(address).unwrap_or(0);
+        // From now on the program names it by where it is.
+        change(|registered| {
+            registered.variables.insert(shadow, named);
+            registered.managed.remove(&place);
+        });
+    }
+    Ok(())
+}
+
+fn say_unmanaged(status: Status) {
+    let line = format!(
+        "gridmux: a __managed__ variable cannot be shared with the program (error {})\n",
+        status.0
+    );
+    // A closed stderr harms nobody.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}
+
+/// `__cudaRegisterManagedVar` of nvcc's host code.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+pub unsafe extern "C" fn __cudaRegisterManagedVar(
+    handle: *mut *mut c_void,
+    place: *mut *mut c_void,
+    _device_address: *mut c_char,
+    name: *const c_char,
+    _external: c_int,
+    _bytes: usize,
+    _constant: c_int,
+    _global: c_int,
+) {
+    let place = place.expose_provenance();
+    // SAFETY: the caller's promise.
+    unsafe {
+        register(handle, name, |registered, named| {
+            registered.managed.insert(place, named);
+        });
+    }
 }
 
 /// `__cudaUnregisterFatBinary` of nvcc's host code.
@@ -169,6 +237,7 @@ pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
         }
         registered.kernels.retain(|_, named| !is_its(named));
         registered.variables.retain(|_, named| !is_its(named));
+        registered.managed.retain(|_, named| !is_its(named));
     });
     let library = removed.and_then(|binary| binary.library.lock().take());
     if let (Some(library), Ok(driver)) = (library, Driver::get()) {

@@ -1,12 +1,14 @@
-//! Copies of two and three dimensions, between places in memory that are rows a pitch apart.
+//! Copies of two and three dimensions, between places in memory that are rows a pitch apart, and arrays.
 //!
-//! Arrays belong to textures and are not there; a copy that names one is refused as not supported.
+//! An array is device memory whose pitch it knows itself, so that a copy that names one becomes a copy of rows.
 
 use super::CUdeviceptr;
 use super::copy::{self, OnDevice, Pattern, Repeat, Transfer};
 use crate::api::driver_api;
 use crate::attribute::memory_type::{ARRAY, DEVICE, HOST, UNIFIED};
 use crate::border::In;
+use crate::driver::Driver;
+use crate::memory::array::CUarray;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
 use std::ffi::{c_uint, c_void};
@@ -169,8 +171,46 @@ impl SpatialEnd {
     }
 }
 
+impl SpatialEnd {
+    /// Puts an array's memory in the place of the array, of which `size` bytes, rows and planes are copied.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_HANDLE`]: there is no such array; [`Status::INVALID_VALUE`]: they go beyond its end.
+    fn in_memory(mut self, driver: &Driver, size: [usize; 3]) -> CudaResult<Self> {
+        if self.kind != ARRAY {
+            return Ok(self);
+        }
+        let array = driver
+            .arrays
+            .get(CUarray::from_bits(self.array.addr() as u64))?;
+        let layout = array.layout();
+        let width = usize::try_from(layout.width_bytes()).unwrap_or(usize::MAX);
+        let firsts = [self.x_bytes, self.y, self.z];
+        let ends = [width, layout.rows(), layout.planes()];
+        let mut axes = firsts.into_iter().zip(size).zip(ends);
+        let fits = axes
+            .all(|((first, size), end)| first.checked_add(size).is_some_and(|last| last <= end));
+        if !fits {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.kind = DEVICE;
+        self.device = array.address();
+        self.pitch = usize::try_from(array.row_bytes()).unwrap_or(usize::MAX);
+        self.height = layout.rows();
+        Ok(self)
+    }
+}
+
 impl CUDA_MEMCPY3D {
-    /// Lays the copy out; nothing if it copies nothing.
+    /// Returns the copy with the memory of its arrays.
+    fn in_memory(mut self, driver: &Driver) -> CudaResult<Self> {
+        let size = [self.width_bytes, self.height, self.depth];
+        self.from = self.from.in_memory(driver, size)?;
+        self.to = self.to.in_memory(driver, size)?;
+        Ok(self)
+    }
+
+    /// Lays the copy out, whose ends are in memory; nothing if it copies nothing.
     ///
     /// # Errors
     /// [`Status::NOT_SUPPORTED`]: an array or a level of one; [`Status::INVALID_VALUE`]: an unknown kind of memory, a
@@ -212,7 +252,7 @@ impl CUDA_MEMCPY3D {
 
 fn run(copy: &CUDA_MEMCPY3D, default: DefaultStream, stream: CUstream, wait: bool) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
-    let Some(layout) = copy.layout()? else {
+    let Some(layout) = copy.in_memory(driver)?.layout()? else {
         return Ok(());
     };
     let transfer = Transfer::of_rows(driver, layout.to, layout.from, layout.pattern)?;

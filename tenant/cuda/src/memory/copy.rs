@@ -48,10 +48,7 @@ driver_api! {
 #[derive(Debug, Clone)]
 pub(super) enum Location {
     /// In device memory, which is held until the copy is submitted, should another thread give it back.
-    Device(
-        u64,
-        #[allow(dead_code, reason = "it is held, not read")] Arc<Range>,
-    ),
+    Device(u64, Arc<Range>),
     /// In pinned memory, that far from its beginning.
     Pinned(Arc<Range>, u64),
     /// In host memory that the device does not reach.
@@ -79,9 +76,13 @@ impl Location {
             };
         };
         Ok(match range.memory {
-            Memory::Device(_) | Memory::Pooled(_) | Memory::Variable(_) => {
-                Self::Device(address, range)
-            }
+            Memory::Device(_)
+            | Memory::Pooled(_)
+            | Memory::Variable { .. }
+            | Memory::Mapped(_)
+            | Memory::Array(_)
+            | Memory::Reserved(_)
+            | Memory::Managed(_) => Self::Device(address, range),
             Memory::Pinned(..) => {
                 let offset = range.offset(address);
                 Self::Pinned(range, offset)
@@ -104,6 +105,23 @@ impl Location {
     /// Returns whether it is the device's.
     pub(super) fn is_device(&self) -> bool {
         matches!(self, Self::Device(..))
+    }
+
+    /// Returns whether it stands at a device address.
+    fn is_reached(&self) -> bool {
+        match self {
+            Self::Device(..) => true,
+            Self::Pinned(range, _) => range.memory.is_reached(),
+            Self::Pageable(_) => false,
+        }
+    }
+
+    /// Returns whether the program sees what is written to it without a copy.
+    fn is_seen(&self) -> bool {
+        match self {
+            Self::Device(_, range) | Self::Pinned(range, _) => range.memory.is_seen(),
+            Self::Pageable(_) => true,
+        }
     }
 
     /// Returns its address in this process.
@@ -227,7 +245,7 @@ impl Transfer {
 
     /// Refuses a copy that has an end in host memory where the function says that it is the device's.
     pub(super) fn check_ends(&self, ends: OnDevice) -> CudaResult {
-        if ends.to && !self.to.is_device() || ends.from && !self.from.is_device() {
+        if ends.to && !self.to.is_reached() || ends.from && !self.from.is_reached() {
             return Err(Status::INVALID_VALUE);
         }
         Ok(())
@@ -256,7 +274,7 @@ impl Transfer {
             Ok(last)
         })?;
         // Between places of the device even the synchronous copy returns at once, as documented.
-        let waits = wait && !(self.to.is_device() && self.from.is_device());
+        let waits = wait && (self.to.is_seen() || self.from.is_seen());
         if waits { stream.finish(driver) } else { Ok(()) }
     }
 

@@ -93,16 +93,20 @@ pub struct CUmemPoolProps {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUmemLocation {
-    kind: c_uint,
-    id: c_int,
+    /// Its kind, as a device or the host.
+    pub kind: c_uint,
+    /// The number of the device or node.
+    pub id: c_int,
 }
 
 /// The access that a location has to memory (`CUmemAccessDesc`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUmemAccessDesc {
-    location: CUmemLocation,
-    flags: c_uint,
+    /// The location.
+    pub location: CUmemLocation,
+    /// What it may do.
+    pub flags: c_uint,
 }
 
 /// The one location that may access a pool's memory: a device, this one.

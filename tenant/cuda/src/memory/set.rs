@@ -95,19 +95,21 @@ impl Rows {
     }
 }
 
+/// Fills on a stream, or on the default one before it returns.
 fn fill(
     rows: Rows,
     value: u32,
     width: Width,
     default: DefaultStream,
-    stream: CUstream,
+    stream: Option<CUstream>,
 ) -> CudaResult {
-    let (driver, _, stream) = usable_stream(default, stream)?;
+    let is_synchronous = stream.is_none();
+    let (driver, context, stream) = usable_stream(default, stream.unwrap_or(CUstream::NULL))?;
     let Some(Layout { count, len, span }) = rows.layout(width.bytes() as usize)? else {
         return Ok(());
     };
     // Held until the fill is submitted, should another thread give it back.
-    let _held = driver.memory.device_span(rows.to, span)?;
+    let held = driver.memory.device_span(rows.to, span)?;
     stream.submit(driver, |lane| {
         let mut mark = None;
         for index in 0..count {
@@ -116,13 +118,19 @@ fn fill(
         }
         Ok(mark)
     })?;
+    // Of memory that the program sees the function returns when it is filled, as documented.
+    if is_synchronous && held.memory.is_seen() {
+        stream
+            .finish(driver)
+            .map_err(|error| context.fail(&error))?;
+    }
     Ok(())
 }
 
 macro_rules! fills {
     ($($value:ty, $width:ident: $line:ident $line_async:ident $rows:ident $rows_async:ident;)*) => {$(
         fn $line(default: DefaultStream, to: CUdeviceptr, value: $value, count: usize) -> CudaResult {
-            fill(Rows::one(to, count), value.into(), Width::$width, default, CUstream::NULL)
+            fill(Rows::one(to, count), value.into(), Width::$width, default, None)
         }
 
         fn $line_async(
@@ -132,7 +140,7 @@ macro_rules! fills {
             count: usize,
             stream: CUstream,
         ) -> CudaResult {
-            fill(Rows::one(to, count), value.into(), Width::$width, default, stream)
+            fill(Rows::one(to, count), value.into(), Width::$width, default, Some(stream))
         }
 
         fn $rows(
@@ -144,7 +152,7 @@ macro_rules! fills {
             height: usize,
         ) -> CudaResult {
             let rows = Rows { to, pitch, width, height };
-            fill(rows, value.into(), Width::$width, default, CUstream::NULL)
+            fill(rows, value.into(), Width::$width, default, None)
         }
 
         fn $rows_async(
@@ -157,7 +165,7 @@ macro_rules! fills {
             stream: CUstream,
         ) -> CudaResult {
             let rows = Rows { to, pitch, width, height };
-            fill(rows, value.into(), Width::$width, default, stream)
+            fill(rows, value.into(), Width::$width, default, Some(stream))
         }
     )*};
 }

@@ -14,6 +14,7 @@ macro_rules! scenarios {
 }
 
 mod api;
+mod arrays;
 mod boxes;
 mod contexts;
 mod copies;
@@ -24,6 +25,8 @@ mod handles;
 mod host_functions;
 mod kernels;
 mod launches;
+mod managed;
+mod mapped;
 mod memory;
 mod modules;
 mod nulls;
@@ -35,7 +38,9 @@ mod records;
 mod runtime;
 mod session;
 mod streams;
+mod textures;
 mod victim;
+mod virtual_memory;
 
 /// A scenario: its name and what it does.
 type Scenario = (&'static str, fn());
@@ -47,6 +52,11 @@ const SCENARIOS: &[&[Scenario]] = &[
     modules::SCENARIOS,
     launches::SCENARIOS,
     memory::SCENARIOS,
+    mapped::SCENARIOS,
+    managed::SCENARIOS,
+    arrays::SCENARIOS,
+    textures::SCENARIOS,
+    virtual_memory::SCENARIOS,
     copies::SCENARIOS,
     boxes::SCENARIOS,
     pools::SCENARIOS,
