@@ -116,8 +116,9 @@ pub fn missed(symbol: &str, how: Missed) {
     let word = match how {
         Missed::Asked => "asked",
         Missed::Called => {
+            let why = reason(symbol);
             say(format_args!(
-                "{symbol} is not covered; it returns CUDA_ERROR_NOT_SUPPORTED"
+                "{symbol} is not covered{why}; it returns CUDA_ERROR_NOT_SUPPORTED"
             ));
             "called"
         }
@@ -125,6 +126,44 @@ pub fn missed(symbol: &str, how: Missed) {
     if let Some(path) = coverage {
         append(&path, &format!("{symbol}\t{word}\t{}\n", program()));
     }
+}
+
+/// Returns why a function is missing, where a program can do something about that.
+fn reason(symbol: &str) -> &'static str {
+    const REASONS: &[(&str, &str)] = &[
+        (
+            "cuIpc",
+            ": device memory and events are not shared between processes, each of which is a client of its own with \
+             memory that no other reaches (copy through memory of the host that they share)",
+        ),
+        (
+            "cuMemExport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuMemImport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuMemPoolExport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuMemPoolImport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuTexRef",
+            ": texture references of modules are not there (use texture objects, cuTexObjectCreate)",
+        ),
+        (
+            "cuSurfRef",
+            ": surface references of modules are not there (use surface objects, cuSurfObjectCreate)",
+        ),
+        ("cuMipmapped", ": mipmaps are not there"),
+    ];
+    let found = REASONS.iter().find(|(start, _)| symbol.starts_with(start));
+    found.map_or("", |(_, why)| why)
 }
 
 fn append(path: &OsString, line: &str) {

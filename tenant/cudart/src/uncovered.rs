@@ -25,7 +25,15 @@ macro_rules! uncovered {
 }
 
 fn say(symbol: &str) {
-    let line = format!("gridmux: {symbol} is not covered; it returns cudaErrorNotSupported\n");
+    let why = match symbol {
+        _ if symbol.starts_with("cudaIpc") => {
+            ": device memory and events are not shared between processes, each of which is a client of its own with \
+             memory that no other reaches (copy through memory of the host that they share)"
+        }
+        _ if symbol.contains("Mipmap") => ": mipmaps are not there",
+        _ => "",
+    };
+    let line = format!("gridmux: {symbol} is not covered{why}; it returns cudaErrorNotSupported\n");
     // A closed stderr harms nobody.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }

@@ -129,6 +129,23 @@ fn kernels_read_past_the_ends_of_allocations_where_the_device_lets_them() {
 }
 
 #[test]
+fn sharing_between_processes_is_refused_by_name() {
+    let said = pass(builder(), "memory::nothing_is_shared_between_processes", "");
+    assert_names(
+        &said,
+        &[
+            "cuIpcGetMemHandle is not covered",
+            "not shared between processes",
+        ],
+    );
+    assert_eq!(
+        said.matches("not shared between processes").count(),
+        8,
+        "{said}"
+    );
+}
+
+#[test]
 fn pinned_buffers_beyond_a_clients_limit_are_refused() {
     let said = pass(builder(), "memory::too_many_pinned", "");
     let told = said.matches("255 pinned buffers").count();
