@@ -89,6 +89,7 @@ fn launch(cookie: u64) -> SubmissionEntry {
         shared_bytes: 0,
         args_offset: 0,
         args_len: 0,
+        is_cooperative: false,
     };
     SubmissionEntry::new(Operation::Launch(launch), 0, cookie, 0)
 }

@@ -209,6 +209,20 @@ rates! {
 }
 
 impl Counters {
+    /// Returns how many warp instructions were issued; folded ones take no issue slot.
+    #[must_use]
+    pub fn issued(&self) -> u64 {
+        self.warp_instructions - self.folded_instructions
+    }
+
+    /// Returns how many of these were of special functions: as great a part as of the threads' instructions.
+    #[must_use]
+    pub fn special_instructions(&self) -> u64 {
+        let all = u128::from(self.issued()) * u128::from(self.sfu_threads);
+        let special = all / u128::from(self.thread_instructions.max(1));
+        u64::try_from(special).unwrap_or(u64::MAX)
+    }
+
     /// Returns the rates over `cycles`, on the GPU they were counted on.
     #[must_use]
     pub fn rates(&self, config: &GpuConfig, cycles: u64) -> Rates {
@@ -269,6 +283,6 @@ impl Counters {
     /// Returns the warp instructions issued per cycle over `cycles`; folded ones are not issued.
     #[must_use]
     pub fn ipc(&self, cycles: u64) -> f64 {
-        (self.warp_instructions - self.folded_instructions) as f64 / cycles.max(1) as f64
+        self.issued() as f64 / cycles.max(1) as f64
     }
 }

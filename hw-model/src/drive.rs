@@ -9,9 +9,9 @@
 use crate::config::GpuConfig;
 use crate::counters::Counters;
 use crate::fault::Fault;
-use crate::gpu::{Gpu, RunError, run_functional};
+use crate::gpu::{Gpu, RunError, run_functional, run_functional_cooperative};
 use crate::kernel::Kernel;
-use crate::launch::{HARDWARE_QUEUES, Launch, LaunchError, Level, QueueId};
+use crate::launch::{HARDWARE_QUEUES, Launch, LaunchError, Level, QueueId, Workspace};
 use crate::memory::{DomainId, MemoryError};
 use crate::occupancy::{Occupancy, occupancy};
 use crate::report::{Advance, Report};
@@ -34,13 +34,6 @@ pub enum DriveError {
     /// Device memory could not be allocated, read or written.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Launches that are not timed run one block after the other, and blocks of a part of the grid would wait for the
-    /// others.
-    #[error("kernel '{kernel}': a cooperative launch needs timing")]
-    Cooperative {
-        /// The kernel.
-        kernel: String,
-    },
     /// Nothing is in flight and the kernel has not ended.
     #[error("the model went idle before the kernel ended; this is an error of the model")]
     Idle,
@@ -189,7 +182,7 @@ impl Run {
     /// Makes a launch of `grid` with these parameters; `number` chooses its queue and names it in [`Happened`].
     ///
     /// # Errors
-    /// What the model refuses; without timing, also the launch's fault; [`DriveError::Cooperative`].
+    /// What the model refuses; without timing, also the launch's fault.
     pub fn submit(
         &mut self,
         gpu: &mut Gpu,
@@ -214,14 +207,13 @@ impl Run {
         };
         match (self.timed, self.workspace) {
             (true, None) => gpu.launch(launch)?,
-            (true, Some(workspace)) => gpu.launch_cooperative(launch, workspace)?,
-            (false, None) => {
-                self.tally.counters += run_functional(gpu, &launch)?;
+            (true, Some(words)) => gpu.launch_cooperative(launch, Workspace::At(words))?,
+            (false, words) => {
+                self.tally.counters += match words {
+                    None => run_functional(gpu, &launch)?,
+                    Some(words) => run_functional_cooperative(gpu, &launch, Workspace::At(words))?,
+                };
                 self.happened.push_back(Happened::Ended(number));
-            }
-            (false, Some(_)) => {
-                let kernel = setup.kernel.name.to_string();
-                return Err(DriveError::Cooperative { kernel });
             }
         }
         if self.timed {

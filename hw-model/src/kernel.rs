@@ -151,6 +151,8 @@ pub struct Kernel {
     pub(crate) files: Arc<[(u32, Arc<str>)]>,
     /// Reads of shared memory that nobody wrote are faults.
     pub(crate) checks_shared: bool,
+    /// It has an instruction that asks for what others may change, or sleeps.
+    pub(crate) polls: bool,
     /// Targets of `brx.idx`.
     pub(crate) tables: Box<[Box<[u32]>]>,
 }

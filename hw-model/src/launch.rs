@@ -4,7 +4,7 @@
 
 use crate::config::GpuConfig;
 use crate::kernel::Kernel;
-use crate::memory::DomainId;
+use crate::memory::{DomainId, MemoryError};
 use crate::occupancy::occupancy;
 use gridmux_policy::units::Cycles;
 use std::sync::Arc;
@@ -17,6 +17,15 @@ pub const MAX_PARAM_BYTES: usize = 4352;
 /// Bytes of the words of a grid's barrier: one that `grid.sync()` does not read, and a count (CUDA's
 /// cooperative_groups/details/helpers.h).
 pub const WORKSPACE_BYTES: usize = 8;
+
+/// Where the words of a grid's barrier lie ([`WORKSPACE_BYTES`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workspace {
+    /// At this address of the launch's domain, zero at first.
+    At(u64),
+    /// In memory of the launch's domain that the GPU allocates, and frees when the launch has ended.
+    OfLaunch,
+}
 
 /// One of the [`HARDWARE_QUEUES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -172,6 +181,22 @@ pub enum LaunchError {
         "the words of a grid's barrier cannot lie at {0:#x}: it must be a multiple of 4 above zero"
     )]
     Workspace(u64),
+    /// There is no memory for the words of a grid's barrier.
+    #[error("no memory is left for the barrier of a cooperative launch: {0}")]
+    NoWorkspace(MemoryError),
+    /// The blocks of a cooperative launch take more of the host's memory together than they may.
+    #[error(
+        "the {blocks} blocks of a cooperative launch of kernel '{kernel}' need more of the host's memory than is left \
+         for them, of {most_bytes} bytes at most: give them less local memory, or launch fewer"
+    )]
+    HostMemory {
+        /// Kernel.
+        kernel: String,
+        /// Blocks of the grid.
+        blocks: u64,
+        /// Bytes that they may take.
+        most_bytes: u64,
+    },
     /// A plan decides where blocks may be, and does not promise that they are there at once.
     #[error("a cooperative launch is not made while a plan is set")]
     UnderPlan,

@@ -39,13 +39,11 @@ pub use description::{ConfigError, Description, builtin_names};
 pub use drive::{DriveError, Happened, Run, RunSetup};
 pub use fault::{Fault, FaultKind, FaultSpace};
 pub use functional::FunctionalRun;
-pub use gpu::{Gpu, LineStalls, RunError, run_functional};
+pub use gpu::{Gpu, LineStalls, RunError, run_functional, run_functional_cooperative};
 pub use kernel::{Kernel, KernelParam, LoadedModule};
-pub use launch::{Copy, CopyEngine, Launch, LaunchError, Level, QueueId};
+pub use launch::{Copy, CopyEngine, Launch, LaunchError, Level, QueueId, Workspace};
 pub use load_error::LoadError;
 pub use memory::{Allocation, DomainId, Memory, MemoryError, Partition, RemovedDomain};
 pub use occupancy::{Occupancy, OccupancyLimit, device_shape, occupancy};
-pub use plan::{
-    BlockChange, BlockEvent, CapReached, PlanOptions, Sample, StandIn, Standing, enforces,
-};
+pub use plan::{BlockChange, BlockEvent, PlanOptions, Sample, StandIn, Standing, enforces};
 pub use report::{Advance, Printed, Report};

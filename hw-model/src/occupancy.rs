@@ -86,6 +86,7 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
         shared_bytes: config.sm.shared_bytes,
         submission_ns: config.launch.submit_ns,
         dram_bytes_per_kcycle: dram_bytes_per_kcycle(config),
+        issued_per_kcycle: issued_per_kcycle(config),
     }
 }
 
@@ -98,6 +99,17 @@ pub fn device_shape(config: &GpuConfig) -> DeviceShape {
 fn dram_bytes_per_kcycle(config: &GpuConfig) -> u32 {
     let per_cycle = config.dram.gigabytes_per_second * 1e3 / f64::from(config.clock.core_mhz);
     (per_cycle * 1e3).clamp(0.0, f64::from(u32::MAX)) as u32
+}
+
+/// Returns the warp instructions that an SM issues in a thousand cycles at most: what its schedulers issue, or its
+/// arithmetic units take where these are fewer. Integers have units of their own, or those of single precision.
+fn issued_per_kcycle(config: &GpuConfig) -> u32 {
+    let pipelines = &config.pipelines;
+    let each = |units: u8, interval: u32| 1000 * u32::from(units) / interval.max(1);
+    let taken = each(pipelines.units.fp32, pipelines.fp32.interval)
+        + each(pipelines.units.int, pipelines.int.interval);
+    let schedulers = u32::from(config.sm.schedulers) * u32::from(config.sm.issue_width);
+    (1000 * schedulers).min(taken)
 }
 
 /// Returns what one block of `threads` threads takes.

@@ -8,6 +8,7 @@
 //! their name.
 
 use gridmux_policy::plan::TenantLimit;
+use gridmux_policy::predict::co_run::{Machine, Resident, Traits, ipc_together, predictions};
 use gridmux_policy::{
     BlockShape, Cell, Class, DeviceId, DeviceShape, DispatchOrder, Event, Group, GroupId, Nanos,
     Plan, PlanBuilder, PlanRow, Policy, Preemption, ProfileKey, Profiles, Publisher, RowId,
@@ -28,20 +29,21 @@ const TENANTS: [u32; 4] = [3, 8, 64, 1000];
 
 fn main() {
     let chosen = Chosen::by_arguments();
-    let benchmarks: [Single; 6] = [
+    let benchmarks: [Single; 7] = [
         ("plan_read", plan_read),
         ("plan_lookup", plan_lookup),
         ("plan_publish", plan_publish),
         ("plan_event_queue", event_queue),
         ("plan_observe_smk_p", |name| observe(name, "smk-p")),
         ("plan_observe_fifo", |name| observe(name, "fifo")),
+        ("plan_search_kernelet", search),
     ];
     for (name, run) in benchmarks {
         if chosen.has(name) {
             run(name);
         }
     }
-    let grown: [Grown; 9] = [
+    let grown: [Grown; 12] = [
         ("plan_replan_fifo", n_log_n(), |n| replan("fifo", n, false)),
         ("plan_replan_smk_p", n_log_n(), |n| {
             replan("smk-p", n, false)
@@ -59,6 +61,15 @@ fn main() {
         }),
         ("plan_replan_gridmux", n_log_n(), |n| {
             replan("gridmux", n, false)
+        }),
+        ("plan_replan_smk_pw", n_log_n(), |n| {
+            replan("smk-pw", n, false)
+        }),
+        ("plan_replan_kernelet", n_log_n(), |n| {
+            replan("kernelet", n, false)
+        }),
+        ("plan_replan_warped_slicer", n_log_n(), |n| {
+            replan("warped-slicer", n, false)
         }),
         ("plan_share_meter", 1.0, share_meter),
     ];
@@ -426,6 +437,76 @@ fn replan(policy: &str, tenants: u32, unbalanced: bool) -> Figure {
         }
     });
     (value, floor)
+}
+
+/// The longest replan of Kernelet's policy while it predicts what the pairs of 64 kernels gain, against as many
+/// predictions as one replan makes.
+fn search(name: &str) {
+    const KERNELS: u32 = 64;
+    let mut made = busy("kernelet", KERNELS);
+    for number in 0..KERNELS {
+        let (row, group) = (RowId(number), GroupId(0));
+        let (issued, loads) = (64_000, 200 * u64::from(number));
+        made.observe(&Event::Blocks {
+            row,
+            group,
+            launch: number.into(),
+            started: 8,
+            ended: 4,
+            ran_ns: 40_000,
+            at: Nanos(1),
+        });
+        made.observe(&Event::Sample {
+            row,
+            group,
+            cycles: 100_000,
+            block_cycles: 100_000,
+            issued,
+            memory_stalls: 0,
+            l1_misses: 0,
+            l2_misses: 4 * loads,
+            dram_bytes: 128 * loads,
+        });
+        made.observe(&Event::Instructions {
+            row,
+            group,
+            loads,
+            accesses: loads,
+            lines: loads,
+            l1_hits: 0,
+            l2_hits: 0,
+            shared: 0,
+            special: 0,
+        });
+    }
+    let (mut standing, mut next) = (Plan::default(), Plan::default());
+    let (mut now, mut longest) = (Nanos(1), 0);
+    for _ in 0..100 {
+        let start = Instant::now();
+        let changed = made.replan(now, &standing, &mut next);
+        longest = longest.max(start.elapsed().as_nanos());
+        if changed {
+            std::mem::swap(&mut standing, &mut next);
+        }
+        now = made.wake_at().expect("there are more pairs");
+    }
+    let kernel = |memory_ratio: f64| Resident {
+        traits: Traits {
+            memory_ratio,
+            lines: 1.0,
+            independent: Machine::INDEPENDENT,
+            warps: 8,
+            ..Traits::default()
+        },
+        blocks: 4,
+    };
+    let (machine, pair) = (Machine::like(&DEVICE), [kernel(0.05), kernel(0.2)]);
+    let floor = least_ns(4, |count| {
+        for _ in 0..count * u64::from(predictions::MOST) {
+            black_box(ipc_together(&machine, black_box(pair.each_ref())));
+        }
+    });
+    report(name, longest as f64, floor);
 }
 
 /// What a policy does with one event, of 64 tenants that launch, start, end and hold, against copying

@@ -61,12 +61,3 @@ pub struct BlockEvent {
     /// What happened to the block.
     pub change: BlockChange,
 }
-
-/// A row had a block to start and room for it, but its cap did not permit it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CapReached {
-    /// The row.
-    pub row: RowId,
-    /// Time of the event.
-    pub at: Cycles,
-}

@@ -2,7 +2,8 @@
 //!
 //! A policy is written once; what becomes of it depends on the executor. Each executor answers,
 //! element by element, whether it holds the plan exactly, nearly, or not at all, and the conformance
-//! suite ([`crate::conformance`]) measures it against its own answer.
+//! suite ([`crate::conformance`]) measures it against its own answer. It answers likewise whether it
+//! samples kernels, which some policies live by ([`crate::policy::Samples`]).
 
 use crate::ids::RowId;
 use crate::plan::{Group, Plan, Preemption, Stop, Surplus};
@@ -102,7 +103,7 @@ impl Element {
     }
 }
 
-/// How well an executor holds an element of a plan.
+/// How well an executor holds an element of a plan, or samples kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     /// To the block, and to the instruction of an epoch.

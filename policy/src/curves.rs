@@ -2,7 +2,8 @@
 //! IV-A).
 //!
 //! Rules: a point that was sampled holds until its row is forgotten; a point between two that were sampled lies on the
-//! line between them, one before the first on the line from nothing, and one behind the last is like the last.
+//! line between them, one before the first on the line from nothing, and one behind the last is like the last. A
+//! sampling that yields nothing to go by has failed, and its row stays unknown.
 
 use crate::ids::RowId;
 
@@ -19,8 +20,10 @@ struct Curve {
     row: Option<RowId>,
     /// With 1, 2, … blocks: what was sampled.
     points: Vec<Option<f64>>,
-    /// The same with what follows from it; empty until [`Curves::complete`].
+    /// The same with what follows from it; empty until [`Curves::complete`], or where it failed.
     whole: Vec<f64>,
+    /// Its sampling ended without a point above zero.
+    has_failed: bool,
 }
 
 impl Curves {
@@ -33,6 +36,7 @@ impl Curves {
                 row: None,
                 points: Vec::new(),
                 whole: Vec::new(),
+                has_failed: false,
             });
             self.curves.len() - 1
         });
@@ -41,6 +45,7 @@ impl Curves {
         curve.points.clear();
         curve.points.resize(most.into(), None);
         curve.whole.clear();
+        curve.has_failed = false;
     }
 
     /// Returns whether the curve of a row has begun.
@@ -82,12 +87,18 @@ impl Curves {
         point.is_some_and(|(curve, at)| curve.points.get(at).is_some_and(Option::is_some))
     }
 
-    /// Ends the sampling of a row: what was not sampled follows from what was. Without any point the curve is zero.
+    /// Ends the sampling of a row: what was not sampled follows from what was. It fails without a point above zero.
     pub fn complete(&mut self, row: RowId) {
         let Some(curve) = self.curves.iter_mut().find(|curve| curve.row == Some(row)) else {
             return;
         };
         curve.whole.clear();
+        let is_above_zero =
+            |point: &Option<f64>| point.is_some_and(|performance| performance > 0.0);
+        curve.has_failed = !curve.points.iter().any(is_above_zero);
+        if curve.has_failed {
+            return;
+        }
         let (mut before, mut from) = (0.0, 0);
         for (blocks, point) in (1_u16..).zip(&curve.points) {
             if let Some(performance) = *point {
@@ -106,10 +117,22 @@ impl Curves {
         self.find(row).map_or(&[], |curve| &curve.whole)
     }
 
-    /// Returns whether the sampling of a row has ended.
+    /// Returns whether the curve of a row is known.
     #[must_use]
     pub fn is_complete(&self, row: RowId) -> bool {
         !self.of(row).is_empty()
+    }
+
+    /// Returns whether the sampling of a row ended and yielded nothing.
+    #[must_use]
+    pub fn has_failed(&self, row: RowId) -> bool {
+        self.find(row).is_some_and(|curve| curve.has_failed)
+    }
+
+    /// Forgets the rows whose sampling failed.
+    pub fn forget_failed(&mut self) {
+        let failed = self.curves.iter_mut().filter(|curve| curve.has_failed);
+        failed.for_each(|curve| curve.row = None);
     }
 
     fn find(&self, row: RowId) -> Option<&Curve> {
@@ -139,13 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_without_points_is_zero_and_a_forgotten_one_is_none() {
+    fn a_curve_without_a_point_above_zero_has_failed_and_a_forgotten_one_is_none() {
         let mut curves = Curves::default();
-        curves.begin(RowId(1), 3);
-        curves.complete(RowId(1));
-        assert_eq!(curves.of(RowId(1)), [0.0; 3]);
-        curves.forget(RowId(1));
-        assert!(!curves.is_complete(RowId(1)));
+        for points in [&[][..], &[(2, 0.0)]] {
+            curves.begin(RowId(1), 3);
+            for (blocks, performance) in points {
+                curves.set(RowId(1), *blocks, *performance);
+            }
+            assert!(!curves.has_failed(RowId(1)), "it has not ended");
+            curves.complete(RowId(1));
+            assert!(curves.has_failed(RowId(1)) && !curves.is_complete(RowId(1)));
+            assert!(curves.of(RowId(1)).is_empty());
+        }
+        curves.forget_failed();
+        assert!(!curves.has_begun(RowId(1)) && !curves.has_failed(RowId(1)));
         curves.begin(RowId(2), 1);
         curves.set(RowId(2), 1, 2.0);
         curves.complete(RowId(2));

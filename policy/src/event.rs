@@ -116,20 +116,6 @@ pub enum Event {
         /// Device time of the end.
         at: Nanos,
     },
-    /// The row had blocks to start and room for them, but holds as many as its cap permits.
-    CapReached {
-        /// The row.
-        row: RowId,
-        /// Device time at which the cap held a block back.
-        at: Nanos,
-    },
-    /// The row's kernel cannot be cut into slices: each of its launches goes whole.
-    Degraded {
-        /// The row.
-        row: RowId,
-        /// Device time of the report.
-        at: Nanos,
-    },
     /// What the blocks of a row did on a group's SMs since it exists, where the executor can count it.
     Sample {
         /// The row.
@@ -174,21 +160,6 @@ pub enum Event {
         /// Instructions of special functions.
         special: u64,
     },
-    /// Blocks of a row were switched out or came back.
-    Switched {
-        /// The row.
-        row: RowId,
-        /// The group.
-        group: GroupId,
-        /// Blocks whose context went to memory.
-        out: u32,
-        /// Blocks whose context came back.
-        back: u32,
-        /// Bytes moved.
-        bytes: u64,
-        /// Device time of the last of these changes.
-        at: Nanos,
-    },
     /// `n` events were dropped because the queue was full.
     Lost {
         /// Number of events dropped.
@@ -229,9 +200,6 @@ impl Event {
             | Self::Blocks { at, .. }
             | Self::Share { at, .. }
             | Self::Ended { at, .. }
-            | Self::CapReached { at, .. }
-            | Self::Degraded { at, .. }
-            | Self::Switched { at, .. }
             | Self::Counters { at, .. }
             | Self::Timer { at } => Some(at),
             Self::Tenant { .. }

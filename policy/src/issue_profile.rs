@@ -7,17 +7,20 @@
 //! instructions over cycles of residence, whatever the clock.
 //!
 //! The paper gives each of two kernels an SM of its 16 for good. Where a device has fewer SMs, or more kernels are to
-//! be profiled, that would be most of it, and what kernels issue alone hardly changes; so profiling takes a small part
-//! of the device's time, and rests in between.
+//! be profiled, that would be most of it, and what kernels issue alone hardly changes; so after each profile, also one
+//! that was broken off, profiling rests for so long that it takes a small part of the device's time ([`LEAST_SHARED`]).
+//! A kernel that is not known is profiled at once, and no other one with it, unless the last profile was broken off:
+//! then it waits as well, because kernels that come and go as quickly cannot be profiled.
 //!
-//! Rules: what was measured before a profiled kernel has settled does not count; a plan that moves SMs begins the
-//! profile anew; SMs are given away only after a sample has come, which not every executor sends.
+//! Rules: what was measured before a profiled kernel has settled does not count; a profile whose kernels have all gone
+//! is broken off; the number of a row is another row's after [`Event::RowNew`], and may be after [`Event::Lost`]; SMs
+//! are given away only after a sample has come, which not every executor sends.
 
 use crate::event::Event;
 use crate::ids::{GroupId, RowId};
 use crate::units::Nanos;
 
-/// Of a device's SM time, profiling takes at most one part in this many once each kernel has been profiled.
+/// Of a device's SM time, profiling takes at most one part in this many, but for first profiles of kernels.
 const LEAST_SHARED: u64 = 32;
 /// How often a sample is waited for, a warm-up each time.
 const MOST_WAITS: u32 = 5;
@@ -104,6 +107,8 @@ struct Profiled {
     /// What was counted when watching began.
     before: Counted,
     newest: Counted,
+    /// It is another row's number meanwhile, or nobody's.
+    is_gone: bool,
 }
 
 /// Profiles rows, some at a time.
@@ -120,6 +125,12 @@ pub struct IssueProfiler {
     next: Vec<RowId>,
     /// The row that is profiled first when it is somebody's turn again.
     turn: u32,
+    /// When the profile began.
+    began: Nanos,
+    /// Until when all profiles so far are to be rested from.
+    rests_until: Nanos,
+    /// The last profile was broken off.
+    was_broken: bool,
     /// A sample has come.
     heard: bool,
 }
@@ -136,6 +147,9 @@ impl IssueProfiler {
             known: Vec::new(),
             next: Vec::new(),
             turn: 0,
+            began: Nanos::ZERO,
+            rests_until: Nanos::ZERO,
+            was_broken: false,
             heard: false,
         }
     }
@@ -151,7 +165,7 @@ impl IssueProfiler {
         }
     }
 
-    /// Takes note of samples, and of rows that are gone.
+    /// Takes note of samples, and of rows that come and go.
     pub fn observe(&mut self, event: &Event) {
         if self.phase == Phase::Given {
             return;
@@ -174,10 +188,18 @@ impl IssueProfiler {
                     };
                 }
             }
-            Event::RowGone { row } => {
+            Event::RowNew { row, .. } | Event::RowGone { row } => {
                 if let Some(known) = self.known.get_mut(row.index()) {
                     *known = Known::Nothing;
                 }
+                let mut profiled = self.profiled.iter_mut();
+                if let Some(own) = profiled.find(|own| own.row == row) {
+                    own.is_gone = true;
+                }
+            }
+            Event::Lost { .. } => {
+                self.known.clear();
+                self.profiled.iter_mut().for_each(|own| own.is_gone = true);
             }
             _ => {}
         }
@@ -222,12 +244,13 @@ impl IssueProfiler {
         }
         // One row has nothing to share, and a device of two SMs could do nothing but profile two.
         let most = usize::from(self.sms / 2).min(rows.len());
-        let is_stale = self.rows().any(|row| !rows.contains(&row));
+        let runs = |own: &Profiled| !own.is_gone && rows.contains(&own.row);
+        let is_broken = !self.profiled.iter().any(runs);
         if rows.len() < 2 || most == 0 {
+            self.break_off(now);
             return self.stop(Phase::Off);
         }
-        let waits =
-            |row: &RowId| self.known(*row) == Known::Nothing && !self.rows().any(|own| own == *row);
+        let is_new = |row: &RowId| self.known(*row) == Known::Nothing;
         let is_due = self.wake_at().is_none_or(|at| now >= at);
         match self.phase {
             Phase::Off | Phase::Listening { .. } | Phase::Deaf if self.heard => {
@@ -235,19 +258,18 @@ impl IssueProfiler {
             }
             Phase::Off => self.listen(now, MOST_WAITS),
             Phase::Listening { waits, .. } if is_due => self.listen(now, waits - 1),
-            Phase::Resting { .. } if is_due || rows.iter().any(waits) => {
+            Phase::Resting { .. } if is_due || !self.was_broken && rows.iter().any(is_new) => {
                 self.begin(now, rows, most)
             }
-            Phase::WarmingUp { .. } | Phase::Watching { .. }
-                if is_stale || self.profiled.len() < most && rows.iter().any(waits) =>
-            {
-                self.begin(now, rows, most)
+            Phase::WarmingUp { .. } | Phase::Watching { .. } if is_broken => {
+                self.break_off(now);
+                self.rest()
             }
             Phase::WarmingUp { .. } if is_due => {
                 self.watch(now);
                 false
             }
-            Phase::Watching { .. } if is_due => self.finish(now),
+            Phase::Watching { .. } if is_due => self.finish(now, rows, most),
             _ => false,
         }
     }
@@ -261,15 +283,17 @@ impl IssueProfiler {
         })
     }
 
-    /// Gives SMs to the rows whose turn it is, those without a rate first.
+    /// Gives SMs to the rows whose turn it is, those without a rate first; while it is time to rest to these alone, or
+    /// to nobody where the last profile was broken off.
     fn begin(&mut self, now: Nanos, rows: &[RowId], most: usize) -> bool {
         let mut next = std::mem::take(&mut self.next);
         next.clear();
         let from = rows.partition_point(|row| row.0 < self.turn);
         let in_turn = || rows[from..].iter().chain(&rows[..from]).copied();
         let is_new = |row: &RowId| self.known(*row) == Known::Nothing;
-        next.extend(in_turn().filter(is_new));
-        next.extend(in_turn().filter(|row| !is_new(row)));
+        let is_rested = now >= self.rests_until;
+        next.extend(in_turn().filter(|row| is_new(row) && (is_rested || !self.was_broken)));
+        next.extend(in_turn().filter(|row| !is_new(row) && is_rested));
         next.truncate(most);
         self.turn = next.last().map_or(0, |row| row.0 + 1);
         next.sort_unstable();
@@ -279,8 +303,13 @@ impl IssueProfiler {
             row: *row,
             before: Counted::default(),
             newest: Counted::default(),
+            is_gone: false,
         }));
         self.next = next;
+        if self.profiled.is_empty() {
+            return self.rest();
+        }
+        self.began = now;
         self.phase = Phase::WarmingUp {
             until: now + self.settings.warm_up,
         };
@@ -297,10 +326,10 @@ impl IssueProfiler {
         };
     }
 
-    /// Takes the rates of the rows that were watched, and rests as long as it has to.
-    fn finish(&mut self, now: Nanos) -> bool {
+    /// Takes the rates of the rows that were watched, and goes on or rests.
+    fn finish(&mut self, now: Nanos, rows: &[RowId], most: usize) -> bool {
         let mut changed = false;
-        for own in &self.profiled {
+        for own in self.profiled.iter().filter(|own| !own.is_gone) {
             let Counted {
                 block_cycles,
                 issued,
@@ -318,20 +347,33 @@ impl IssueProfiler {
                 *known = Known::Idle;
             }
         }
-        let took = (self.settings.warm_up + self.settings.window).0;
-        let period = took * LEAST_SHARED * self.profiled.len() as u64 / u64::from(self.sms.max(1));
-        match period.saturating_sub(took) {
-            0 => {
-                self.watch(now);
-                changed
-            }
-            rest => {
-                self.stop(Phase::Resting {
-                    until: now + Nanos(rest),
-                });
-                true
-            }
+        self.charge(now);
+        self.was_broken = false;
+        match now >= self.rests_until {
+            true => self.begin(now, rows, most) || changed,
+            false => self.rest(),
         }
+    }
+
+    /// Breaks a profile off, if there is one.
+    fn break_off(&mut self, now: Nanos) {
+        if !self.profiled.is_empty() {
+            self.charge(now);
+            self.was_broken = true;
+        }
+    }
+
+    /// Charges the time of a profile, on as many SMs as it took, to the rest after it.
+    fn charge(&mut self, now: Nanos) {
+        let sm_time = (now - self.began) * self.profiled.len() as u64;
+        let period = Nanos(sm_time.0.saturating_mul(LEAST_SHARED) / u64::from(self.sms.max(1)));
+        self.rests_until = self.rests_until.max(self.began) + period;
+    }
+
+    /// Rests; returns whether SMs are given back.
+    fn rest(&mut self) -> bool {
+        let until = self.rests_until;
+        self.stop(Phase::Resting { until })
     }
 
     /// Gives the profiling SMs back; returns whether there were any.
@@ -347,7 +389,8 @@ impl IssueProfiler {
 mod tests {
     use super::{IssueProfiler, Settings, due, quotas};
     use crate::event::Event;
-    use crate::ids::{GroupId, RowId};
+    use crate::ids::{GroupId, ProfileKey, RowId, TenantId};
+    use crate::shape::BlockShape;
     use crate::units::Nanos;
 
     const ROWS: [RowId; 2] = [RowId(3), RowId(5)];
@@ -456,5 +499,102 @@ mod tests {
             now = profiler.wake_at().expect("it goes on");
         }
         assert!(rows.iter().all(|row| profiler.rate(*row).is_some()));
+    }
+
+    /// Lets the profiler go on to a time, with counts that grow on each of its SMs; returns how many it had till then.
+    fn go_on(profiler: &mut IssueProfiler, now: Nanos, rows: &[RowId]) -> usize {
+        let had: Vec<RowId> = profiler.rows().collect();
+        let samples = (0..).zip(&had);
+        samples.for_each(|(group, row)| profiler.observe(&sample(*row, group, now.0, now.0 / 2)));
+        profiler.step(now, rows);
+        had.len()
+    }
+
+    fn row_new(row: RowId) -> Event {
+        Event::RowNew {
+            row,
+            tenant: TenantId(0),
+            block: BlockShape::default(),
+            profile: ProfileKey(7),
+            spill: false,
+        }
+    }
+
+    /// A kernel that is not known is profiled by itself, beside others that were profiled and have to rest.
+    #[test]
+    fn a_new_kernel_is_profiled_alone() {
+        let mut profiler = IssueProfiler::new(Settings::DEFAULT, 8);
+        profiler.observe(&sample(ROWS[0], 9, 1, 1));
+        let took = Settings::DEFAULT.warm_up + Settings::DEFAULT.window;
+        go_on(&mut profiler, Nanos(0), &ROWS);
+        go_on(&mut profiler, Settings::DEFAULT.warm_up, &ROWS);
+        go_on(&mut profiler, took, &ROWS);
+        assert_eq!(profiler.rows().len(), 0, "both are known");
+        let all = [ROWS[0], RowId(4), ROWS[1]];
+        assert!(profiler.step(took + Nanos(9), &all));
+        assert!(profiler.rows().eq([RowId(4)]));
+        // What it took is charged: two SMs of eight, and one, each for a 32nd of the time.
+        let rests_until = took * 8 + took * 4;
+        let mut now = took + Nanos(9);
+        while profiler.rows().len() < 3 {
+            now = profiler.wake_at().expect("it goes on");
+            go_on(&mut profiler, now, &all);
+        }
+        assert!(
+            now >= rests_until && now <= rests_until + Nanos(20),
+            "{now}"
+        );
+    }
+
+    /// Kernels that end before they are profiled take no more than a small part of the device, however many come.
+    #[test]
+    fn a_stream_of_short_kernels_takes_a_small_part_of_the_device() {
+        let mut profiler = IssueProfiler::new(Settings::DEFAULT, 4);
+        profiler.observe(&sample(ROWS[0], 9, 1, 1));
+        // Every 40 us two others come and the last two go.
+        let (each, rounds) = (Nanos(40_000), 1_000);
+        let (mut taken, mut now) = (0, Nanos(0));
+        for round in 0..rounds {
+            let rows = [2 * round, 2 * round + 1].map(|row| RowId(row % 64));
+            for row in rows {
+                profiler.observe(&row_new(row));
+            }
+            for _ in 0..4 {
+                taken += go_on(&mut profiler, now, &rows);
+                now += Nanos(each.0 / 4);
+            }
+            for row in rows {
+                profiler.observe(&Event::RowGone { row });
+            }
+        }
+        let all = 4 * 4 * u64::from(rounds);
+        assert!(taken > 0 && taken as u64 * 20 < all, "{taken} of {all}");
+    }
+
+    /// What was counted of a row is no other row's that has its number, nor of anybody after a loss.
+    #[test]
+    fn a_rate_does_not_outlive_its_row_or_a_loss() {
+        let known = || {
+            let mut profiler = IssueProfiler::new(Settings::DEFAULT, 16);
+            profiler.observe(&sample(ROWS[0], 9, 1, 1));
+            for now in [0, 20_000, 80_000] {
+                go_on(&mut profiler, Nanos(now), &ROWS);
+            }
+            assert!(ROWS.iter().all(|row| profiler.rate(*row).is_some()));
+            profiler
+        };
+        let mut profiler = known();
+        profiler.observe(&row_new(ROWS[0]));
+        assert_eq!(profiler.rate(ROWS[0]), None);
+        assert!(profiler.rate(ROWS[1]).is_some());
+        let mut profiler = known();
+        profiler.observe(&Event::Lost { n: 1 });
+        assert_eq!(ROWS.map(|row| profiler.rate(row)), [None; 2]);
+        // A loss while kernels are profiled breaks that off.
+        profiler.step(Nanos(90_000), &ROWS);
+        assert_eq!(profiler.rows().len(), 2);
+        profiler.observe(&Event::Lost { n: 1 });
+        assert!(profiler.step(Nanos(91_000), &ROWS));
+        assert_eq!(profiler.rows().len(), 0);
     }
 }

@@ -42,6 +42,7 @@ pub mod profile_file;
 pub mod profiles;
 pub mod readings;
 pub mod roofline;
+pub mod scaling;
 pub mod shape;
 pub mod share_control;
 pub mod share_meter;
@@ -60,7 +61,9 @@ pub use plan::{
     Surplus,
 };
 pub use plan_builder::{PlanBuilder, PlanError};
-pub use policy::{Policy, PolicyInfo, UnknownPolicy, Watch, by_name, policies as all_policies};
+pub use policy::{
+    Policy, PolicyInfo, Samples, UnknownPolicy, Watch, by_name, policies as all_policies,
+};
 pub use profile_file::{ProfileFile, ProfileFileError, ProfiledDevice};
 pub use profiles::{Profile, Profiles};
 pub use shape::{BlockShape, DeviceShape, Held, SmUnits};

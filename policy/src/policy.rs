@@ -70,9 +70,44 @@ pub struct PolicyInfo {
     pub is_oracle: bool,
     /// The elements of a plan that it uses.
     pub uses: &'static [Element],
+    /// What it does with samples of kernels.
+    pub samples: Samples,
     /// Makes it for a device, with the store of the device's profiles.
     #[serde(skip)]
     pub(crate) make: fn(DeviceId, &DeviceShape, &Profiles) -> Box<dyn Policy>,
+}
+
+/// What an executor's samples of kernels ([`Event::Sample`]) are to a policy; the text says what it does without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Samples {
+    /// It does not look at them.
+    Unused,
+    /// It is better with them.
+    Useful(&'static str),
+    /// Without them it is hardly the policy that its name says.
+    Needed(&'static str),
+}
+
+impl Samples {
+    /// Returns the word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unused => "unused",
+            Self::Useful(_) => "useful",
+            Self::Needed(_) => "needed",
+        }
+    }
+
+    /// Returns what the policy does without them, if that is another thing.
+    #[must_use]
+    pub fn without(self) -> Option<&'static str> {
+        match self {
+            Self::Unused => None,
+            Self::Useful(without) | Self::Needed(without) => Some(without),
+        }
+    }
 }
 
 /// No policy has this name.

@@ -2,17 +2,16 @@
 //! DRAM (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009, section 3).
 //!
 //! Two kernels of which not both need DRAM keep most of their speed together; two that do take it from each other
-//! (Kernelet, section 4.1, sorts kernels by the same two uses, PUR and MUR).
+//! (Kernelet, section 4.3, sorts kernels by the same two uses, PUR and MUR).
 //!
 //! Rules: a row has no side until [`ENOUGH`] instructions were counted on one group of SMs, nor on a device whose
-//! bandwidth is not known; it changes its side only where what was counted is clearly beyond the ridge ([`CLEARLY`]).
+//! bandwidth or issue rate is not known; it changes its side only where what was counted is clearly beyond the ridge
+//! ([`CLEARLY`]).
 
 use crate::event::Event;
 use crate::ids::RowId;
 use crate::shape::DeviceShape;
 
-/// Warp instructions that an SM issues in a cycle at most. [source: REFERENCE.md, section 11: four schedulers an SM]
-const ISSUE_WIDTH: f64 = 4.0;
 /// The ridge is at this part of the machine balance: kernels issue about half of what the SMs could.
 const RIDGE: f64 = 0.5;
 /// Warp instructions after which a count is taken as the kernel's own.
@@ -32,7 +31,7 @@ pub enum Side {
 /// The sides of all rows.
 #[derive(Debug)]
 pub struct Roofline {
-    /// Bytes that DRAM moves for a warp instruction at the ridge; infinite where the bandwidth is not known.
+    /// Bytes that DRAM moves for a warp instruction at the ridge; infinite where that is not known.
     ridge: f64,
     rows: Vec<Option<Side>>,
 }
@@ -41,10 +40,11 @@ impl Roofline {
     /// Returns the roofline of a device.
     #[must_use]
     pub fn new(shape: &DeviceShape) -> Self {
-        let bytes_per_cycle = f64::from(shape.dram_bytes_per_kcycle) / 1000.0;
-        let ridge = match shape.dram_bytes_per_kcycle {
-            0 => f64::INFINITY,
-            _ => RIDGE * bytes_per_cycle / (f64::from(shape.sms) * ISSUE_WIDTH),
+        let bytes = f64::from(shape.dram_bytes_per_kcycle);
+        let issued = f64::from(shape.sms) * f64::from(shape.issued_per_kcycle);
+        let ridge = match bytes > 0.0 && issued > 0.0 {
+            true => RIDGE * bytes / issued,
+            false => f64::INFINITY,
         };
         Self {
             ridge,
@@ -138,10 +138,35 @@ mod tests {
         assert_eq!(roofline.side(ROW), None);
     }
 
+    /// Warped-Slicer's GPU: 8 bytes a cycle and SM, of which each issues one instruction a cycle at most.
     #[test]
-    fn a_device_whose_bandwidth_is_not_known_has_no_ridge() {
-        let mut roofline = Roofline::new(&DeviceShape::h200(4));
-        roofline.observe(&sample(10_000, 1 << 30));
-        assert_eq!(roofline.side(ROW), None);
+    fn the_ridge_is_where_the_device_issues_and_not_where_others_do() {
+        let shape = DeviceShape {
+            dram_bytes_per_kcycle: 128_000,
+            issued_per_kcycle: 1000,
+            ..DeviceShape::h200(16)
+        };
+        for (bytes, expected) in [(39_000, Side::Compute), (41_000, Side::Memory)] {
+            let mut roofline = Roofline::new(&shape);
+            roofline.observe(&sample(10_000, bytes));
+            assert_eq!(roofline.side(ROW), Some(expected), "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_device_whose_bandwidth_or_issue_rate_is_not_known_has_no_ridge() {
+        let known = DeviceShape {
+            dram_bytes_per_kcycle: 16_000,
+            ..DeviceShape::h200(4)
+        };
+        let no_rate = DeviceShape {
+            issued_per_kcycle: 0,
+            ..known
+        };
+        for shape in [DeviceShape::h200(4), no_rate] {
+            let mut roofline = Roofline::new(&shape);
+            roofline.observe(&sample(10_000, 1 << 30));
+            assert_eq!(roofline.side(ROW), None, "{shape:?}");
+        }
     }
 }

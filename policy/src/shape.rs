@@ -28,11 +28,14 @@ pub struct DeviceShape {
     /// Bytes that DRAM moves in a thousand core cycles at most; 0 where that is not known.
     #[serde(default)]
     pub dram_bytes_per_kcycle: u32,
+    /// Warp instructions that an SM issues in a thousand core cycles at most; 0 where that is not known.
+    #[serde(default)]
+    pub issued_per_kcycle: u32,
 }
 
 impl DeviceShape {
-    const fn of(sms: u16, sm: [u32; 4]) -> Self {
-        let [threads, blocks, registers, shared_bytes] = sm;
+    const fn of(sms: u16, sm: [u32; 5]) -> Self {
+        let [threads, blocks, registers, shared_bytes, issued_per_kcycle] = sm;
         Self {
             sms,
             threads,
@@ -41,31 +44,32 @@ impl DeviceShape {
             shared_bytes,
             submission_ns: 0,
             dram_bytes_per_kcycle: 0,
+            issued_per_kcycle,
         }
     }
 
     /// Returns `sms` SMs of an H200.
     #[must_use]
     pub const fn h200(sms: u16) -> Self {
-        Self::of(sms, [2048, 32, 65_536, 233_472])
+        Self::of(sms, [2048, 32, 65_536, 233_472, 4000])
     }
 
     /// Returns `sms` SMs of a V100.
     #[must_use]
     pub const fn v100(sms: u16) -> Self {
-        Self::of(sms, [2048, 32, 65_536, 98_304])
+        Self::of(sms, [2048, 32, 65_536, 98_304, 4000])
     }
 
     /// Returns a GTX 480, on which the papers measured.
     #[must_use]
     pub const fn gtx480() -> Self {
-        Self::of(15, [1536, 8, 32_768, 49_152])
+        Self::of(15, [1536, 8, 32_768, 49_152, 2000])
     }
 
     /// Returns `sms` SMs on which few blocks reside, for examples that are worked out by hand.
     #[must_use]
     pub const fn small(sms: u16) -> Self {
-        Self::of(sms, [1024, 8, 65_536, 49_152])
+        Self::of(sms, [1024, 8, 65_536, 49_152, 0])
     }
 
     /// Returns all of its SMs' resources as those of one.
@@ -80,6 +84,7 @@ impl DeviceShape {
             shared_bytes: self.shared_bytes.saturating_mul(sms),
             submission_ns: self.submission_ns,
             dram_bytes_per_kcycle: self.dram_bytes_per_kcycle,
+            issued_per_kcycle: self.issued_per_kcycle.saturating_mul(sms),
         }
     }
 

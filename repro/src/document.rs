@@ -2,12 +2,14 @@
 //!
 //! Rule: nothing in it is written by hand; numbers come from runs, sentences from the experiments' notes.
 
+use crate::claims::refuted;
 use crate::tables::{Figures, Report, number};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::path::Path;
 
-const HEAD: &str = include_str!("head.md");
+/// What stands above the tables.
+pub(crate) const HEAD: &str = include_str!("head.md");
 /// The parts of the document, in their order.
 const PAPERS: [&str; 8] = [
     "srtf",
@@ -25,35 +27,61 @@ const PAPERS: [&str; 8] = [
 pub(crate) enum Keep {
     /// Written anew.
     Whole,
-    /// The tables that were made are replaced in it, or added to it.
+    /// Its head is written anew, and the tables that were made are replaced in it, or added to it.
     Tables,
-    /// Compared with the tables that were made.
+    /// Its head and the tables that were made are compared with it.
     Check,
 }
 
-/// Writes the document, or compares it.
+/// Writes the document, or compares it. Claims of its head that its tables refute are told.
+///
+/// # Errors
+/// It cannot be read or written, or differs from what it is compared with, or refutes its head then.
 pub(crate) fn keep(reports: &[Report], file: &Path, how: Keep) -> Result<()> {
-    if how == Keep::Whole {
-        return std::fs::write(file, document(reports))
-            .with_context(|| format!("writing {}", file.display()));
+    let text = match how {
+        Keep::Whole => document(reports),
+        Keep::Tables => renewed(&read(file)?, reports),
+        Keep::Check => return check(&read(file)?, reports),
+    };
+    for claim in refuted(&Document(&text)) {
+        eprintln!("repro/src/head.md says {claim:?}, and the tables do not");
     }
-    let kept = read(file)?;
-    if how == Keep::Check {
-        let tables = reports.iter().flat_map(|report| &report.tables);
-        return match differing(&kept, tables) {
-            Some(name) => bail!(
-                "docs/reproduction.md: {name:?} is not what came out; `cargo xtask repro all` writes it anew"
-            ),
-            None => Ok(()),
-        };
+    std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Compares the document with a head and tables.
+fn check(kept: &str, reports: &[Report]) -> Result<()> {
+    if kept[..head_end(kept)] != *HEAD {
+        bail!(
+            "docs/reproduction.md: its head is not repro/src/head.md; any `cargo xtask repro` with `--write` renews it"
+        );
     }
-    let mut text = kept;
+    let tables = reports.iter().flat_map(|report| &report.tables);
+    if let Some(name) = differing(kept, tables) {
+        bail!(
+            "docs/reproduction.md: {name:?} is not what came out; `cargo xtask repro all` writes it anew"
+        );
+    }
+    if let Some(claim) = refuted(&Document(kept)).next() {
+        bail!("docs/reproduction.md: its head says {claim:?}, and its tables do not");
+    }
+    Ok(())
+}
+
+/// Returns the document with its head and some tables as they are now.
+fn renewed(kept: &str, reports: &[Report]) -> String {
+    let mut text = format!("{HEAD}{}", &kept[head_end(kept)..]);
     for report in reports {
         for table in &report.tables {
             put(&mut text, report.paper, table);
         }
     }
-    std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+    text
+}
+
+/// Returns where what stands above the first paper ends.
+fn head_end(text: &str) -> usize {
+    text.find("\n## ").unwrap_or(text.len())
 }
 
 /// Reads the document.
@@ -266,6 +294,26 @@ mod tests {
             Document(&text).figure("accelos", "pairs", "sjf", "stp"),
             None
         );
+    }
+
+    #[test]
+    fn a_head_of_another_version_is_told_and_renewed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("reproduction.md");
+        let report = Report {
+            tables: vec![table()],
+            ..Report::new("srtf")
+        };
+        let reports = [report];
+        let text = document(&reports);
+        let other = text.replacen("# Reproduction\n", "# Reproduction\n\nBy hand.\n", 1);
+        assert_ne!(other, text);
+        std::fs::write(&file, other).expect("writes");
+        let error = keep(&reports, &file, Keep::Check).expect_err("another head");
+        assert!(error.to_string().contains("head.md"), "{error}");
+        keep(&reports, &file, Keep::Tables).expect("renews it");
+        assert_eq!(std::fs::read_to_string(&file).expect("reads"), text);
+        keep(&reports, &file, Keep::Check).expect("is the same");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod accelos;
 mod calibrate;
+mod claims;
 mod context;
 mod corun;
 mod document;

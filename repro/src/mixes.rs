@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 /// The GPU, and how many of its SMs are modelled.
 const GPU: &str = "gtx980";
 const SMS: u16 = 4;
+/// What each launch of a program works on, and when it comes.
+const SIZE: Size = Size::Large;
+const PACE: Pace = Pace::Closed(0);
 /// What stock hardware does, and what programs run under alone.
 pub(crate) const STOCK: &str = "fifo";
 
@@ -44,7 +47,7 @@ pub(crate) fn on_model(
     policies: &[&str],
 ) -> Result<Vec<Vec<Went>>> {
     let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
-    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?} {policies:?}");
+    let key = |mix: &&[Program]| format!("{} {policies:?}", name_of(mix));
     context.runs("mixes on the model", mixes, key, |mix| {
         let members: Vec<Member> = mix.iter().map(member).collect();
         let model = OnModel {
@@ -67,7 +70,7 @@ pub(crate) fn on_event(
     contention: Contention,
 ) -> Result<Vec<Vec<Went>>> {
     let config = GpuConfig::builtin(GPU)?.scaled_to_sms(SMS);
-    let key = |mix: &&[Program]| format!("{GPU} {SMS} {mix:?} {policies:?} {contention:?}");
+    let key = |mix: &&[Program]| format!("{} {policies:?} {contention:?}", name_of(mix));
     context.parts("mixes on event", mixes, key, |mix| {
         let members: Vec<Member> = mix.iter().map(member).collect();
         let event = OnEvent::with(contention, &config, &members, |_| {})?;
@@ -112,6 +115,11 @@ fn went(
     policies.iter().map(under).collect()
 }
 
+/// Says what runs where.
+fn name_of(mix: &[Program]) -> String {
+    format!("{mix:?} of {SIZE:?}, {PACE:?}, on {SMS} SMs of {GPU}")
+}
+
 fn member(&(kernel, launches): &Program) -> Member {
     Member {
         name: kernel.to_owned(),
@@ -119,10 +127,10 @@ fn member(&(kernel, launches): &Program) -> Member {
         class: Class::Normal,
         source: Source::Own {
             workload: by_name(kernel).expect("a workload"),
-            size: Size::Large,
+            size: SIZE,
         },
         launches,
-        pace: Pace::Closed(0),
+        pace: PACE,
     }
 }
 

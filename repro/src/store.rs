@@ -83,6 +83,45 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::Store;
     use std::fs;
+    use std::path::{Path, PathBuf};
+
+    /// Returns the files of a folder and of those in it.
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let below = paths.flat_map(|path| match path.is_dir() {
+            true => files(&path),
+            false => vec![path],
+        });
+        below.collect()
+    }
+
+    #[test]
+    fn runs_are_kept_by_sources_that_name_them() {
+        let room = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let list = fs::read_to_string(room.join("build.rs")).expect("reads");
+        let is_named = |path: &Path| {
+            let mut above = path.ancestors().filter_map(Path::to_str);
+            above.any(|path| list.contains(&format!("\"{path}\"")))
+        };
+        let keeps = concat!("context", ".runs(");
+        for file in files(&room.join("src")) {
+            let path = file.strip_prefix(room).expect("below it");
+            let text = fs::read_to_string(&file).expect("reads");
+            assert!(
+                !text.contains(keeps) || is_named(path),
+                "{path:?} keeps runs and is not among the sources of build.rs"
+            );
+            let uses = text.split("crate::").skip(1).filter(|_| is_named(path));
+            for used in uses {
+                let name = used.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+                let name = Path::new("src").join(name.take(1).collect::<String>());
+                let is_known = is_named(&name) || is_named(&name.with_extension("rs"));
+                let is_context = name.ends_with("context");
+                assert!(is_known || is_context, "{path:?} uses {name:?}");
+            }
+        }
+    }
 
     #[test]
     fn what_is_kept_is_found_again_by_the_same_program_under_the_same_key() {

@@ -9,9 +9,8 @@ use gridmux_mix::driver::Engine;
 use gridmux_mix::event::{EventConfig, EventExecutor, EventSubmission};
 use gridmux_mix::{MixLaunch, Went, alone, together, together_learning};
 use gridmux_policy::ids::ProfileKey;
-use gridmux_policy::plan::Surplus;
 use gridmux_policy::policies::warped_slicer::{self, WarpedSlicer};
-use gridmux_policy::policies::{gridmux, smk_p, smk_pw};
+use gridmux_policy::policies::{gridmux, smk_pw, srtf};
 use gridmux_policy::shape::max_residency;
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{DeviceId, DeviceShape, Policy, Profiles, all_policies, by_name};
@@ -33,10 +32,10 @@ pub(crate) struct Contender {
 #[derive(Clone, Debug)]
 enum Make {
     Named(&'static str),
-    SmkP(smk_p::Settings),
     /// `smk-pw` that knows what blocks of each program issue alone, in instructions over cycles of residence.
     SmkPw(Vec<f64>),
     WarpedSlicer(warped_slicer::Settings),
+    Srtf(Box<srtf::Settings>),
     /// A partition that does not change.
     Fixed(Vec<u16>),
     Gridmux {
@@ -51,17 +50,6 @@ impl Contender {
         Self {
             name: name.to_owned(),
             make: Make::Named(name),
-        }
-    }
-
-    /// Returns `smk-p` as in its paper: room that nobody within his part can use stays empty.
-    pub(crate) fn smk_p_idle() -> Self {
-        Self {
-            name: "smk-p, nothing lent".to_owned(),
-            make: Make::SmkP(smk_p::Settings {
-                surplus: Surplus::Idle,
-                ..smk_p::Settings::default()
-            }),
         }
     }
 
@@ -100,6 +88,14 @@ impl Contender {
         }
     }
 
+    /// Returns `srtf` with settings; it knows no kernel.
+    pub(crate) fn srtf(name: impl Into<String>, settings: srtf::Settings) -> Self {
+        Self {
+            name: name.into(),
+            make: Make::Srtf(Box::new(settings)),
+        }
+    }
+
     /// Returns a partition that does not change: the blocks of each program on an SM.
     pub(crate) fn fixed(blocks: Vec<u16>) -> Self {
         Self {
@@ -128,12 +124,12 @@ impl Contender {
             Make::WarpedSlicer(settings) => {
                 (Box::new(WarpedSlicer::new(device, shape, *settings)), false)
             }
+            Make::Srtf(settings) => {
+                let settings = settings.as_ref().clone();
+                (Box::new(srtf::Srtf::new(device, shape, settings)), false)
+            }
             Make::Fixed(blocks) => (
                 Box::new(Fixed::new(device, shape, blocks.clone(), 1)),
-                false,
-            ),
-            Make::SmkP(settings) => (
-                Box::new(smk_p::SmkP::with_settings(device, shape, *settings)),
                 false,
             ),
             Make::SmkPw(rates) => (Box::new(smk_pw::with_rates(device, shape, rates)), false),
@@ -177,7 +173,7 @@ impl Contender {
     fn knows(&self) -> bool {
         match &self.make {
             Make::Named(name) => is_oracle(name),
-            Make::SmkP(_) | Make::SmkPw(_) | Make::WarpedSlicer(_) | Make::Fixed(_) => false,
+            Make::SmkPw(_) | Make::WarpedSlicer(_) | Make::Srtf(_) | Make::Fixed(_) => false,
             Make::Gridmux { known, .. } => *known,
         }
     }

@@ -16,7 +16,7 @@ use crate::pinned::{Managed, Pinned, SharedVariable};
 use crate::shape::{Block, Grid};
 use crate::stream::{Stream, launch_of, narrow};
 use gridmux_channel::control::GlobalInfo;
-use gridmux_channel::ring::{Copy, DeviceCopy, Memset, Operation, Width};
+use gridmux_channel::ring::{Copy, DeviceCopy, Launch, Memset, Operation, Width};
 
 /// The place of an operation in its stream. It has been passed when that operation and all before it have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,14 +40,25 @@ impl Stream {
         shared_bytes: u32,
         packed: &[u8],
     ) -> Result<Mark, ClientError> {
-        self.launch_as(
-            Watch::Nothing,
-            kernel,
-            grid.into(),
-            block.into(),
-            shared_bytes,
-            packed,
-        )
+        let shape = (grid.into(), block.into(), shared_bytes);
+        self.launch_as((Watch::Nothing, false), kernel, shape, packed)
+    }
+
+    /// Launches as [`Stream::launch_packed`] does, all blocks at once: they may wait for each other, and have a barrier
+    /// of the grid (CUDA's cooperative launch).
+    ///
+    /// # Errors
+    /// As [`Stream::launch_packed`]. A grid that the device does not hold at once fails when it is executed.
+    pub fn launch_cooperative(
+        &self,
+        kernel: &Kernel,
+        grid: impl Into<Grid>,
+        block: impl Into<Block>,
+        shared_bytes: u32,
+        packed: &[u8],
+    ) -> Result<Mark, ClientError> {
+        let shape = (grid.into(), block.into(), shared_bytes);
+        self.launch_as((Watch::Nothing, true), kernel, shape, packed)
     }
 
     /// Launches as [`Stream::launch_packed`] does. The event tells when the device executed it ([`Event::timing`]); a
@@ -63,24 +74,33 @@ impl Stream {
         shared_bytes: u32,
         packed: &[u8],
     ) -> Result<(Event, Mark), ClientError> {
-        let mark = self.launch_as(
-            Watch::Times,
-            kernel,
-            grid.into(),
-            block.into(),
-            shared_bytes,
-            packed,
-        )?;
+        let shape = (grid.into(), block.into(), shared_bytes);
+        let mark = self.launch_as((Watch::Times, false), kernel, shape, packed)?;
+        Ok((Event::new(self.link.clone(), mark.cookie), mark))
+    }
+
+    /// Launches as [`Stream::launch_cooperative`] and [`Stream::launch_watched`] do together.
+    ///
+    /// # Errors
+    /// As [`Stream::launch_cooperative`].
+    pub fn launch_cooperative_watched(
+        &self,
+        kernel: &Kernel,
+        grid: impl Into<Grid>,
+        block: impl Into<Block>,
+        shared_bytes: u32,
+        packed: &[u8],
+    ) -> Result<(Event, Mark), ClientError> {
+        let shape = (grid.into(), block.into(), shared_bytes);
+        let mark = self.launch_as((Watch::Times, true), kernel, shape, packed)?;
         Ok((Event::new(self.link.clone(), mark.cookie), mark))
     }
 
     fn launch_as(
         &self,
-        watch: Watch,
+        (watch, is_cooperative): (Watch, bool),
         kernel: &Kernel,
-        grid: Grid,
-        block: Block,
-        shared_bytes: u32,
+        (grid, block, shared_bytes): (Grid, Block, u32),
         packed: &[u8],
     ) -> Result<Mark, ClientError> {
         if !kernel.belongs_to(&self.link) {
@@ -97,7 +117,10 @@ impl Stream {
         let block = narrow(&info.name, block)?;
         let grid = grid.0;
         let mut core = self.link.enter()?;
-        let launch = launch_of(info, grid, block, shared_bytes);
+        let launch = Launch {
+            is_cooperative,
+            ..launch_of(info, grid, block, shared_bytes)
+        };
         let cookie = self.submit_launch(&mut core, launch, packed, watch)?;
         Ok(self.mark(&mut core, cookie))
     }

@@ -447,6 +447,7 @@ pub(crate) fn launch_of(
         shared_bytes,
         args_offset: 0,
         args_len: info.params_bytes,
+        is_cooperative: false,
     }
 }
 

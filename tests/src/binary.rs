@@ -41,6 +41,16 @@ pub fn runtime_library() -> &'static Path {
     LIBRARY.get_or_init(|| built("gridmux-cudart", "libcudart.so"))
 }
 
+/// Returns the path of the runtime library for programs of CUDA 12, built first unless [`PROGRAMS`] is set.
+///
+/// # Panics
+/// If it does not build or is not where it should be, or if this test does not lie in a target folder.
+#[must_use]
+pub fn runtime_library_of_cuda_12() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| built("gridmux-cudart12", "libcudart12.so"))
+}
+
 /// Returns the path of the program that checks a GPU, built first unless [`PROGRAMS`] is set.
 ///
 /// # Panics

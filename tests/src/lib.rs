@@ -21,7 +21,7 @@ mod service;
 mod text;
 
 pub use bench::{Bench, failure, run_once};
-pub use binary::{driver_library, gpu_check, program, runtime_library};
+pub use binary::{driver_library, gpu_check, program, runtime_library, runtime_library_of_cuda_12};
 pub use busy::BusyHost;
 pub use bystander::Bystander;
 pub use gridmux_testkit::until;

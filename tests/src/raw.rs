@@ -33,6 +33,7 @@ pub fn bare_launch(module: &Module, grid: [u32; 3], block: [u16; 3]) -> Operatio
         shared_bytes: 0,
         args_offset: 0,
         args_len: 0,
+        is_cooperative: false,
     })
 }
 

@@ -197,7 +197,7 @@ fn images_are_loaded() {
         Status::NO_BINARY_FOR_GPU
     );
     assert_eq!(refused(c"".as_ptr().cast()), Status::INVALID_IMAGE);
-    assert_eq!(refused(c"no PTX".as_ptr().cast()), Status::INVALID_PTX);
+    assert_eq!(refused(c"no PTX".as_ptr().cast()), Status::INVALID_IMAGE);
     assert_eq!(refused(std::ptr::null()), Status::INVALID_VALUE);
 }
 

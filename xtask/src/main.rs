@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::tasks::{bench, ci, coverage, demo, deny, fuzz, gpu_check, ptx, repro, test, tidy};
+use xtask::tasks::{
+    bench, ci, coverage, demo, deny, fuzz, gpu_check, ptx, repro, test, tidy, wheel,
+};
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
 #[derive(Parser)]
@@ -25,6 +27,7 @@ enum Task {
     Repro(repro::Args),
     Test(test::Args),
     Tidy(tidy::Args),
+    Wheel(wheel::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Task::Repro(args) => repro::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Tidy(args) => tidy::run(&args),
+        Task::Wheel(args) => wheel::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

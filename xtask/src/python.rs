@@ -4,7 +4,7 @@ use crate::setup::{self, Need};
 use crate::{process, repo};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Returns the environment `target/NAME` with these packages in it, made on first use and again when the list changes.
@@ -24,10 +24,21 @@ pub fn ensure(name: &str, packages: &[&str]) -> Result<PathBuf> {
         "setup: installing {name} into {} (once)",
         repo::shown(&environment)
     );
+    make(&environment, packages)?;
+    fs::write(&stamp, wanted)?;
+    Ok(environment)
+}
+
+/// Makes an environment in place of what a folder holds, and installs packages into it.
+///
+/// # Errors
+/// If Python is missing and cannot be installed, or the package index cannot be reached.
+pub fn make(environment: &Path, packages: &[&str]) -> Result<()> {
+    setup::ensure(&[Need::PythonVenv])?;
     process::output(
         Command::new("python3")
             .args(["-m", "venv", "--clear"])
-            .arg(&environment),
+            .arg(environment),
     )?;
     let mut pip = Command::new(environment.join("bin/python"));
     pip.args([
@@ -38,8 +49,9 @@ pub fn ensure(name: &str, packages: &[&str]) -> Result<PathBuf> {
         "--disable-pip-version-check",
     ])
     .args(packages);
-    process::output(&mut pip)
-        .with_context(|| format!("pip could not install {name} from the package index"))?;
-    fs::write(&stamp, wanted)?;
-    Ok(environment)
+    process::output(&mut pip).with_context(|| {
+        let wanted = packages.join(" ");
+        format!("pip could not install {wanted} from the package index")
+    })?;
+    Ok(())
 }

@@ -104,6 +104,7 @@ fn arguments_arrive_whole_while_the_area_wraps() {
             shared_bytes: 0,
             args_offset,
             args_len: u32::try_from(size).unwrap(),
+            is_cooperative: false,
         };
         client
             .push(&SubmissionEntry::new(

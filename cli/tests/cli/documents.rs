@@ -38,7 +38,7 @@ pages! {
 }
 
 /// Commands that are not run here, by how they begin, and why not.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     (
         "cargo build --profile quick",
         "`cargo xtask demo` builds so, `cargo xtask test --clients` builds the same",
@@ -64,6 +64,14 @@ const ELSEWHERE: [(&str, &str); 14] = [
     (
         "install -D -m 644 target/release/libcuda.so",
         "changes the machine; cli/tests/cli/run.rs runs a program that is installed so",
+    ),
+    (
+        "install -m 644 target/release/libcudart",
+        "changes the machine; cli/tests/cli/run.rs installs two libraries so",
+    ),
+    (
+        "install -m 644 target/release/libnvrtc",
+        "changes the machine; cli/tests/cli/run.rs installs two libraries so",
     ),
     (
         "install -m 644 packaging/gridmux.service",

@@ -153,7 +153,8 @@ fn a_check_names_each_thing_that_is_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let file = configuration(
         folder.path(),
-        "[device]\nkind = \"cuda:0\"\n[profiles]\nfile = \"/nonexistent/deep/profiles\"\n\
+        "policy = \"kernelet\"\n[device]\nkind = \"cuda:0\"\n\
+         [profiles]\nfile = \"/nonexistent/deep/profiles\"\n\
          [[tenant]]\nname = \"a\"\nuser = \"no-such-user\"\n[[tenant]]\nname = \"b\"\ngroup = \"no-such-group\"\n\
          [[tenant]]\nname = \"c\"\ncgroup = \"/no-such.slice\"\n",
     );
@@ -166,6 +167,7 @@ fn a_check_names_each_thing_that_is_not_there() {
         ("tenant.b.group", "error", "no-such-group"),
         ("tenant.c.cgroup", "warning", "/no-such.slice"),
         ("profiles.file", "warning", "/nonexistent"),
+        ("policy", "warning", "samples"),
     ] {
         let (found, message) = verdict(&report, key);
         assert_eq!(found, expected, "{key}: {message}");

@@ -116,6 +116,51 @@ fn the_program_finds_the_library_and_a_private_service() {
 }
 
 #[test]
+fn libraries_that_are_there_are_found_by_name_and_by_path() {
+    let installed = Installed::new();
+    for name in ["libcudart.so.12", "libnvrtc.so.13"] {
+        let place = installed.root.path().join("lib/gridmux").join(name);
+        std::fs::write(place, "").unwrap();
+    }
+    let script = "cd $GRIDMUX_LIBRARIES && echo *.so* nvrtc/* && readlink libcudart.so.12 nvrtc/libnvrtc.so.13; \
+                  test $GRIDMUX_LIBRARIES = ${LD_LIBRARY_PATH%%:*} && test -s ${LD_AUDIT%%:*} && echo ${LD_AUDIT#*:}";
+    let mut arguments = words("run --sms 2 -- sh -c");
+    arguments.push(script);
+    let mut command = installed.command(&arguments);
+    // One that is there already stays behind it; the loader passes over what is missing, with a word.
+    let ran = Ran::from(
+        command
+            .env("LD_AUDIT", "/nowhere/other.so")
+            .output()
+            .unwrap(),
+    );
+    let folder = installed
+        .root
+        .path()
+        .join("lib/gridmux")
+        .canonicalize()
+        .unwrap();
+    let place = |name: &str| folder.join(name).display().to_string();
+    assert_eq!(
+        ran.stdout.lines().collect::<Vec<_>>(),
+        [
+            "gridmux-search.so libcuda.so libcuda.so.1 libcudart.so.12 nvrtc/libnvrtc.so.13",
+            &place("libcudart.so.12"),
+            &place("libnvrtc.so.13"),
+            "/nowhere/other.so",
+        ]
+    );
+    assert!(
+        ran.stderr
+            .lines()
+            .all(|line| line.contains("/nowhere/other.so")),
+        "{}",
+        ran.stderr
+    );
+    assert!(installed.is_clean());
+}
+
+#[test]
 fn the_exit_status_is_the_programs() {
     let installed = Installed::new();
     let code = |script: &str| {
@@ -272,8 +317,13 @@ fn what_is_missing_is_listed_apart_from_the_programs_own_output() {
     let file = installed.root.path().join("list");
     let options = ["--coverage=all", "--coverage-file", file.to_str().unwrap()];
     assert_eq!(covered(&installed, &options).stderr, "");
-    let text = std::fs::read_to_string(file).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("cuTwo") && text.contains("cuOne"), "{text}");
+    // A file for the list asks for it.
+    let options = ["--coverage-file", file.to_str().unwrap()];
+    assert_eq!(covered(&installed, &options).stderr, "");
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("cuTwo") && !text.contains("cuOne"), "{text}");
 }
 
 #[test]

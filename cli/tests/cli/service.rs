@@ -48,6 +48,8 @@ fn an_operator_sets_the_policy() {
     let unheld = gridmux(["policy", "set", "smk-pw", "--run-dir", run_dir]);
     let told = unheld.succeeded().stderr;
     assert!(told.contains("issue quotas are not enforced"), "{told}");
+    let without = "no samples are taken by a service, so under smk-pw issue slots have no quotas";
+    assert!(told.contains(without), "{told}");
     assert_eq!(service.ask(&["policy", "set", "even"])["before"], "smk-pw");
     until("it takes over again", || {
         even(&service.ask(&["policy", "show"])).then_some(())

@@ -47,15 +47,20 @@ fn run(folder: &Path, grid: u32, more: &[&str]) -> Ran {
 #[test]
 fn blocks_wait_for_all_others_between_rounds() {
     let folder = tempfile::tempdir().unwrap();
-    for form in ["whole", "fence"] {
+    for more in [
+        &["--form", "whole"][..],
+        &["--form", "fence"],
+        &["--functional"],
+        &["--functional", "--form", "fence"],
+    ] {
         // More blocks than SMs, and fewer threads than numbers.
-        run(folder.path(), 40, &["--cooperative", "--form", form]).succeeded();
+        run(folder.path(), 40, &[&["--cooperative"], more].concat()).succeeded();
         let bytes = std::fs::read(folder.path().join("data")).unwrap();
         let words = bytes.chunks_exact(4);
         let found: Vec<f32> = words
             .map(|word| f32::from_le_bytes(word.try_into().unwrap()))
             .collect();
-        assert_eq!(found, expected(), "{form}");
+        assert_eq!(found, expected(), "{more:?}");
     }
 }
 
@@ -64,15 +69,17 @@ fn a_grid_that_does_not_fit_at_once_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     // Two SMs hold 32 blocks of 64 threads each.
     run(folder.path(), 64, &["--cooperative"]).succeeded();
-    let refused = run(folder.path(), 65, &["--cooperative"]);
-    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
-    assert!(
-        refused
-            .stderr
-            .contains("65 blocks does not fit: 64 reside at once"),
-        "{}",
-        refused.stderr
-    );
+    for more in [&["--cooperative"][..], &["--cooperative", "--functional"]] {
+        let refused = run(folder.path(), 65, more);
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        assert!(
+            refused
+                .stderr
+                .contains("65 blocks does not fit: 64 reside at once"),
+            "{}",
+            refused.stderr
+        );
+    }
 }
 
 #[test]
@@ -98,10 +105,6 @@ fn what_cannot_launch_all_blocks_at_once_is_wrong_usage() {
     for (more, said) in [
         (["--form", "slice"], "the form slice does not"),
         (["--form", "worker"], "the form worker does not"),
-        (
-            ["--functional", "--check-shared"],
-            "one block after the other",
-        ),
     ] {
         let refused = run(folder.path(), 4, &[&["--cooperative"][..], &more].concat());
         assert_eq!(refused.code, Some(2), "{}", refused.stderr);

@@ -263,7 +263,12 @@ fn policies_are_listed_with_what_they_promise() {
     };
     assert_eq!((promises("fifo"), promises("smk-p")), (false, true));
     let text = text_of(["policy", "list"]);
-    assert!(text.lines().any(|line| line.starts_with("smk-p")), "{text}");
+    for (name, weights, samples) in [("smk-p", "yes", "unused"), ("kernelet", "no", "needed")] {
+        let mut lines = text.lines().map(str::split_whitespace);
+        let line = lines.find(|line| line.clone().next() == Some(name));
+        let words: Vec<&str> = line.unwrap_or_else(|| panic!("{text}")).take(3).collect();
+        assert_eq!(words, [name, weights, samples], "{text}");
+    }
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
 }
 
@@ -276,6 +281,15 @@ fn a_policy_is_shown_with_its_weights_and_with_every_executor() {
     };
     let (text, json) = show("fifo");
     assert!(text.contains("they have no meaning"), "{text}");
+    assert!(
+        text.contains("unused") && json["sampled"].is_null(),
+        "{text}"
+    );
+    let (needs_samples, json_of_it) = show("kernelet");
+    let without = "needed; without them, launches run one after another";
+    assert!(needs_samples.contains(without), "{needs_samples}");
+    let held = json_of_it["sampled"]["device"].as_str().unwrap();
+    assert!(held.starts_with("no: "), "{json_of_it}");
     let (with_weights, _) = show("smk-p");
     assert!(with_weights.contains("weights  promised"), "{with_weights}");
     for executor in ["event", "model", "device"] {

@@ -519,7 +519,7 @@ fn polls_before(body: &[Instruction]) -> Vec<u32> {
 }
 
 /// Returns whether an instruction asks for something that others may change, or sleeps: loops around it may be waiting.
-fn polls(i: &Instruction) -> bool {
+pub(super) fn polls(i: &Instruction) -> bool {
     let strong = !matches!(i.mods.order, None | Some(MemoryOrder::Weak));
     match i.opcode {
         Opcode::Ld => strong && i.mods.spaces.first() != Some(&StateSpace::Param),

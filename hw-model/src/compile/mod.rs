@@ -260,6 +260,7 @@ fn compile(
         variables: module.variables.clone(),
         files: module.files.clone(),
         checks_shared: config.checks.uninitialised_shared,
+        polls: bodies().any(|f| f.body.iter().any(image::polls)),
         numbers: numbers(program, &reach),
         tables: image.tables.into(),
     })

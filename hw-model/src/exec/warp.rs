@@ -50,6 +50,8 @@ pub(crate) struct Warp {
 pub(crate) enum Step {
     /// An operation without consequences for others.
     Done,
+    /// As [`Step::Done`], of a `nanosleep`.
+    Slept,
     /// Lanes arrived at a barrier and have moved behind it.
     Barrier(Arrival),
     /// Every living lane waits; these live.
@@ -205,6 +207,17 @@ impl Warp {
         self.said.take()
     }
 
+    /// Returns what a register slot of the running function holds; `None` for an operand that is none.
+    pub(crate) fn register(&self, operand: u16) -> Option<&RegisterSlot> {
+        let at = self.frame.registers as usize + usize::from(operand);
+        self.registers.get(at)
+    }
+
+    /// Returns whether no lanes can run but those on the running path.
+    pub(crate) fn runs_one_path(&self) -> bool {
+        self.paths.iter().all(|path| !path.wait.can_run())
+    }
+
     /// Returns the first register slot of the running function.
     pub(crate) fn first_register(&self) -> u32 {
         self.frame.registers
@@ -339,7 +352,12 @@ impl Warp {
             Kind::WarpSync if self.together() && op.r[5] == NONE => {
                 return self.execute(op, running, around);
             }
-            Kind::Sleep => return self.execute(op, running, around),
+            Kind::Sleep => {
+                return match self.execute(op, running, around) {
+                    Step::Done => Step::Slept,
+                    failed => failed,
+                };
+            }
             Kind::Nothing | Kind::CopyGroup => {
                 self.pc += 1;
                 return Step::Done;
@@ -379,8 +397,8 @@ impl Warp {
     /// Returns what a step that may have parked or ended lanes comes to.
     fn settled(&self, step: Step) -> Step {
         match step {
-            Step::Done if self.alive == 0 => Step::Ended,
-            Step::Done if self.stalled => Step::Stalled { alive: self.alive },
+            Step::Done | Step::Slept if self.alive == 0 => Step::Ended,
+            Step::Done | Step::Slept if self.stalled => Step::Stalled { alive: self.alive },
             step => step,
         }
     }

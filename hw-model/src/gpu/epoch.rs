@@ -175,7 +175,7 @@ impl Gpu {
         if let Some(obey) = &mut self.obey {
             obey.opened_all();
         }
-        self.launches.remove(index);
+        self.forget_launch(index);
     }
 
     fn check_budgets(&mut self, end: u64) {

@@ -6,12 +6,13 @@
 //! launch that faults or is killed leaves its SMs at the end of the epoch.
 //! Length: the whole public interface of the device stands in one place; each method is short.
 
+mod cooperative;
 mod cost;
 mod epoch;
 mod functional;
 mod lines;
 
-pub use functional::{RunError, run_functional};
+pub use functional::{RunError, run_functional, run_functional_cooperative};
 pub use lines::LineStalls;
 
 use crate::compile::{self, Compiled, Loading};
@@ -19,13 +20,13 @@ use crate::config::GpuConfig;
 use crate::copies::CopyQueues;
 use crate::counters::Counters;
 use crate::fault::Fault;
-use crate::functional::Functional;
+use crate::functional::{Functional, Room};
 use crate::kernel::LoadedModule;
 use crate::launch::{self, Copy, Launch, LaunchError};
 use crate::load_error::LoadError;
 use crate::memory::{DomainId, Memory, MemoryError, Partition};
 use crate::plan::obey::Obey;
-use crate::plan::{BlockEvent, CapReached, PlanOptions, Sample, Standing};
+use crate::plan::{BlockEvent, PlanOptions, Sample, Standing};
 use crate::report::{Advance, Printed, Report};
 use crate::texture::TextureError;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -60,8 +61,9 @@ pub struct Gpu {
     /// The block scheduler of `plan` mode; without one, the stock scheduler.
     obey: Option<Box<Obey>>,
     copies: CopyQueues,
-    /// Storage of functional runs that have ended.
+    /// Storage of functional runs that have ended, and the memory of those that have not.
     functional: Vec<Functional>,
+    live_room: Room,
     printed: Vec<Printed>,
     placed: Vec<Placement>,
     faults: Vec<(u64, u32, Box<Fault>)>,
@@ -88,6 +90,7 @@ impl Gpu {
             obey: None,
             copies: CopyQueues::default(),
             functional: Vec::new(),
+            live_room: Room::default(),
             printed: Vec::new(),
             placed: Vec::with_capacity(256),
             faults: Vec::new(),
@@ -159,13 +162,6 @@ impl Gpu {
     pub fn held(&self, tenant: TenantId) -> Held {
         let obey = self.obey.as_ref();
         obey.map_or_else(Held::default, |obey| obey.held(tenant))
-    }
-
-    /// Rows that had blocks to start and room for them, but not the cap, since the last call; recorded with
-    /// [`Gpu::record_block_events`], once until a row's caps change or all of its blocks have started.
-    pub fn take_caps_reached(&mut self) -> Vec<CapReached> {
-        let obey = self.obey.as_mut();
-        obey.map_or_else(Vec::new, |obey| std::mem::take(&mut obey.caps_reached))
     }
 
     /// Records every block's events for [`Gpu::take_block_events`] from now on; nothing while no plan is set.
@@ -382,32 +378,6 @@ impl Gpu {
         self.submit(request, Standing::NONE, false).map(drop)
     }
 
-    /// Queues a cooperative launch: its blocks reside all at once, and find the words of their barrier, zero at first,
-    /// at the address `workspace` of the launch's domain (`grid.sync()` of CUDA's cooperative groups;
-    /// [`WORKSPACE_BYTES`](launch::WORKSPACE_BYTES)). Launches beside it must end by themselves.
-    ///
-    /// # Errors
-    /// As [`Gpu::launch`], and [`LaunchError::NotAtOnce`], [`LaunchError::Workspace`] and [`LaunchError::UnderPlan`].
-    pub fn launch_cooperative(
-        &mut self,
-        request: Launch<'_>,
-        workspace: u64,
-    ) -> Result<(), LaunchError> {
-        launch::check(&self.config, &request)?;
-        launch::check_at_once(&self.config, &request)?;
-        if workspace == 0 || !workspace.is_multiple_of(4) {
-            return Err(LaunchError::Workspace(workspace));
-        }
-        if self.obey.is_some() {
-            return Err(LaunchError::UnderPlan);
-        }
-        let index = self.submit(request, Standing::NONE, false)?;
-        if let Some(launch) = self.launches.get_mut(index) {
-            launch.workspace = workspace;
-        }
-        Ok(())
-    }
-
     /// Queues a launch as a node of a graph behind the newest launch of its queue. It has come to the GPU with that
     /// one: no thread of the host submits it by itself, and it may start `launch.front_end_cycles` after its end.
     /// Where no launch of the queue is in flight, the node is the first of its graph.
@@ -571,6 +541,6 @@ impl Gpu {
                 u32::try_from(held).unwrap_or(u32::MAX),
             );
         }
-        self.launches.remove(index);
+        self.forget_launch(index);
     }
 }

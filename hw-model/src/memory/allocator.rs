@@ -3,7 +3,7 @@
 //! Rules: live allocations stand sorted by address, so that a lookup is a binary search; free extents stand in
 //! an ordered map and neighbours are merged; every allocation is followed by a red zone of one granule at least that is
 //! never handed out. Allocations begin at multiples of 512 bytes, as those of NVIDIA's driver do, on which the look-ups
-//! of L1 depend.
+//! of L1 depend; large ones at whole pages where that is asked for and there is room.
 
 use super::names::{Allocation, MemoryError, Nearest};
 use std::collections::BTreeMap;
@@ -44,6 +44,12 @@ impl Allocator {
     }
 
     pub(super) fn alloc(&mut self, bytes: u64) -> Result<u64, MemoryError> {
+        self.alloc_at(bytes, &[])
+    }
+
+    /// Allocates at a multiple of the first of some alignments for which there is room, and at any place if there is
+    /// for none.
+    pub(super) fn alloc_at(&mut self, bytes: u64, aligns: &[u64]) -> Result<u64, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::ZeroBytes);
         }
@@ -59,18 +65,10 @@ impl Allocator {
             return Err(full);
         }
         let taken = self.with_red_zone(rounded);
-        let Some((start, extent)) = self
-            .free
-            .iter()
-            .find(|(_, extent)| **extent >= taken)
-            .map(|(start, extent)| (*start, *extent))
-        else {
+        let mut aligns = aligns.iter().copied().chain([1]);
+        let Some(start) = aligns.find_map(|align| self.take(0, taken, align)) else {
             return Err(full);
         };
-        self.free.remove(&start);
-        if extent > taken {
-            self.free.insert(start + taken, extent - taken);
-        }
         self.add_live(Allocation { start, bytes });
         self.used_bytes += rounded;
         Ok(start)
@@ -184,27 +182,36 @@ impl Allocator {
     /// Takes `bytes` at the lowest multiple of `align` that has `apron` free bytes before it and behind it; what is
     /// taken, aprons included, becomes one live allocation that does not count as used.
     pub(super) fn take_aligned(&mut self, bytes: u64, align: u64, apron: u64) -> Option<u64> {
+        let base = self.take(apron, bytes.checked_add(apron)?, align)?;
+        let first = base - apron;
+        let at = self.live.partition_point(|a| a.start < first);
+        let taken = Allocation {
+            start: first,
+            bytes: bytes + 2 * apron,
+        };
+        self.live.insert(at, taken);
+        Some(base)
+    }
+
+    /// Takes `bytes` from the free ones at the lowest multiple of `align` with `apron` free bytes before it, which it
+    /// takes, too.
+    fn take(&mut self, apron: u64, bytes: u64, align: u64) -> Option<u64> {
         let fits = |start: u64, extent: u64| {
             let base = start.checked_add(apron)?.checked_next_multiple_of(align)?;
-            let end = base.checked_add(bytes)?.checked_add(apron)?;
-            (end <= start + extent).then_some(base)
+            (base.checked_add(bytes)? <= start + extent).then_some(base)
         };
         let (start, extent, base) = self
             .free
             .iter()
             .find_map(|(start, extent)| Some((*start, *extent, fits(*start, *extent)?)))?;
         self.free.remove(&start);
-        let (first, end) = (base - apron, base + bytes + apron);
+        let (first, end) = (base - apron, base + bytes);
         if first > start {
             self.free.insert(start, first - start);
         }
         if end < start + extent {
             self.free.insert(end, start + extent - end);
         }
-        self.add_live(Allocation {
-            start: first,
-            bytes: end - first,
-        });
         Some(base)
     }
 

@@ -136,10 +136,18 @@ pub struct Memory {
     domains: Vec<Option<Domain>>,
     /// Where a module that is being loaded places its variables, when not in the domain at large.
     placing: Option<Partition>,
+    /// Multiples at which large allocations begin, those that are tried first in front; none in particular if empty.
+    large_starts: &'static [u64],
     next_stamp: u64,
     /// New domains let loads run past the ends of allocations.
     is_lenient: bool,
 }
+
+/// Allocations of at least so many bytes are large.
+const LARGE_BYTES: u64 = 1 << 20;
+/// A page of the device's, and what programs count on that know no better. Nothing is refused for want of such a place,
+/// because a window has not room for as many pages as its tenant may allocate.
+const PAGES: [u64; 2] = [2 << 20, 64 << 10];
 
 /// The memory of a domain that is no more.
 #[derive(Debug)]
@@ -240,6 +248,13 @@ impl Memory {
             .ok_or(MemoryError::NoDomain(domain))
     }
 
+    /// Lets allocations of 1 MiB and more begin at multiples of 2 MiB from now on, where there is room, as those of
+    /// NVIDIA's driver do. Programs count on pages that divide a large allocation among themselves; what caches hold
+    /// depends on where allocations begin, so that times with and without it differ.
+    pub fn begin_large_at_pages(&mut self) {
+        self.large_starts = &PAGES;
+    }
+
     /// Allocates `bytes`, aligned to 512; fresh memory reads as zero unless it was used before.
     ///
     /// # Errors
@@ -249,8 +264,12 @@ impl Memory {
             return self.alloc_in(partition, bytes);
         }
         let stamp = self.fresh_stamp();
+        let starts = match bytes {
+            LARGE_BYTES.. => self.large_starts,
+            _ => &[],
+        };
         let domain = self.domain_mut(domain)?;
-        let address = domain.allocator.alloc(bytes)?;
+        let address = domain.allocator.alloc_at(bytes, starts)?;
         domain.stamp = stamp;
         Ok(address)
     }

@@ -73,6 +73,32 @@ fn allocations_are_aligned_separate_and_accounted() {
 }
 
 #[test]
+fn large_allocations_begin_at_pages_where_that_is_asked_for_and_fill_a_domain_all_the_same() {
+    const MIB: u64 = 1 << 20;
+    let mut memory = Memory::default();
+    let d = memory.create_domain(64 * MIB).expect("domain");
+    memory.alloc(d, 8).expect("fits");
+    let plain = memory.alloc(d, MIB).expect("fits");
+    assert!(!plain.is_multiple_of(4096), "{plain:#x}");
+    memory.begin_large_at_pages();
+    let mut all = Vec::new();
+    let mut at_pages = 0;
+    for _ in 0..60 {
+        let small = memory.alloc(d, 8).expect("fits");
+        let large = memory.alloc(d, MIB).expect("fits");
+        assert!(large.is_multiple_of(64 << 10), "{large:#x}");
+        at_pages += u32::from(large.is_multiple_of(2 * MIB));
+        all.extend([small, large]);
+    }
+    assert!(at_pages >= 40, "{at_pages}");
+    for address in all {
+        memory.free(d, address).expect("live");
+    }
+    memory.free(d, plain).expect("live");
+    memory.alloc(d, 63 * MIB).expect("the gaps are one again");
+}
+
+#[test]
 fn bad_accesses_name_the_address_and_the_nearest_allocation() {
     let mut memory = Memory::default();
     let d = memory.create_domain(1 << 20).expect("domain");

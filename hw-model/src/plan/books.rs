@@ -14,8 +14,6 @@ pub(super) struct RowBook {
     pub(super) started: u64,
     /// Cycles and number of ended blocks.
     pub(super) ran: (u64, u64),
-    /// Its cap was reported as reached, and holds still.
-    pub(super) capped: bool,
 }
 
 /// Rows and tenants of the device.
@@ -46,10 +44,6 @@ impl Books {
 
     pub(super) fn row_mut(&mut self, row: RowId) -> &mut RowBook {
         entry(&mut self.rows, row.0)
-    }
-
-    pub(super) fn rows_mut(&mut self) -> impl Iterator<Item = &mut RowBook> {
-        self.rows.iter_mut()
     }
 
     /// Returns what a tenant holds on the device.

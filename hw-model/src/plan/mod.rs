@@ -16,7 +16,7 @@ pub(crate) mod obey;
 mod rules;
 mod stand_in;
 
-pub use gridmux_policy::blocks::{BlockChange, BlockEvent, CapReached, Standing};
+pub use gridmux_policy::blocks::{BlockChange, BlockEvent, Standing};
 pub use stand_in::StandIn;
 
 use crate::counters::Counters;
@@ -50,6 +50,12 @@ pub fn enforces(element: Element) -> Enforcement {
         | Element::Stop
         | Element::Surplus => Enforcement::Exact,
     }
+}
+
+/// Returns how well `plan` mode samples kernels.
+#[must_use]
+pub fn samples() -> Enforcement {
+    Enforcement::Exact
 }
 
 /// Returns the event of a launch's block.

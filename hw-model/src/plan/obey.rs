@@ -14,7 +14,7 @@
 use super::books::{Books, OnSm};
 use super::leave::Areas;
 use super::rules::Rules;
-use super::{BlockChange, BlockEvent, CapReached, PlanOptions, block_event};
+use super::{BlockChange, BlockEvent, PlanOptions, block_event};
 use crate::config::GpuConfig;
 use crate::timing::context_switch::SavedBlock;
 use crate::timing::dispatch::{Dispatcher, Placement};
@@ -24,7 +24,6 @@ use gridmux_policy::PlanReader;
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::plan::{DispatchOrder, Plan};
 use gridmux_policy::shape::{BlockShape, Held, SmUnits};
-use gridmux_policy::units::Cycles;
 use std::collections::BTreeMap;
 
 /// A launch that may have blocks to place.
@@ -49,7 +48,6 @@ pub(crate) struct Obey {
     pub(crate) reader: Option<PlanReader>,
     pub(crate) records: bool,
     pub(crate) events: Vec<BlockEvent>,
-    pub(crate) caps_reached: Vec<CapReached>,
     pub(super) rules: Rules,
     pub(super) books: Books,
     /// What counts on the SM that is being looked at.
@@ -95,7 +93,6 @@ impl Obey {
             reader: None,
             records: false,
             events: Vec::new(),
-            caps_reached: Vec::new(),
             open: vec![true; count],
             relocated: vec![false; count],
             saved: BTreeMap::new(),
@@ -124,7 +121,6 @@ impl Obey {
                 self.over[at] = true;
             }
         }
-        self.books.rows_mut().for_each(|row| row.capped = false);
         self.over_device = true;
     }
 
@@ -353,8 +349,8 @@ impl Obey {
                 Some(_) => work.eligible_at,
             };
             let may = back.is_some() || self.may_start(launch.row);
-            let within = self.room_within_limits(group, launch) > 0;
-            let is_own = within && self.room_below_cap(group, launch.row) > 0;
+            let is_own = self.room_within_limits(group, launch) > 0
+                && self.room_below_cap(group, launch.row) > 0;
             if eligible_at > time {
                 self.wake_at = self.wake_at.min(eligible_at);
                 // It waits for its turn in the front end, and for room.
@@ -370,12 +366,7 @@ impl Obey {
             let fits = back.map_or_else(|| sms[sm].fits(&launch.needs), |(_, fits)| fits);
             match fits {
                 true if may && is_own => return Some(next),
-                true if may => {
-                    borrower.get_or_insert(next);
-                    if within {
-                        self.cap_reached(launch.row, time);
-                    }
-                }
+                true if may => drop(borrower.get_or_insert(next)),
                 false if may && is_own => {
                     self.relocate(sm, sms, launches, launch);
                     lender.get_or_insert(work.launch);
@@ -418,16 +409,6 @@ impl Obey {
         budget.is_none_or(|most| self.books.row(row).started < most)
     }
 
-    /// Notes that only a row's cap keeps it from a block more: said once until its caps change or it has started all it
-    /// had.
-    fn cap_reached(&mut self, row: RowId, time: u64) {
-        let known = std::mem::replace(&mut self.books.row_mut(row).capped, true);
-        if self.records && !known {
-            let at = Cycles(time);
-            self.caps_reached.push(CapReached { row, at });
-        }
-    }
-
     fn start(
         &mut self,
         sm: usize,
@@ -447,9 +428,7 @@ impl Obey {
         let first = launch.first_start.is_none();
         launch.first_start.get_or_insert(time);
         let done = launch.all_placed();
-        let book = self.books.row_mut(launch.row);
-        book.started += 1;
-        book.capped &= !done;
+        self.books.row_mut(launch.row).started += 1;
         self.books.held_mut(launch.tenant).add(&launch.counted, 1);
         let (row, tenant) = (launch.row, launch.tenant);
         sms[sm].place(launch, index, &shape, block, time);

@@ -439,7 +439,7 @@ impl Sm {
                 }
             }
         }
-        if stepped.plain {
+        if stepped.plain || matches!(rare, Step::Slept) {
             self.schedule(slot, epoch);
         } else {
             if matches!(rare, Step::Barrier(_)) {

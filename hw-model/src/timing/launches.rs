@@ -39,6 +39,8 @@ pub(crate) struct LaunchState {
     pub(crate) serial: u64,
     /// Address of the words of the grid's barrier; 0 where the launch is not cooperative.
     pub(crate) workspace: u64,
+    /// Whether the words were allocated for this launch.
+    pub(crate) owns_workspace: bool,
     pub(crate) blocks: u64,
     pub(crate) next_block: u64,
     pub(crate) ended_blocks: u64,
@@ -128,6 +130,7 @@ impl Launches {
             budget: launch.budget.map(|b| b.0),
             serial: self.next_serial,
             workspace: 0,
+            owns_workspace: false,
             blocks: launch.grid.iter().map(|n| u64::from(*n)).product(),
             next_block: 0,
             ended_blocks: 0,

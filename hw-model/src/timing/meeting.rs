@@ -17,7 +17,7 @@ impl Sm {
         let resident = &mut self.residency.blocks[number];
         let index = entry.warp.index;
         let meeting = match step {
-            Step::Done => return,
+            Step::Done | Step::Slept => return,
             Step::Barrier(arrival) => {
                 entry.state = State::AtBarrier;
                 self.arbiter.at_barrier(slot);

@@ -26,6 +26,7 @@ mod numeric;
 mod plan;
 mod priority;
 mod progress;
+mod resident;
 mod resumed;
 mod runtime;
 mod starvation;

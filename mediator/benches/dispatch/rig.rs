@@ -238,6 +238,7 @@ pub(crate) fn launch(cookie: u64) -> SubmissionEntry {
         shared_bytes: 0,
         args_offset: 0,
         args_len: 0,
+        is_cooperative: false,
     };
     SubmissionEntry::new(Operation::Launch(request), 0, cookie, 0)
 }

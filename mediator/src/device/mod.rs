@@ -132,6 +132,8 @@ pub struct LaunchCommand {
     pub block: [u32; 3],
     /// Dynamic shared memory.
     pub dynamic_shared_bytes: u32,
+    /// Its blocks reside all at once and have a barrier; it is the whole of the tenant's launch then.
+    pub is_cooperative: bool,
     /// Longest time it may run, in core cycles, where the backend can tell.
     pub budget_cycles: u64,
     /// Size of the parameters, control block included, that come with the command.

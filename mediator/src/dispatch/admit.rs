@@ -131,7 +131,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
     fn admit(&mut self, slot: Slot, entry: &SubmissionEntry) {
         let (now, cookie) = (self.now, entry.cookie());
         let admission = &mut self.admission;
-        let work = admission.decode(&mut self.feed, (slot, entry), now);
+        let work = admission.decode(&mut self.feed, (slot, entry));
         admission.sequence += 1;
         admission.clock.acted(slot);
         let (work, status) = match work {

@@ -28,6 +28,8 @@ pub use admission::message::{Message, Notice, Refusal};
 pub use admission::{ControlLink, Doorbells, client, clients, message, params, port};
 pub use completions::samples;
 pub use dispatcher::{Dispatcher, DispatcherConfig, Turn};
-pub use feed::{accounting, accounts, enforces, policy_choice, policy_link, rows, tenant_set};
+pub use feed::{
+    accounting, accounts, enforces, policy_choice, policy_link, rows, samples, tenant_set,
+};
 pub use ids::Slot;
 pub use issuer::{lanes, reading, transfers, window};

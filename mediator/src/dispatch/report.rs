@@ -254,7 +254,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if let Some(row) = flight.row.and_then(|row| feed.rows.get_mut(row)) {
             row.charged = row.charged.saturating_sub(flight.charge);
             row.slices -= u32::from(flight.is_fresh);
-            row.cap_reached = false;
         }
         match &released.next {
             Some((next, grew)) => {

@@ -435,6 +435,7 @@ impl ModelRig {
             shared_bytes: case.dynamic_shared_bytes,
             args_offset: 0,
             args_len: u32::try_from(args.len()).expect("few parameters"),
+            is_cooperative: false,
         };
         given.push((Operation::Launch(launch), args));
         let own = StreamLoop {
@@ -518,6 +519,7 @@ impl ModelRig {
             shared_bytes: of.shape.shared_bytes,
             args_offset: 0,
             args_len: 12,
+            is_cooperative: false,
         };
         let number = u16::try_from(stream).expect("few streams");
         let (operation, args) = match program.submits {

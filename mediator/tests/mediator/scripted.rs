@@ -518,6 +518,7 @@ pub(crate) fn launch(cookie: u64, grid: [u32; 3], block: [u16; 3]) -> Submission
         shared_bytes: 0,
         args_offset: 0,
         args_len: 16,
+        is_cooperative: false,
     };
     on_stream(0, cookie, Operation::Launch(request))
 }

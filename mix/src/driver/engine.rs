@@ -3,7 +3,7 @@
 //! Rules: an engine obeys the newest plan from the instant at which it was set; it tells everything that happened until
 //! `now` before more time passes; launches are named by the driver's numbers.
 
-use gridmux_policy::blocks::{BlockEvent, CapReached, Standing};
+use gridmux_policy::blocks::{BlockEvent, Standing};
 use gridmux_policy::event::Event;
 use gridmux_policy::ids::{GroupId, ProfileKey, RowId, SmId};
 use gridmux_policy::plan::Plan;
@@ -76,10 +76,6 @@ pub trait Engine {
 
     /// Takes what happened to blocks since the last call, in any order.
     fn take_blocks(&mut self) -> Vec<BlockEvent>;
-
-    /// Takes the rows that only their cap kept from a block more since the last call, each once until its caps change
-    /// or all of its blocks have started.
-    fn take_caps_reached(&mut self) -> Vec<CapReached>;
 
     /// Returns what the blocks of each row did on each SM since the row was made; nothing where the engine does not
     /// count it.

@@ -40,9 +40,6 @@ struct Tally {
     started: u32,
     ended: u32,
     ran: u64,
-    out: u32,
-    back: u32,
-    bytes: u64,
     at: Cycles,
 }
 
@@ -100,9 +97,6 @@ impl Open {
                 started: 0,
                 ended: 0,
                 ran: 0,
-                out: 0,
-                back: 0,
-                bytes: 0,
                 at: Cycles(0),
             });
             self.tallies.len() - 1
@@ -154,6 +148,11 @@ impl Feed {
         if let Some(tenant) = self.tenants.get_mut(tenant.index()) {
             tenant.known = false;
         }
+    }
+
+    /// Returns whether launches are open and none has a block on an SM.
+    pub(super) fn starves(&self) -> bool {
+        !self.open.is_empty() && self.open.values().all(|open| open.resident == 0)
     }
 
     pub(super) fn open_of(&self, tenant: TenantId) -> Vec<u64> {
@@ -252,16 +251,8 @@ impl Feed {
                 open.ended += 1;
                 false
             }
-            BlockChange::SwitchedOut { bytes } => {
-                tally.out += 1;
-                tally.bytes += bytes;
-                false
-            }
-            BlockChange::SwitchedIn { bytes } => {
-                tally.back += 1;
-                tally.bytes += bytes;
-                true
-            }
+            BlockChange::SwitchedOut { .. } => false,
+            BlockChange::SwitchedIn { .. } => true,
         };
         let (tenant, block) = (open.tenant, open.block);
         let over = open.ended == open.blocks && !comes;
@@ -302,16 +293,6 @@ impl Feed {
                         started: tally.started,
                         ended: tally.ended,
                         ran_ns: time(Cycles(tally.ran)).0,
-                        at,
-                    });
-                }
-                if tally.out != 0 || tally.back != 0 {
-                    send(&Event::Switched {
-                        row,
-                        group,
-                        out: tally.out,
-                        back: tally.back,
-                        bytes: tally.bytes,
                         at,
                     });
                 }

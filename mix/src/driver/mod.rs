@@ -17,7 +17,7 @@ mod tell;
 mod types;
 
 pub use engine::{Described, Ending, Engine, RowSample};
-pub use gridmux_policy::blocks::{BlockChange, BlockEvent, CapReached, Standing};
+pub use gridmux_policy::blocks::{BlockChange, BlockEvent, Standing};
 pub use types::{DriverCounters, DriverOptions, Outcome, OutcomeOn, SubmitError};
 
 use feed::Feed;
@@ -56,6 +56,8 @@ pub struct Driver<E: Engine> {
     ask: bool,
     wake_at: Option<Cycles>,
     watch: Option<Watch>,
+    /// Since when launches wait and no block is on an SM, if that is so.
+    starved_since: Option<Cycles>,
     sampled_at: Cycles,
     history: Vec<BlockEvent>,
     counters: DriverCounters,
@@ -63,6 +65,10 @@ pub struct Driver<E: Engine> {
 
 /// A launch that has not arrived.
 type Coming<E> = (<E as Engine>::Submission, Described<<E as Engine>::Kernel>);
+
+/// For so long launches wait at most with no block on any SM, where time passes until they end. Nothing that a policy
+/// waits for takes as long, and one that is woken again and again would go on until the end of time.
+const STARVED: Nanos = Nanos(1_000_000_000);
 
 /// When time stops to pass, besides at a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +107,7 @@ impl<E: Engine> Driver<E> {
             ask: true,
             wake_at: None,
             watch: None,
+            starved_since: None,
             sampled_at: Cycles(0),
             history: Vec::new(),
             counters: DriverCounters::default(),
@@ -200,14 +207,16 @@ impl<E: Engine> Driver<E> {
     }
 
     /// Lets time pass until a launch has ended, or until a cycle; returns those that have ended. What is submitted next
-    /// arrives at the same instant as these ends at the earliest, and the policy hears of both together.
+    /// arrives at the same instant as these ends at the earliest, and the policy hears of both together. None have
+    /// ended, before the cycle, if the policy gives what waits no room for a second.
     pub fn run_to_an_end(&mut self, until: Cycles) -> Vec<u64> {
         self.pass(until, Stop::AtAnEnd);
         // The policy has heard of earlier ones.
         self.ended.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Lets time pass until every launch has ended, or until a cycle; false if the cycle came first.
+    /// Lets time pass until every launch has ended, or until a cycle; false if the cycle came first, or if the policy
+    /// gives what waits no room for a second.
     pub fn run(&mut self, until: Cycles) -> bool {
         self.pass(until, Stop::WhenAllEnded);
         self.unfinished == 0
@@ -276,7 +285,8 @@ impl<E: Engine> Driver<E> {
             // A launch that was refused as it arrived has ended too.
             let has_ended = stop == Stop::AtAnEnd && !self.ended.is_empty();
             let now = self.engine.now();
-            if has_ended || now >= until || (stop != Stop::AtTime && self.unfinished == 0) {
+            let is_over = self.unfinished == 0 || self.is_starved(now);
+            if has_ended || now >= until || (stop != Stop::AtTime && is_over) {
                 return;
             }
             let arrival = self.coming.keys().next().map(|(at, _)| Cycles(*at));
@@ -293,10 +303,21 @@ impl<E: Engine> Driver<E> {
         }
     }
 
+    /// Returns whether launches have waited too long with no block on any SM.
+    fn is_starved(&self, now: Cycles) -> bool {
+        let since = self.starved_since;
+        since.is_some_and(|since| self.time(now - since) >= STARVED)
+    }
+
     /// Takes the block events of the time that has passed.
     fn take_blocks(&mut self) {
         let mut events = self.engine.take_blocks();
         events.sort_by_key(|event| event.at);
+        if !events.is_empty() || !self.feed.starves() {
+            self.starved_since = None;
+        } else if self.starved_since.is_none() {
+            self.starved_since = Some(self.engine.now());
+        }
         for event in &events {
             let at = self.time(event.at);
             let first = self.feed.block(event, self.publisher.newest(), at);

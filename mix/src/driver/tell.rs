@@ -69,13 +69,6 @@ impl<E: Engine> Driver<E> {
                 policy.observe(event);
             },
         );
-        for reached in self.engine.take_caps_reached() {
-            let at = self.time(reached.at);
-            if self.rows.get(reached.row).is_some() {
-                let row = reached.row;
-                self.tell(&Event::CapReached { row, at });
-            }
-        }
     }
 
     pub(super) fn arrive(&mut self, number: u64, (submission, described): &Coming<E>) {

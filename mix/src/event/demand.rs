@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// What a kernel uses of the device alone at full residency.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
 pub struct Uses {
-    /// Part of the issue slots, from 0 to 1 (Kernelet, section 4.2: PUR).
+    /// Part of the issue slots, from 0 to 1 (Kernelet, section 4.3: PUR).
     pub issue: f64,
     /// Part of the time of load/store units, from 0 to 1: an access takes it a cycle for each line or round.
     pub lsu: f64,

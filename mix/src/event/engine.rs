@@ -6,7 +6,7 @@ use super::kernel::Blocks;
 use super::launches::Launch;
 use super::sm::Sm;
 use super::{EventExecutor, EventKernel, EventSubmission, LaunchCounters, MOST_EVENTS, Refusal};
-use crate::driver::{BlockEvent, CapReached, Described, Ending, Engine, RowSample, Standing};
+use crate::driver::{BlockEvent, Described, Ending, Engine, RowSample, Standing};
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::ids::{KernelKey, ProfileKey, RowId, SmId};
 use gridmux_policy::plan::Plan;
@@ -64,7 +64,6 @@ impl Engine for EventExecutor {
         self.is_lending = (0..plan.groups().len()).any(|group| self.lends(group));
         self.launches.stale = true;
         self.open.fill();
-        self.rows.iter_mut().for_each(|row| row.capped = false);
     }
 
     fn launch(
@@ -137,10 +136,6 @@ impl Engine for EventExecutor {
 
     fn take_blocks(&mut self) -> Vec<BlockEvent> {
         std::mem::take(&mut self.events)
-    }
-
-    fn take_caps_reached(&mut self) -> Vec<CapReached> {
-        std::mem::take(&mut self.caps_reached)
     }
 
     /// Returns what blocks of kernels that were measured would have issued and moved. What else is counted follows from

@@ -56,8 +56,6 @@ pub(super) struct RowCounts {
     pub(super) ended: u64,
     /// Sum of their residences.
     pub(super) ran: u64,
-    /// Its cap was reported as reached, and holds still.
-    pub(super) capped: bool,
 }
 
 /// All launches.

@@ -32,7 +32,7 @@ pub use ercbench::{ErcKernel, ercbench};
 pub use kernel::{EventKernel, EventSubmission, LaunchCounters, Refusal, Work};
 pub use measured::{MEASURED_ON, MeasuredKernel, measured_kernels};
 
-use crate::driver::{BlockChange, BlockEvent, CapReached, Driver, Ending};
+use crate::driver::{BlockChange, BlockEvent, Driver, Ending};
 use flags::Flags;
 use gridmux_policy::contract::{Element, Enforcement};
 use gridmux_policy::ids::{RowId, SmId, TenantId};
@@ -81,7 +81,6 @@ pub struct EventExecutor {
     tenants: Vec<Held>,
     events: Vec<BlockEvent>,
     ended: Vec<Ending<Self>>,
-    caps_reached: Vec<CapReached>,
     /// Slots of launches whose last block has ended at this instant.
     done: Vec<u32>,
 }
@@ -108,6 +107,15 @@ pub fn enforces(element: Element) -> Enforcement {
     }
 }
 
+/// Returns how well the executor samples kernels.
+#[must_use]
+pub fn samples() -> Enforcement {
+    Enforcement::Approximate(
+        "what a kernel's measured use of a GPU says, with every access as a load that no cache has; nothing of kernels \
+         whose use was not measured",
+    )
+}
+
 impl EventExecutor {
     /// Returns an idle device at cycle 0.
     #[must_use]
@@ -131,7 +139,6 @@ impl EventExecutor {
             tenants: Vec::new(),
             events: Vec::new(),
             ended: Vec::new(),
-            caps_reached: Vec::new(),
             done: Vec::new(),
             config,
         }

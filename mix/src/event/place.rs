@@ -8,11 +8,10 @@
 
 use super::EventExecutor;
 use super::launches::Launch;
-use crate::driver::{BlockChange, CapReached};
+use crate::driver::BlockChange;
 use gridmux_policy::ids::{RowId, SmId, TenantId};
 use gridmux_policy::plan::{DispatchOrder, Surplus};
 use gridmux_policy::shape::{Held, SmUnits};
-use gridmux_policy::units::Cycles;
 
 /// A change of the demand of DRAM that changes no speeds, as part of the demand.
 const A_LITTLE: f64 = 0.01;
@@ -97,16 +96,11 @@ impl EventExecutor {
                 None => Choice::Start(slot),
             };
             let may = matches!(next, Choice::Restore(..)) || self.may_start(row);
-            let within = self.room_within_limits(sm, group, launch) > 0;
-            let is_own = within && self.room_below_cap(sm, group, row) > 0;
+            let is_own = self.room_within_limits(sm, group, launch) > 0
+                && self.room_below_cap(sm, group, row) > 0;
             match self.sms[sm].room.holds(&launch.kernel.block) {
                 true if may && is_own => return Some(next),
-                true if may => {
-                    borrower.get_or_insert(next);
-                    if within {
-                        self.cap_reached(row);
-                    }
-                }
+                true if may => drop(borrower.get_or_insert(next)),
                 false if may && is_own => drop(lender.get_or_insert(slot)),
                 _ => {}
             }
@@ -183,15 +177,6 @@ impl EventExecutor {
         self.plan.budget(row).is_none_or(|most| started < most)
     }
 
-    /// Takes note that only a row's cap keeps it from a block more: said once until its caps change or it has started
-    /// all it had.
-    fn cap_reached(&mut self, row: RowId) {
-        let at = Cycles(self.now);
-        if !std::mem::replace(&mut self.row(row).capped, true) {
-            self.caps_reached.push(CapReached { row, at });
-        }
-    }
-
     /// Starts a launch's next block on an SM.
     fn start(&mut self, sm: usize, slot: u32) {
         self.dispatch();
@@ -206,9 +191,7 @@ impl EventExecutor {
             // It may have held up others on any SM.
             self.open.fill();
         }
-        let book = self.row(row);
-        book.started += 1;
-        book.capped &= !done;
+        self.row(row).started += 1;
         self.tenant(tenant).add(&shape, 1);
         self.got_block(slot);
         let now = self.now;

@@ -2,10 +2,7 @@
 //!
 //! Rule: a run is deterministic to the cycle, whatever the number of threads.
 
-use crate::driver::{
-    self, BlockEvent, CapReached, Described, Driver, Ending, Engine, RowSample, Standing,
-};
-use gridmux_hw_model::config::WARP_LANES;
+use crate::driver::{self, BlockEvent, Described, Driver, Ending, Engine, RowSample, Standing};
 use gridmux_hw_model::launch::{self, Launch, LaunchError, Level, QueueId};
 use gridmux_hw_model::occupancy::{block_needs, device_shape};
 use gridmux_hw_model::{Counters, Gpu, Kernel, Report, RunError, Sample};
@@ -150,10 +147,6 @@ impl Engine for Gpu {
         self.take_block_events()
     }
 
-    fn take_caps_reached(&mut self) -> Vec<CapReached> {
-        self.take_caps_reached()
-    }
-
     fn samples(&self) -> Vec<RowSample> {
         let cycles = self.now().0;
         let schedulers = u64::from(self.config().sm.schedulers);
@@ -162,7 +155,7 @@ impl Engine for Gpu {
             row: sample.row,
             cycles,
             block_cycles: sample.counters.block_cycles,
-            issued: sample.counters.warp_instructions - sample.counters.folded_instructions,
+            issued: sample.counters.issued(),
             memory_stalls: (sample.counters.stall_memory_cycles + sample.counters.asleep_cycles)
                 / schedulers,
             l1_misses: sample.counters.l1_miss_sectors,
@@ -176,7 +169,7 @@ impl Engine for Gpu {
             l1_hits: sample.counters.l1_hit_sectors,
             l2_hits: sample.counters.l2_hit_sectors,
             shared: sample.counters.shared_accesses,
-            special: sample.counters.sfu_threads / u64::from(WARP_LANES),
+            special: sample.counters.special_instructions(),
         };
         self.samples().into_iter().map(row_sample).collect()
     }

@@ -9,5 +9,6 @@ mod model_policies;
 mod model_shares;
 mod queued;
 mod stand_in;
+mod starved;
 mod switches;
 mod uses;

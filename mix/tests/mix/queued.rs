@@ -2,7 +2,7 @@
 //! refuses as they arrive.
 
 use gridmux_mix::driver::{
-    BlockEvent, CapReached, Described, Driver, DriverOptions, Ending, Engine, RowSample, Standing,
+    BlockEvent, Described, Driver, DriverOptions, Ending, Engine, RowSample, Standing,
 };
 use gridmux_mix::event::{
     EventConfig, EventDriver, EventExecutor, EventKernel, EventSubmission, LaunchCounters, Refusal,
@@ -210,10 +210,6 @@ impl Engine for Refusing {
 
     fn take_blocks(&mut self) -> Vec<BlockEvent> {
         self.0.take_blocks()
-    }
-
-    fn take_caps_reached(&mut self) -> Vec<CapReached> {
-        self.0.take_caps_reached()
     }
 
     fn samples(&self) -> Vec<RowSample> {

@@ -220,11 +220,8 @@ impl Book {
             Event::Lost { .. } => self.lost(),
             Event::Resynced => self.drop_unnamed(),
             Event::FirstStart { .. }
-            | Event::CapReached { .. }
-            | Event::Degraded { .. }
             | Event::Sample { .. }
             | Event::Instructions { .. }
-            | Event::Switched { .. }
             | Event::Timer { .. } => {}
         }
     }

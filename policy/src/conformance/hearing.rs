@@ -137,11 +137,8 @@ fn row_lives(
         | Event::FirstStart { row, .. }
         | Event::Blocks { row, .. }
         | Event::Ended { row, .. }
-        | Event::CapReached { row, .. }
-        | Event::Degraded { row, .. }
         | Event::Sample { row, .. }
         | Event::Instructions { row, .. }
-        | Event::Switched { row, .. }
         | Event::Counters { row, .. } => row,
         Event::Tenant { .. }
         | Event::TenantGone { .. }

@@ -13,6 +13,7 @@ const FIG8: DeviceShape = DeviceShape {
     shared_bytes: 100,
     submission_ns: 0,
     dram_bytes_per_kcycle: 0,
+    issued_per_kcycle: 0,
 };
 const K1: BlockShape = BlockShape {
     threads: 4,

@@ -11,7 +11,7 @@ use crate::cap_table::CapTable;
 use crate::contract::Element;
 use crate::division::{Dividing, Division, Lined};
 use crate::plan::{DispatchOrder, Group, NO_CAP, Preemption, Surplus};
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 
 /// The policy's name.
 pub const NAME: &str = "accelos";
@@ -25,6 +25,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
               up",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

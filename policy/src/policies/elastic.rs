@@ -10,7 +10,7 @@ use crate::contract::Element;
 use crate::division::{Dividing, Division, Lined};
 use crate::ids::RowId;
 use crate::plan::{Group, NO_CAP};
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 use crate::shape::Room;
 
 /// The policy's name.
@@ -24,6 +24,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: every kernel leaves room for one block of each other one",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

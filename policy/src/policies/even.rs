@@ -8,7 +8,7 @@ use crate::book::{Book, RowRecord, TenantRecord};
 use crate::contract::Element;
 use crate::division::{Dividing, Division, Lined};
 use crate::plan::{Group, NO_CAP};
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 use crate::shape::{Held, SmUnits};
 
 /// The policy's name.
@@ -22,6 +22,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "a tenant's part of each SM is in proportion, whatever kernels it has",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

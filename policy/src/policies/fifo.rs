@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop};
-use crate::policy::{NO_CLASS, Policy, PolicyInfo};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Samples};
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
 
@@ -27,6 +27,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: launches go in order of arrival, whosever they are",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[Element::Order],
     make: |device, shape, _| Box::new(Fifo::new(device, shape)),
 };
@@ -39,6 +40,7 @@ pub const STRICT_INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: launches go in order of arrival, whosever they are",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[Element::Order, Element::HeadOfLine],
     make: |device, shape, _| Box::new(Fifo::strict(device, shape)),
 };

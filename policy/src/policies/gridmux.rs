@@ -15,8 +15,8 @@
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
 //!    least [`PRIOR_NS`]. Beside a known one it shares with no more than that, and else has only room that is left
 //!    over; while no launch is known, those of about the same number of blocks share;
-//! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (SMK, section 4; the papers on order
-//!    wait for their ends);
+//! 5. **hand-over**: blocks in the way leave the cheapest way that the device has (Chimera, Park et al., ASPLOS 2015;
+//!    contexts are switched as in SMK, section 5.1; the papers on order wait for their ends);
 //! 6. **guard**: a tenant whose blocks held more of the device than its weight's part, by more than a window, comes
 //!    after all who held less (dominant-resource fairness over time, SMK section 5.2). What counts against it is
 //!    bounded and falls to 1/e within a second ([`crate::book`]), because room that nobody else could use is not owed
@@ -41,7 +41,7 @@ use crate::ids::{DeviceId, RowId, TenantId};
 use crate::layout::{Layout, whole};
 use crate::loops::Loops;
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption, Stop, Surplus};
-use crate::policy::{Policy, PolicyInfo, Watch};
+use crate::policy::{Policy, PolicyInfo, Samples, Watch};
 use crate::predict::{Durations, HYSTERESIS};
 use crate::profiles::Profiles;
 use crate::roofline::{Roofline, Side};
@@ -54,11 +54,12 @@ pub const NAME: &str = "gridmux";
 pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
-    source: "ours, from SRTF section 5, accelOS section 3, SMK sections 4 and 5.2",
+    source: "ours, from SRTF section 5, accelOS section 3, SMK sections 5.1 and 5.2, Chimera",
     promises_weights: false,
     weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
     class: "better classes come first, unless they held more than their part",
     is_oracle: false,
+    samples: Samples::Useful("no two programs are known to complement each other"),
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

@@ -14,18 +14,19 @@
 //! - What is not known goes first, in order of arrival, so that it becomes known.
 //! - The ratio is the one with the greatest profit, not the balanced one of equation 8: slices of one kernel follow
 //!   each other without waiting for the other one's.
+//! - Pairs are predicted a few ratios at a time ([`crate::predict::co_run::predictions`]); until all are known the best
+//!   of those that are runs.
 //! - Throughput is all that counts: a kernel that gains nothing beside others may wait as long as others come.
 
 use crate::book::{Book, Job};
 use crate::contract::Element;
 use crate::event::Event;
-use crate::ids::{DeviceId, ProfileKey, RowId};
+use crate::ids::{DeviceId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Plan, Preemption};
-use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Samples, Watch};
 use crate::predict::co_run::{
-    Candidate, Choice, CoSchedule, Counts, Machine, RELAXATIONS, Thresholds, Utilisation,
-    best_ratio, ratio, slices,
+    Choice, CoSchedule, Counts, Kernel, Machine, Predictions, Thresholds, slices,
 };
 use crate::shape::DeviceShape;
 use crate::units::Nanos;
@@ -41,6 +42,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by what they gain beside each other",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Needed("launches run one after another"),
     uses: &[
         Element::Cap,
         Element::DeviceLimit,
@@ -55,6 +57,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
 const LOOK_AFTER: Nanos = Nanos(50_000);
 /// The longest time between two looks.
 const LOOK_LATEST: Nanos = Nanos(50_000_000);
+/// Time after which predictions go on that were too many for one plan.
+const GO_ON_AFTER: Nanos = Nanos(1_000);
 /// Slices of each kernel that are handed out ahead.
 const SLICES_AHEAD: u64 = 2;
 /// Kernels that are remembered; when there are more, all are learnt anew.
@@ -96,20 +100,21 @@ pub struct Kernelet {
     /// By row: what was counted of it.
     counts: Vec<Counts>,
     known: Vec<Known>,
-    /// What was predicted of pairs, the kernel with the lesser key first.
-    pairs: Vec<([ProfileKey; 2], Option<CoSchedule>)>,
+    /// Those of the candidates.
+    kernels: Vec<Kernel>,
+    predictions: Predictions,
     running: Running,
     /// When to look for samples next, and how long after the last look that is.
     look: Option<(Nanos, Nanos)>,
+    /// When predictions go on.
+    go_on: Option<Nanos>,
     watch: Option<Watch>,
 }
 
 /// What is remembered of a kernel.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    key: ProfileKey,
-    candidate: Candidate,
-    used: Utilisation,
+    kernel: Kernel,
     /// The least slice that is worth a launch, in blocks.
     least: u64,
 }
@@ -152,16 +157,19 @@ impl Kernelet {
             candidates: Vec::new(),
             counts: Vec::new(),
             known: Vec::new(),
-            pairs: Vec::new(),
+            kernels: Vec::new(),
+            predictions: Predictions::new(settings.machine, shape, settings.choice),
             running: Running::Nobody,
             look: None,
+            go_on: None,
             watch: None,
         }
     }
 
     fn known(&self, row: RowId) -> Option<&Known> {
         let record = self.book.row(row).filter(|record| !record.spill)?;
-        self.known.iter().find(|known| known.key == record.profile)
+        let mut known = self.known.iter();
+        known.find(|known| known.kernel.key == record.profile)
     }
 
     /// Returns how many blocks of a row have started.
@@ -186,28 +194,28 @@ impl Kernelet {
                 continue;
             }
             let counts = self.counts.get(row.index()).copied().unwrap_or_default();
-            let warps = record.block.threads.div_ceil(32);
-            let Some(traits) = counts.traits(Machine::INDEPENDENT, warps) else {
+            let Some(candidate) = counts.candidate(record.block, record.stay_ns) else {
                 continue;
             };
-            let candidate = Candidate {
-                traits,
-                block: record.block,
-                instructions: counts.issued() as f64 / record.ended as f64,
+            let Some(alone) = self.predictions.alone(&candidate) else {
+                return;
             };
-            let ipc = ratio::alone(&self.settings.machine, &shape, &candidate);
+            let ipc = counts.ipc(record.most);
             let (resident, stay) = (self.book.resident(row), record.stay_ns);
             let launch = f64::from(shape.submission_ns);
             let overhead = |blocks| slices::overhead(blocks, resident, stay, launch);
             let known = Known {
-                key: record.profile,
-                candidate,
-                used: counts.utilisation(&self.settings.machine, ipc),
+                kernel: Kernel {
+                    key: record.profile,
+                    candidate,
+                    used: counts.utilisation(&self.settings.machine, ipc),
+                    alone,
+                },
                 least: slices::least(shape.sms, u64::from(u32::MAX), overhead),
             };
             if self.known.len() >= MOST_KERNELS {
                 self.known.clear();
-                self.pairs.clear();
+                self.predictions.clear();
             }
             self.known.push(known);
         }
@@ -219,9 +227,11 @@ impl Kernelet {
             let mut heads = self.heads.iter();
             heads.any(|job| (job.row, job.launch) == (row, launch)) && self.waiting(row) > 0
         };
-        if let Running::Together(parts) = self.running
-            && parts.iter().all(|part| goes_on(part.row, part.launch))
-        {
+        let stays = match self.running {
+            Running::Together(parts) => parts.iter().all(|part| goes_on(part.row, part.launch)),
+            Running::Alone(..) | Running::Nobody => false,
+        };
+        if stays && self.go_on.is_none() {
             return;
         }
         let mut candidates = std::mem::take(&mut self.candidates);
@@ -232,7 +242,10 @@ impl Kernelet {
             // Blocks that a policy before this one had switched out come back only where their row has room.
             candidates.extend(self.heads.iter());
         }
-        if let Some(running) = self.choose(&candidates) {
+        // While a pair stays, predictions go on all the same.
+        if let Some(running) = self.choose(&candidates)
+            && !stays
+        {
             self.running = running;
         }
         self.candidates = candidates;
@@ -251,63 +264,15 @@ impl Kernelet {
         })
     }
 
-    /// Returns the pair with the greatest profit, if one gains anything (`FindCoSchedule`).
+    /// Returns the pair with the greatest profit, if one gains anything (`FindCoSchedule`), in the order of its slices.
     fn best(&mut self, candidates: &[Job]) -> Option<([Job; 2], CoSchedule)> {
-        let mut thresholds = self.settings.thresholds;
-        for _ in 0..RELAXATIONS {
-            let (mut any, mut best) = (false, None::<([Job; 2], CoSchedule)>);
-            for (at, one) in candidates.iter().enumerate() {
-                for other in &candidates[..at] {
-                    if !self.keeps(&thresholds, one.row, other.row) {
-                        continue;
-                    }
-                    any = true;
-                    let profit = best.as_ref().map_or(0.0, |(_, best)| best.profit);
-                    best = self
-                        .predict([*other, *one])
-                        .filter(|(_, of)| of.profit > profit)
-                        .or(best);
-                }
-            }
-            if any {
-                return best;
-            }
-            thresholds = thresholds.relaxed();
-        }
-        None
-    }
-
-    fn keeps(&self, thresholds: &Thresholds, one: RowId, other: RowId) -> bool {
-        let both = self.known(one).zip(self.known(other));
-        both.is_some_and(|(one, other)| !thresholds.prunes(&one.used, &other.used))
-    }
-
-    /// Returns what is predicted of a pair, in the order of its slices.
-    fn predict(&mut self, pair: [Job; 2]) -> Option<([Job; 2], CoSchedule)> {
-        let [mut one, mut other] = pair;
-        let mut both = [
-            self.known(one.row).copied()?,
-            self.known(other.row).copied()?,
-        ];
-        if both[0].key > both[1].key {
-            (one, other) = (other, one);
-            both.reverse();
-        }
-        let keys = both.map(|known| known.key);
-        let found = self.pairs.iter().find(|(pair, _)| *pair == keys);
-        let of = match found {
-            Some((_, of)) => *of,
-            None => {
-                let kernels = [&both[0].candidate, &both[1].candidate];
-                let Settings {
-                    machine, choice, ..
-                } = &self.settings;
-                let of = best_ratio(machine, self.book.shape(), kernels, *choice);
-                self.pairs.push((keys, of));
-                of
-            }
-        };
-        Some(([one, other], of?))
+        let mut kernels = std::mem::take(&mut self.kernels);
+        kernels.clear();
+        let known = candidates.iter().filter_map(|job| self.known(job.row));
+        kernels.extend(known.map(|known| known.kernel));
+        let best = self.predictions.best(self.settings.thresholds, &kernels);
+        self.kernels = kernels;
+        best.map(|(places, of)| (places.map(|at| candidates[at]), of))
     }
 
     fn part(&self, pair: [Job; 2], at: usize, of: &CoSchedule) -> Part {
@@ -429,15 +394,18 @@ impl Policy for Kernelet {
             row.is_some_and(|row| row.ended >= watch.ended)
         };
         let reached = self.watch.is_some_and(reached);
-        let looks = self.look.is_some_and(|(at, _)| now >= at);
-        if !(self.book.take_changed() || reached || looks) {
+        let due = self.wake_at().is_some_and(|at| now >= at);
+        if !(self.book.take_changed() || reached || due) {
             return false;
         }
         self.book.line_up(&mut self.heads, &mut self.rows);
+        self.predictions.begin();
         self.learn();
         self.decide();
         self.hand_out();
         self.look_again(now);
+        let unfinished = self.predictions.is_unfinished();
+        self.go_on = unfinished.then(|| now + GO_ON_AFTER);
         let layout = Layout::checked(self.device);
         let all = whole(&self.book, DispatchOrder::Arrival, Preemption::None);
         let cap = |_: usize, place: usize| self.cap(self.rows[place]);
@@ -448,7 +416,8 @@ impl Policy for Kernelet {
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        self.look.map(|(at, _)| at)
+        let look = self.look.map(|(at, _)| at);
+        look.into_iter().chain(self.go_on).min()
     }
 
     fn watch(&self) -> Option<Watch> {
@@ -468,6 +437,7 @@ mod tests {
 
     const AT: Nanos = Nanos(1000);
 
+    /// A kernel of its own, whose launch has 10,000 blocks.
     fn arrive(policy: &mut Kernelet, number: u32) {
         let row = RowId(number);
         policy.observe(&Event::RowNew {
@@ -506,7 +476,7 @@ mod tests {
             dram_bytes: 128 * loads,
             cycles: 0,
             l1_misses: 0,
-            l2_misses: 0,
+            l2_misses: 4 * loads,
         });
         policy.observe(&Event::Instructions {
             row,
@@ -554,5 +524,42 @@ mod tests {
         }
         assert_eq!(policy.wake_at(), None, "everything is known");
         assert!(policy.watch().is_some(), "the next slices will be due");
+    }
+
+    /// Eight kernels have 28 pairs of seven ratios each. No plan waits for all of them, and the policy asks for the
+    /// next one until a pair is found.
+    #[test]
+    fn pairs_of_many_kernels_are_predicted_a_few_at_a_time() {
+        let shape = DeviceShape::gtx480();
+        let mut policy = Kernelet::new(DeviceId(0), &shape, Settings::of(&shape));
+        let (mut standing, mut next) = (Plan::default(), Plan::default());
+        for number in 0..8 {
+            arrive(&mut policy, number);
+            sample(&mut policy, RowId(number), 40 * u64::from(number));
+        }
+        let (mut now, mut plans) = (AT, 0);
+        let together = |plan: &Plan| {
+            let rows = (0..8).filter(|row| plan.cap_total(RowId(*row)) > 0);
+            rows.count()
+        };
+        while together(&standing) < 2 {
+            if policy.replan(now, &standing, &mut next) {
+                std::mem::swap(&mut standing, &mut next);
+            }
+            plans += 1;
+            assert!(plans < 100, "no pair is found");
+            let then = policy.wake_at().expect("it goes on");
+            assert!(then <= now + super::GO_ON_AFTER, "{then}");
+            now = then;
+        }
+        assert!(plans > 1, "a plan made more than eight predictions");
+        // The others are predicted while the first pair that gains runs.
+        let mut more = 0;
+        while policy.wake_at().is_some() {
+            now = policy.wake_at().unwrap_or(now);
+            policy.replan(now, &standing, &mut next);
+            more += 1;
+        }
+        assert!((10..40).contains(&more), "{more}");
     }
 }

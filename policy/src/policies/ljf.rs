@@ -5,7 +5,7 @@
 
 use crate::contract::Element;
 use crate::exclusive::Exclusive;
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 
 /// The policy's name.
 pub const NAME: &str = "ljf";
@@ -18,6 +18,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their runtimes alone",
     class: NO_CLASS,
     is_oracle: true,
+    samples: Samples::Unused,
     uses: &[Element::Cap, Element::DeviceLimit, Element::Stop],
     make: |device, shape, known| {
         Box::new(Exclusive::new(device, shape, known.clone(), |runtime| {

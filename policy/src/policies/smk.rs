@@ -11,7 +11,7 @@
 use super::smk_p::{Extent, Settings, SmkP};
 use crate::contract::Element;
 use crate::plan::Surplus;
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 
 /// The policy's name.
 pub const NAME: &str = "smk";
@@ -24,6 +24,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "a tenant's limit on the device is in proportion, but where its blocks are is left open",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[
         Element::DeviceLimit,
         Element::Order,

@@ -33,7 +33,7 @@ use crate::plan::{
     Stop, Surplus, TenantLimit,
 };
 use crate::plan_builder::PlanBuilder;
-use crate::policy::{NO_CLASS, Policy, PolicyInfo};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Samples};
 use crate::shape::{BlockShape, DeviceShape, Held, SmUnits, max_residency};
 use crate::share_control::{self, Balance, Place};
 use crate::sm_set::SmSet;
@@ -64,6 +64,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
     class: "free room goes to the better class first, but if that is far ahead, to who is behind",
     is_oracle: false,
+    samples: Samples::Unused,
     uses: USES,
     make: |device, shape, _| Box::new(SmkP::new(device, shape)),
 };
@@ -77,6 +78,7 @@ pub const STRICT_INFO: PolicyInfo = PolicyInfo {
     weights: "a tenant's part of each SM is in proportion, as far as whole blocks allow",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: USES.split_at(USES.len() - 1).0,
     make: |device, shape, _| {
         let strict = Settings {
@@ -304,7 +306,8 @@ impl SmkP {
         }
     }
 
-    /// Finds the issue weights of rows on each group: none anywhere while a row that shares it has not been profiled.
+    /// Finds the issue weights of rows on each group: none of a row whose rate is not known, nor where fewer than two
+    /// are known.
     fn weigh(&mut self) {
         let scratch = &mut self.scratch;
         scratch.weights.clear();
@@ -317,15 +320,16 @@ impl SmkP {
             };
             let caps = scratch.partitioner.caps(part);
             scratch.due.clear();
-            let parts = scratch.rows.iter().zip(caps).map(|(row, cap)| match *cap {
-                0 => 0.0,
-                held => due(profiler.rate(*row).unwrap_or(f64::NAN), held),
-            });
-            scratch.due.extend(parts);
-            if scratch.due.iter().any(|due| due.is_nan()) {
+            let rates = scratch.rows.iter().map(|row| profiler.rate(*row));
+            let held = rates.map(Option::unwrap_or_default).zip(caps);
+            let dues = held.map(|(rate, held)| due(rate, *held));
+            scratch.due.extend(dues);
+            if scratch.due.iter().filter(|due| **due > 0.0).count() < 2 {
                 continue;
             }
-            for (weight, quota) in scratch.weights[from..].iter_mut().zip(quotas(&scratch.due)) {
+            let quotas = scratch.due.iter().zip(quotas(&scratch.due));
+            let known = scratch.weights[from..].iter_mut().zip(quotas);
+            for (weight, (_, quota)) in known.filter(|(_, (due, _))| **due > 0.0) {
                 *weight = weight_of(quota);
             }
         }

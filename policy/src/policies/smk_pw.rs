@@ -4,7 +4,7 @@
 //! instructions that each warp scheduler issues, kernel k has `Quota_k = C_k / ΣC` with `C_k = x_k · S_k / T_k`: what
 //! it issues alone, by as many of its blocks as the partition gives it. Quotas are numbers of instructions, `Quota_k`
 //! of an epoch's length of 10,000; who has spent his waits until all have. Profiling SMs tell x and T
-//! ([`crate::issue_profile`]). Until both are known of all kernels that share an SM they issue freely.
+//! ([`crate::issue_profile`]). A kernel of which they are not known issues freely beside those that have quotas.
 //!
 //! SMK-(P+W)2 of section 6.6 is the same for two kernels; for more it limits the kernels of an SM to two.
 
@@ -13,7 +13,7 @@ use crate::contract::Element;
 use crate::ids::DeviceId;
 use crate::issue_profile;
 use crate::plan::Surplus;
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 use crate::shape::DeviceShape;
 
 /// The policy's name.
@@ -27,6 +27,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "a tenant's part of each SM is in proportion, and its issue slots follow from that",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Needed("issue slots have no quotas, as under smk-p-strict"),
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

@@ -9,7 +9,7 @@ use crate::contract::Element;
 use crate::division::{Dividing, Division, Lined};
 use crate::ids::TenantId;
 use crate::plan::{Group, NO_CAP};
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 use crate::shape::SmUnits;
 use crate::sm_set::SmSet;
 
@@ -24,6 +24,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "SMs are divided in proportion, whatever kernels a tenant has",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

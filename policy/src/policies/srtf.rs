@@ -17,7 +17,8 @@ use crate::event::Event;
 use crate::ids::{DeviceId, RowId};
 use crate::layout::Layout;
 use crate::plan::{DispatchOrder, Group, Plan, Preemption, Stop, Surplus};
-use crate::policy::{NO_CLASS, Policy, PolicyInfo, Watch};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Samples, Watch};
+use crate::predict::slowdowns::{self, Turn};
 use crate::predict::{Durations, simple_slicing, takes_over};
 use crate::profiles::Profiles;
 use crate::shape::{DeviceShape, Room};
@@ -35,6 +36,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[Element::Cap, Element::DeviceLimit, Element::Stop],
     make: |device, shape, _| Box::new(Srtf::new(device, shape, Settings::default())),
 };
@@ -46,6 +48,11 @@ pub struct Settings {
     pub profiles: Profiles,
     /// Shares where predicted slowdowns differ by more than this (SRTF, section 5.1.2: 0.5).
     pub share_beyond: Option<f64>,
+    /// What a launch has waited for counts in its slowdown; the paper counts what it has run.
+    pub waiting_counts: bool,
+    /// Shares only where slowdowns differ less if kernels share (Figure 13). The paper watches these and does not say
+    /// what follows from them.
+    pub compares: bool,
 }
 
 /// Blocks of the fastest kernel on an SM where kernels share (SRTF, section 5.1.2).
@@ -60,13 +67,15 @@ pub struct Srtf {
     durations: Durations,
     heads: Vec<Job>,
     rows: Vec<RowId>,
-    /// Remaining and total runtime alone in nanoseconds of each head that is known, by remaining time and arrival.
+    /// What is predicted of each head that is known, in nanoseconds, by remaining time and arrival.
     order: Vec<Forecast>,
     /// The row that has the device.
     current: Option<RowId>,
     /// The row that is sampled, and the ended blocks after which it is known.
     sampled: Option<Watch>,
     shares: bool,
+    /// The heads in order as schedules see them; kept so that nothing is allocated.
+    turns: Vec<Turn>,
     watch: Option<Watch>,
 }
 
@@ -76,8 +85,9 @@ struct Forecast {
     row: RowId,
     /// Its place in order of arrival.
     place: usize,
+    /// Duration of a block alone, and runtime of what is left alone.
+    block_ns: f64,
     remaining: f64,
-    total: f64,
 }
 
 impl Srtf {
@@ -95,15 +105,16 @@ impl Srtf {
             current: None,
             sampled: None,
             shares: false,
+            turns: Vec::new(),
             watch: None,
         }
     }
 
-    /// Returns the duration of a row's blocks in nanoseconds, if it is known.
+    /// Returns the duration of a row's blocks alone in nanoseconds, if it is known.
     fn block_ns(&self, row: RowId) -> Option<f64> {
         let profile = self.book.row(row)?.profile;
         let known = self.settings.profiles.block_ns(profile);
-        known.or_else(|| self.durations.of(row))
+        known.or_else(|| self.durations.exclusive(row))
     }
 
     /// Predicts every head that is known.
@@ -114,12 +125,11 @@ impl Srtf {
                 continue;
             };
             let resident = self.book.resident(job.row);
-            let runtime = |blocks| simple_slicing(0.0, blocks, resident, block_ns);
             self.order.push(Forecast {
                 row: job.row,
                 place,
-                remaining: runtime(job.left()),
-                total: runtime(job.blocks),
+                block_ns,
+                remaining: simple_slicing(0.0, job.left(), resident, block_ns),
             });
         }
         self.order.sort_unstable_by(|one, other| {
@@ -129,7 +139,8 @@ impl Srtf {
     }
 
     /// Decides who has the device, and who is sampled.
-    fn decide(&mut self) {
+    fn decide(&mut self, now: Nanos) {
+        self.shares = false;
         let heads = &self.heads;
         let works = |row: RowId| heads.iter().any(|job| job.row == row);
         self.current = self.current.filter(|row| works(*row));
@@ -158,24 +169,43 @@ impl Srtf {
         {
             self.current = Some(best.row);
         }
-        self.shares = self
-            .settings
-            .share_beyond
-            .is_some_and(|beyond| self.differ() > beyond);
+        if let Some(beyond) = self.settings.share_beyond {
+            self.shares = self.is_unfair(beyond, now);
+        }
     }
 
-    /// Returns the greatest less the least slowdown that is predicted without sharing.
-    fn differ(&self) -> f64 {
-        let (mut least, mut most, mut ahead) = (f64::INFINITY, 0.0_f64, 0.0);
-        for forecast in &self.order {
-            ahead += forecast.remaining;
-            // It was active for what it has done, and ends when all before it have ended (equation 2).
-            let active = forecast.total - forecast.remaining;
-            let slowdown = (active + ahead) / forecast.total.max(1.0);
-            least = least.min(slowdown);
-            most = most.max(slowdown);
+    /// Returns whether kernels share, because slowdowns differ by more than `beyond` if they do not.
+    fn is_unfair(&mut self, beyond: f64, now: Nanos) -> bool {
+        let mut turns = std::mem::take(&mut self.turns);
+        turns.clear();
+        turns.extend(self.order.iter().map(|forecast| self.turn(forecast, now)));
+        let exclusive = slowdowns::exclusive(&turns);
+        let held = |first: usize, place: usize| {
+            let order = &self.order[first..];
+            let on_sm = self.shared_cap(order, self.order[place].row);
+            u64::from(on_sm) * u64::from(self.book.shape().sms)
+        };
+        let shares = exclusive > beyond
+            && (!self.settings.compares || slowdowns::shared(&mut turns, held) < exclusive);
+        self.turns = turns;
+        shares
+    }
+
+    fn turn(&self, forecast: &Forecast, now: Nanos) -> Turn {
+        let job = &self.heads[forecast.place];
+        let resident = self.book.resident(job.row);
+        let ran = simple_slicing(0.0, job.ended, resident, forecast.block_ns);
+        Turn {
+            so_far: match self.settings.waiting_counts {
+                true => (now - job.arrived).0 as f64,
+                false => ran,
+            },
+            blocks: job.blocks,
+            left: job.left() as f64,
+            resident,
+            alone_ns: forecast.block_ns,
+            shared_ns: self.durations.of(job.row).unwrap_or(forecast.block_ns),
         }
-        most - least
     }
 
     /// Returns a row's cap on the SM of samples, or on the others.
@@ -191,10 +221,10 @@ impl Srtf {
         }
     }
 
-    /// Returns a row's cap where kernels share: the fastest keeps a few blocks, the others have what is left in order.
-    fn shared_cap(&self, row: RowId) -> u16 {
+    /// Returns a row's cap where kernels share: the fastest of `order` keeps a few blocks, others have the rest.
+    fn shared_cap(&self, order: &[Forecast], row: RowId) -> u16 {
         let mut room = Room::empty_sm(self.book.shape());
-        for (place, forecast) in self.order.iter().enumerate() {
+        for (place, forecast) in order.iter().enumerate() {
             let Some(info) = self.book.row(forecast.row) else {
                 continue;
             };
@@ -227,7 +257,7 @@ impl Srtf {
         if self.shares && self.sampled.is_none() {
             let all = [group(0, sms)];
             layout.fill(&self.book, plans, &all, &self.rows, |_, place| {
-                self.shared_cap(self.rows[place])
+                self.shared_cap(&self.order, self.rows[place])
             });
         } else if self.sampled.is_some() && sms > 1 {
             let two = [group(0, 1), group(1, sms)];
@@ -266,7 +296,7 @@ impl Policy for Srtf {
         self.durations.observe(event);
     }
 
-    fn replan(&mut self, _now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
+    fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         let reached = |watch: Watch| {
             let row = self.book.row(watch.row);
             row.is_some_and(|row| row.ended >= watch.ended)
@@ -276,9 +306,9 @@ impl Policy for Srtf {
             return false;
         }
         self.book.heads(&mut self.heads);
-        self.shares = false;
         self.forecast();
-        self.decide();
+        self.decide(now);
+        self.durations.share(self.shares);
         self.watch = self.next_watch();
         self.fill(standing, next);
         !next.says_the_same(standing) || standing.groups().is_empty()

@@ -1,12 +1,12 @@
 //! SRTF that shares the device where exclusive use would be unfair (SRTF, section 5.1.2).
 //!
 //! Where the slowdowns that SRTF would lead to differ by more than one half, the fastest kernel is held to three blocks
-//! an SM and the others have the rest.
+//! an SM and the others have the rest. Runtimes alone are predicted from the exclusive part of a run.
 
 use super::srtf::{Settings, Srtf};
 use crate::contract::Element;
 use crate::ids::DeviceId;
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 use crate::shape::DeviceShape;
 
 /// The policy's name.
@@ -20,6 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Unused,
     uses: &[
         Element::Cap,
         Element::DeviceLimit,

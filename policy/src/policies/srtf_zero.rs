@@ -5,7 +5,7 @@
 use super::srtf::{Settings, Srtf};
 use crate::contract::Element;
 use crate::ids::DeviceId;
-use crate::policy::{NO_CLASS, PolicyInfo};
+use crate::policy::{NO_CLASS, PolicyInfo, Samples};
 use crate::profiles::Profiles;
 use crate::shape::DeviceShape;
 
@@ -20,6 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: kernels go by their remaining times alone",
     class: NO_CLASS,
     is_oracle: true,
+    samples: Samples::Unused,
     uses: &[Element::Cap, Element::DeviceLimit, Element::Stop],
     make: |device, shape, known| Box::new(new(device, shape, known.clone())),
 };

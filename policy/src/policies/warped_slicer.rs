@@ -5,13 +5,15 @@
 //! 1. kernels that are not known are sampled, each on SMs of its own with 1, 2, … blocks ([`crate::side_by_side`]), for
 //!    a window after a warm-up (sections IV-A and V-A); a window in which an SM did not have the blocks that it should
 //!    have had, and no others, is repeated;
-//! 2. what was sampled is scaled for unlike use of bandwidth (equations 2 to 4) and makes a curve ([`Curves`]);
+//! 2. what was sampled is scaled for unlike use of bandwidth (equations 2 to 4, [`Scaling`]) and makes a curve
+//!    ([`Curves`]);
 //! 3. Algorithm 1 partitions an SM ([`WaterFilling`]), or sends the kernels to SMs of their own;
 //! 4. the rate at which blocks issue is watched: a change that lasts makes that kernel unknown again (section IV-B).
 //!
 //! Rules: caps bind new blocks alone, so that a partition comes about as blocks end (section III: "from that point on,
-//! kernel A and kernel B will issue no more CTAs"). A kernel stays known while its row lives. Where the executor counts
-//! nothing ([`Event::Sample`]), nobody is sampled, and kernels have SMs of their own.
+//! kernel A and kernel B will issue no more CTAs"). A kernel stays known while its row lives; one whose sampling
+//! yielded nothing is sampled again after a time that grows with each failure, as does what a round may take. Where the
+//! executor counts nothing ([`Event::Sample`]), nobody is sampled, and kernels have SMs of their own.
 
 use crate::book::{Book, Job};
 use crate::contract::Element;
@@ -20,8 +22,9 @@ use crate::event::Event;
 use crate::ids::{DeviceId, GroupId, RowId};
 use crate::layout::{Layout, whole};
 use crate::plan::{DispatchOrder, Group, NO_CAP, Plan, Preemption};
-use crate::policy::{NO_CLASS, Policy, PolicyInfo};
+use crate::policy::{NO_CLASS, Policy, PolicyInfo, Samples};
 use crate::readings::{Counts, Readings};
+pub use crate::scaling::Scaling;
 use crate::shape::{BlockShape, DeviceShape};
 use crate::side_by_side::{self, Own, Owner, Point, span};
 use crate::sm_set::SmSet;
@@ -39,6 +42,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     weights: "they have no meaning: the kernel that would lose most gets the next blocks",
     class: NO_CLASS,
     is_oracle: false,
+    samples: Samples::Needed("kernels have SMs of their own"),
     uses: &[
         Element::Cap,
         Element::DeviceLimit,
@@ -65,6 +69,8 @@ const WATCHED_WINDOWS: u64 = 4;
 const SIGNIFICANT: f64 = 0.5;
 /// After a decision nobody is sampled again for this many times as long as sampling took.
 const UNDISTURBED: u64 = 10;
+/// Failures after which neither the time to the next sampling nor the windows of a round grow any more.
+const MOST_DOUBLINGS: u32 = 6;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,23 +83,6 @@ pub struct Settings {
     pub delay: Nanos,
     /// How unlike use of bandwidth is made up for.
     pub scaling: Scaling,
-}
-
-/// How a window's instructions per cycle are scaled for the bandwidth that other SMs used meanwhile, because their
-/// numbers of blocks were others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scaling {
-    /// To what an equal share of the device's bandwidth lets an SM issue, which is all that is left to it where all SMs
-    /// run as many blocks: equation 3 with `B_scaled` the lesser of what the SM had and that share, and `phi_mem` 1
-    /// where it is the share (equation 2). Nothing is scaled where the device's bandwidth is not known.
-    #[default]
-    Share,
-    /// By equation 4 as it is printed, `psi = CTA_i / CTA_avg - 1`. That is the inverse of what equation 3 becomes with
-    /// the paper's own premise, bandwidth in proportion to blocks: an SM with more blocks than the average has more
-    /// than the share that is left to it where all have as many.
-    Printed,
-    /// Not at all.
-    None,
 }
 
 /// Returns the time of cycles of the paper's GPU.
@@ -109,29 +98,6 @@ impl Default for Settings {
             window: paper_cycles(5_000),
             delay: Nanos::ZERO,
             scaling: Scaling::default(),
-        }
-    }
-}
-
-impl Scaling {
-    /// Returns the factor of a point's instructions per cycle, `1 + phi_mem psi` (equation 3). The misses of an
-    /// instruction are taken to be as many whatever the number of blocks, as in the paper.
-    fn factor(self, counts: &Counts, point: &Point, shape: &DeviceShape) -> f64 {
-        match self {
-            Self::None => 1.0,
-            Self::Printed => {
-                let psi = f64::from(point.blocks) / point.mean - 1.0;
-                1.0 + counts.memory_part() * psi
-            }
-            Self::Share => {
-                let device = f64::from(shape.dram_bytes_per_kcycle) / 1000.0;
-                let share = device / f64::from(shape.sms.max(1));
-                let had = counts.dram_bytes_per_cycle();
-                match share > 0.0 && had > share {
-                    true => share / had,
-                    false => 1.0,
-                }
-            }
         }
     }
 }
@@ -181,6 +147,11 @@ pub struct WarpedSlicer {
     breaks: u32,
     /// Before that, changes of rates are not looked for.
     undisturbed_until: Nanos,
+    /// Samplings in a row that left a kernel unknown, and when to try again.
+    failures: u32,
+    again: Option<Nanos>,
+    /// Events were lost, and curves with them.
+    is_lost: bool,
     /// By kernel: instructions in a block's cycle when the partition was new.
     rates: Vec<Option<f64>>,
 }
@@ -209,6 +180,9 @@ impl WarpedSlicer {
             began: Nanos::ZERO,
             breaks: 0,
             undisturbed_until: Nanos::ZERO,
+            failures: 0,
+            again: None,
+            is_lost: false,
             rates: Vec::new(),
         }
     }
@@ -230,11 +204,11 @@ impl WarpedSlicer {
         self.curves.of(row)
     }
 
-    /// Returns whether a row can be sampled and was not.
+    /// Returns whether a row is to be sampled: it can be, and was not.
     fn is_unknown(&self, row: RowId) -> bool {
         let known = self.book.row(row);
         let can_be = known.is_some_and(|known| !known.spill && known.most > 0);
-        can_be && !self.curves.is_complete(row)
+        can_be && !self.curves.is_complete(row) && !self.curves.has_failed(row)
     }
 
     /// Follows the kernels that have work; returns whether these are others than before.
@@ -266,6 +240,10 @@ impl WarpedSlicer {
         if matches!(self.phase, Phase::WarmUp { .. } | Phase::Sample { .. }) {
             self.breaks += 1;
         }
+        if self.again.is_some_and(|at| now >= at) {
+            self.again = None;
+            self.curves.forget_failed();
+        }
         let sms = usize::from(self.book.shape().sms);
         let unknown = self.rows.iter().any(|row| self.is_unknown(*row));
         if self.rows.len() < 2 {
@@ -273,7 +251,7 @@ impl WarpedSlicer {
         } else if !unknown || self.rows.len() > sms {
             self.decide(now);
         } else if self.breaks > MOST_BREAKS {
-            self.complete();
+            self.complete(now);
             self.decide(now);
         } else if self.counts {
             self.began = now;
@@ -349,15 +327,34 @@ impl WarpedSlicer {
         (counts.residency() - should).abs() <= most_off && others <= MOST_BLOCKS_OFF
     }
 
-    /// Makes curves of what was sampled.
-    fn complete(&mut self) {
+    /// Makes curves of what was sampled, and says when to sample again where that was nothing.
+    fn complete(&mut self, now: Nanos) {
+        let mut failed = false;
         for at in 0..self.rows.len() {
             let row = self.rows[at];
             if self.is_unknown(row) {
+                if !self.curves.has_begun(row) {
+                    let most = self.most(row);
+                    self.curves.begin(row, most);
+                }
                 self.curves.complete(row);
+                failed |= self.curves.has_failed(row);
             }
         }
         self.breaks = 0;
+        if failed {
+            let took = (now - self.began).max(self.settings.warm_up);
+            let doublings = self.failures.min(MOST_DOUBLINGS);
+            self.again = Some(now + took * (UNDISTURBED << doublings));
+            self.failures += 1;
+        } else {
+            self.failures = 0;
+        }
+    }
+
+    /// Returns the windows of a round at most.
+    fn most_windows(&self) -> u32 {
+        MOST_WINDOWS << self.failures.min(MOST_DOUBLINGS)
     }
 
     /// Partitions an SM among the kernels.
@@ -427,7 +424,7 @@ impl WarpedSlicer {
     /// Ends a window, the nth of its round.
     fn end_window(&mut self, now: Nanos, round: u16, windows: u32) -> bool {
         let complete = self.take_points();
-        if !complete && windows < MOST_WINDOWS && !self.readings.is_empty() {
+        if !complete && windows < self.most_windows() && !self.readings.is_empty() {
             self.readings.begin();
             let window = Some(now + self.settings.window);
             self.enter(Phase::Sample { round, windows }, window);
@@ -437,7 +434,7 @@ impl WarpedSlicer {
             self.warm_up(now, round + 1);
             return true;
         }
-        self.complete();
+        self.complete(now);
         self.enter(Phase::Decide, Some(now + self.settings.delay));
         self.settings.delay == Nanos::ZERO && self.step(now)
     }
@@ -465,7 +462,7 @@ impl WarpedSlicer {
                 None => self.rates[kernel] = (rate > 0.0).then_some(rate),
             }
         }
-        if changed {
+        if changed || self.again.is_some_and(|at| now >= at) {
             self.began = now;
             self.begin(now);
             return true;
@@ -554,6 +551,7 @@ impl Policy for WarpedSlicer {
             Event::Sample { .. } => self.counts = true,
             Event::RowNew { row, .. } | Event::RowGone { row } => self.curves.forget(row),
             Event::Lost { .. } => self.curves.clear(),
+            Event::Resynced => self.is_lost = true,
             _ => {}
         }
     }
@@ -561,7 +559,8 @@ impl Policy for WarpedSlicer {
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
         let changed = self.book.take_changed();
         let first = standing.groups().is_empty();
-        let others = changed && self.follow();
+        let lost = std::mem::take(&mut self.is_lost);
+        let others = changed && self.follow() || lost;
         if others {
             self.begin(now);
         }

@@ -6,7 +6,7 @@
 //! duration of a block is taken as constant.
 //!
 //! [`PerSm`] keeps what the paper's hardware does, one duration for each kernel and SM; [`Durations`] pools them, which
-//! is what policies use.
+//! is what policies use. [`slowdowns`] are what a schedule of predicted kernels leads to.
 //!
 //! Rule: predictions of nearly equal kernels change places all the time, so that a kernel keeps its place until another
 //! one's remaining time is clearly less ([`takes_over`]).
@@ -14,6 +14,7 @@
 pub mod co_run;
 mod per_sm;
 mod pooled;
+pub mod slowdowns;
 
 pub use per_sm::{PerSm, Slicing};
 pub use pooled::Durations;

@@ -13,6 +13,7 @@ const TABLE_1: DeviceShape = DeviceShape {
     shared_bytes: 49_152,
     submission_ns: 0,
     dram_bytes_per_kcycle: 0,
+    issued_per_kcycle: 0,
 };
 
 /// An SM of ten equal parts, in which Figure 3b reads off occupancy in steps of 10 %.
@@ -24,6 +25,7 @@ const TENTHS: DeviceShape = DeviceShape {
     shared_bytes: 0,
     submission_ns: 0,
     dram_bytes_per_kcycle: 0,
+    issued_per_kcycle: 0,
 };
 const TENTH: BlockShape = BlockShape::of_threads(1);
 

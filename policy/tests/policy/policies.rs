@@ -1,6 +1,7 @@
 //! What every policy owes its executor, and what FIFO says in a small case.
 
 use crate::host::{Host, arrive, busy, ended, row_new, tenant};
+use gridmux_policy::policies::srtf::{Settings, Srtf};
 use gridmux_policy::{
     BlockShape, Class, DeviceId, DeviceShape, DispatchOrder, Element, Event, GroupId, Nanos, Plan,
     PolicyInfo, Preemption, ProfileKey, Profiles, RowId, SmId, SmUnits, Stop, TenantId,
@@ -18,6 +19,7 @@ pub(crate) const FIG8: DeviceShape = DeviceShape {
     shared_bytes: 100,
     submission_ns: 0,
     dram_bytes_per_kcycle: 0,
+    issued_per_kcycle: 0,
 };
 pub(crate) const K1: BlockShape = BlockShape {
     threads: 4,
@@ -109,8 +111,6 @@ fn any_event() -> impl Strategy<Value = Event> {
                 at,
             },
             7 => Event::Ended { row, launch, at },
-            8 => Event::CapReached { row, at },
-            9 => Event::Degraded { row, at },
             10 => Event::Lost { n: many },
             11 => Event::Counters {
                 row,
@@ -121,14 +121,6 @@ fn any_event() -> impl Strategy<Value = Event> {
                 at,
             },
             12 => Event::Timer { at },
-            13 => Event::Switched {
-                row,
-                group,
-                out: n,
-                back: few,
-                bytes: many,
-                at,
-            },
             14 => Event::Sample {
                 row,
                 group,
@@ -370,6 +362,75 @@ fn a_profile_is_used_where_a_policy_would_measure() {
         assert_eq!(first(name, &known), first(name, &unknown), "{name} samples");
     }
     assert_ne!(first("gridmux", &known), first("gridmux", &unknown));
+}
+
+/// Makes the event of blocks that ended, each after so many nanoseconds.
+fn blocks(row: u32, launch: u64, ended: u32, each_ns: u64, at: u64) -> Event {
+    Event::Blocks {
+        row: RowId(row),
+        group: GroupId(0),
+        launch,
+        started: ended,
+        ended,
+        ran_ns: u64::from(ended) * each_ns,
+        at: Nanos(at),
+    }
+}
+
+/// Makes SRTF/Adaptive with two launches, of which the second one has just been sampled.
+fn sampled(settings: Settings, (blocks_1, ns_1): (u64, u64)) -> Host {
+    let settings = Settings {
+        share_beyond: Some(0.5),
+        ..settings
+    };
+    let mut host = Host::new(Box::new(Srtf::new(DeviceId(0), &FIG8, settings)));
+    host.tell(&[tenant(0, 1), row_new(0, 0, K1), arrive(0, 1_000, 0)]);
+    host.tell(&[tenant(1, 1), row_new(1, 1, K1), arrive(1, blocks_1, 10)]);
+    host.replan(10);
+    host.tell(&[blocks(0, 0, 10, 1_000_000, 1_000_000)]);
+    host.replan(1_000_000);
+    host.tell(&[blocks(1, 10, 1, ns_1, 1_000_000 + ns_1)]);
+    host.replan(1_000_000 + ns_1);
+    host
+}
+
+fn room(host: &Host) -> [u32; 2] {
+    [0, 1].map(|row| host.standing.cap_total(RowId(row)))
+}
+
+/// Durations beside each other took the place of those alone, and with them the two kernels were no longer alike.
+#[test]
+fn srtf_adaptive_goes_by_durations_of_the_exclusive_part_of_a_run() {
+    let mut host = sampled(Settings::default(), (1_000, 1_000_000));
+    assert_eq!(room(&host), [6, 14], "equal kernels share");
+    host.tell(&[blocks(1, 10, 14, 100_000_000, 9_000_000)]);
+    host.tell(&[blocks(0, 0, 20, 1_000_000, 9_000_000)]);
+    host.replan(9_000_000);
+    assert_eq!(room(&host), [6, 14], "they are still equal alone");
+}
+
+/// A short kernel waits for its sample behind the blocks of a long one, a hundred times its own runtime.
+#[test]
+fn what_a_kernel_has_waited_for_counts_where_that_is_set() {
+    for (waiting_counts, caps) in [(false, [0, 20]), (true, [14, 6])] {
+        let settings = Settings {
+            waiting_counts,
+            ..Settings::default()
+        };
+        assert_eq!(room(&sampled(settings, (20, 10_000))), caps);
+    }
+}
+
+/// The short one would end first either way, and three blocks an SM make it slower than all room in its turn.
+#[test]
+fn kernels_that_share_only_where_that_is_fairer_compare() {
+    let settings = Settings {
+        waiting_counts: true,
+        compares: true,
+        ..Settings::default()
+    };
+    assert_eq!(room(&sampled(settings.clone(), (20, 10_000))), [0, 20]);
+    assert_eq!(room(&sampled(settings, (1_000, 1_000_000))), [6, 14]);
 }
 
 /// Each row had a part, so that a tenant with nine kernels had nine tenths of the device.

@@ -42,15 +42,54 @@ fn smk_pw_weighs_issue_slots_by_profiles() {
     let equal = [NonZeroU16::new(5_000); 2];
     assert_eq!(weights(plan, 2), equal, "6 / 20 and 12 / 40");
     assert_eq!(weights(plan, 0), equal, "all SMs are shared again");
-    let plan = host.at(340_000);
+    // Two SMs of 16 were taken for 100 us, which is four times a 32nd of the device.
+    let plan = host.at(400_000);
     assert_eq!([weights(plan, 0), weights(plan, 1)], [[None; 2]; 2]);
     assert_eq!(weights(plan, 2), equal, "what is known holds meanwhile");
     host.tell(&[sample(0, 0, 200_000, 6_000), sample(1, 1, 200_000, 3_000)]);
-    host.at(361_000);
+    host.at(421_000);
     host.tell(&[sample(0, 0, 300_000, 16_000), sample(1, 1, 300_000, 5_500)]);
-    let weights = weights(host.at(422_000), 2);
+    let weights = weights(host.at(482_000), 2);
     // Six blocks that issue 0.1 each in a cycle, and twelve that issue 0.025.
     assert_eq!(weights, [6_667, 3_333].map(NonZeroU16::new));
+}
+
+/// Of three tenants one has all of its blocks elsewhere than on the SM that it has to itself, where nothing is counted
+/// of it: it issues freely, and the others have their quotas all the same.
+#[test]
+fn smk_pw_keeps_the_quotas_of_others_beside_a_row_that_has_no_rate() {
+    let device = DeviceShape { sms: 16, ..FIG8 };
+    let sample = |row, issued| Event::Sample {
+        row: RowId(row),
+        group: GroupId(u16::try_from(row).expect("it is small")),
+        block_cycles: 10 * issued,
+        issued,
+        cycles: 0,
+        l1_misses: 0,
+        l2_misses: 0,
+        memory_stalls: 0,
+        dram_bytes: 0,
+    };
+    let mut host = Host::named("smk-pw", &device);
+    for number in 0..3 {
+        host.tell(&busy(number, 1, K1));
+    }
+    host.tell(&[sample(0, 1), sample(1, 1)]);
+    host.at(2);
+    host.at(30_000);
+    host.tell(&[sample(0, 1000), sample(1, 1000)]);
+    let plan = host.at(100_000);
+    let weights = [0, 1, 2].map(|row| plan.on_sm(SmId(5), RowId(row)).weight);
+    let [Some(one), Some(other), None] = weights else {
+        panic!("{weights:?}");
+    };
+    assert_eq!(one.get() + other.get(), 10_000, "they share all");
+    // Another kernel under a number is not known until it was profiled.
+    host.tell(&[ended(1, 1), Event::RowGone { row: RowId(1) }]);
+    host.tell(&busy(1, 1, K1));
+    let plan = host.at(110_000);
+    let weights = [0, 1, 2].map(|row| plan.on_sm(SmId(5), RowId(row)).weight);
+    assert_eq!(weights, [None; 3], "one known rate is no share of anything");
 }
 
 /// SMK section 5.3.1: the device is shared, not each SM.

@@ -14,6 +14,7 @@ const TABLE_1: DeviceShape = DeviceShape {
     shared_bytes: 49_152,
     submission_ns: 0,
     dram_bytes_per_kcycle: 0,
+    issued_per_kcycle: 0,
 };
 /// Eight of these fill an SM.
 const EIGHTH: BlockShape = BlockShape::of_threads(192);
@@ -31,6 +32,8 @@ struct Executor {
     /// By row: instructions of an SM in a thousand cycles with 1, 2, … blocks.
     rates: [[u64; 8]; 2],
     counts: bool,
+    /// Blocks have not left yet: twice as many reside as the plan says.
+    lags: bool,
 }
 
 /// More blocks, more instructions.
@@ -62,6 +65,7 @@ impl Executor {
             cycles: 0,
             rates,
             counts,
+            lags: false,
         }
     }
 
@@ -81,7 +85,8 @@ impl Executor {
             for (row, blocks) in (0..).zip(self.caps(sm)) {
                 if let Some(rate) = usize::from(blocks).checked_sub(1) {
                     let done = self.done.entry((row, sm)).or_default();
-                    done[0] += CYCLES * u64::from(blocks);
+                    let lags = 1 + u64::from(self.lags);
+                    done[0] += CYCLES * u64::from(blocks) * lags;
                     done[1] += CYCLES / 1000 * self.rates[row as usize][rate];
                 }
             }
@@ -186,4 +191,61 @@ fn a_rate_that_changes_for_good_has_the_kernel_sampled_again() {
     assert!(sampled(&executor), "in {passed} windows nobody was sampled");
     assert_eq!(executor.caps(15), [0, 8], "the other one is known");
     assert_eq!(executor.decided(), [1, 7]);
+}
+
+/// While blocks last, no SM has those that it should have, and nothing is known. That is no knowledge: the kernels are
+/// sampled again, after longer and longer, and share once that yields something.
+#[test]
+fn kernels_of_which_nothing_was_sampled_are_sampled_again() {
+    let mut executor = Executor::new([RISES, RISES], true);
+    executor.lags = true;
+    let is_sampled = |executor: &Executor| executor.plan().groups().len() > 2;
+    let windows = |executor: &mut Executor, sampled: bool| {
+        let passed = (0..4000).take_while(|_| {
+            executor.pass();
+            is_sampled(executor) == sampled
+        });
+        let passed = passed.count();
+        assert!(passed < 4000, "{sampled} for good");
+        passed
+    };
+    executor.pass();
+    let mut before = (0, 0);
+    for _ in 0..3 {
+        let sampled = windows(&mut executor, true);
+        assert_eq!((executor.caps(0), executor.caps(15)), ([8, 0], [0, 8]));
+        let apart = windows(&mut executor, false);
+        assert!(
+            sampled > before.0 && apart > 10 * sampled,
+            "{sampled} {apart}"
+        );
+        before = (sampled, apart);
+    }
+    executor.lags = false;
+    assert_eq!(executor.decided(), [4, 4]);
+}
+
+/// Curves that are lost while they are sampled are sampled anew once everything has been named again.
+#[test]
+fn after_a_loss_kernels_are_sampled_anew() {
+    let mut executor = Executor::new([RISES, FLAT], true);
+    executor.pass();
+    executor.pass();
+    assert_eq!(executor.caps(3), [4, 0], "they are being sampled");
+    let now = executor.now;
+    executor.host.tell(&[Event::Lost { n: 1 }]);
+    for number in [0, 1] {
+        let [tenant, row_new, _] = busy(number, 1, EIGHTH);
+        let counters = Event::Counters {
+            row: RowId(number),
+            open_launches: 1,
+            live: 1,
+            waiting: 999,
+            ended: 0,
+            at: gridmux_policy::Nanos(now),
+        };
+        executor.host.tell(&[tenant, row_new, counters]);
+    }
+    executor.host.tell(&[Event::Resynced]);
+    assert_eq!(executor.decided(), [7, 1]);
 }

@@ -16,13 +16,12 @@ const DRAWN: usize = 1024;
 /// STP, ANTT and fairness of a policy.
 pub(super) type Point = (String, [f64; 3]);
 
-/// Returns every policy, the combined one with profiles, and SMK's partition as in its paper.
+/// Returns every policy, and the combined one with profiles.
 fn contenders() -> Vec<Contender> {
     let mut all: Vec<Contender> = all_policies()
         .iter()
         .map(|info| Contender::named(info.name))
         .collect();
-    all.push(Contender::smk_p_idle());
     all.push(Contender::gridmux(
         "gridmux, profiles known",
         Settings::default(),

@@ -25,11 +25,15 @@ pub(crate) const PAPER: &str = "gridmux";
 type Term = (&'static str, fn(&mut Settings));
 
 /// Every term of the policy that can be switched off; that of profiles is the first.
-const TERMS: [Term; 6] = [
+const TERMS: [Term; 7] = [
     ("without profiles", |settings| {
         settings.uses_profiles = false
     }),
-    ("without sharing", |settings| settings.share_within = 0.0),
+    ("without sharing", |settings| {
+        settings.share_within = 0.0;
+        settings.pairs = false;
+    }),
+    ("without pairs", |settings| settings.pairs = false),
     ("without samples", |settings| settings.samples = 0),
     ("without switching blocks out", |settings| {
         settings.hand_over = Preemption::None
@@ -69,4 +73,53 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         report.tables.extend(mixes::tables(context)?);
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TERMS;
+    use gridmux_policy::plan::Preemption;
+    use gridmux_policy::policies::gridmux::Settings;
+
+    #[test]
+    fn every_term_of_the_policy_is_switched_off_by_a_row_of_its_own() {
+        // A setting that is new is missed here first.
+        let named = |settings: &Settings| {
+            let Settings {
+                profiles: _,
+                uses_profiles,
+                share_within,
+                pairs,
+                samples,
+                hand_over,
+                guard,
+                bound,
+            } = settings;
+            [
+                !uses_profiles,
+                *share_within == 0.0,
+                !pairs,
+                *samples == 0,
+                *hand_over == Preemption::None,
+                guard.is_none(),
+                bound.is_none(),
+            ]
+        };
+        assert_eq!(named(&Settings::default()), [false; 7]);
+        let mut off = [false; 7];
+        for (name, switch_off) in TERMS {
+            let mut settings = Settings::default();
+            switch_off(&mut settings);
+            let own = named(&settings);
+            assert!(own.contains(&true), "{name} switches nothing off");
+            off = [0, 1, 2, 3, 4, 5, 6].map(|term| off[term] || own[term]);
+            let shares = [own[1], own[2]];
+            match name {
+                "without sharing" => assert_eq!(shares, [true; 2], "nobody shares"),
+                "without pairs" => assert_eq!(shares, [false, true]),
+                _ => assert_eq!(shares, [false; 2], "{name}"),
+            }
+        }
+        assert_eq!(off, [true; 7]);
+    }
 }

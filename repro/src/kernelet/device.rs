@@ -1,7 +1,8 @@
 //! A GPU of the paper with its eight kernels: what each does alone, every pair at every ratio, and the chain's inputs.
 //!
-//! Rules: traits are what was counted of a kernel alone, as Kernelet's profiler counts them (section 4.4); the machine
-//! is what the GPU's description says. [`Machine::INDEPENDENT`] is the one figure that is fitted.
+//! Rules: traits are what was counted of a kernel alone, as Kernelet's profiler counts them (section 4.4), by the
+//! policy's own rule ([`Counts::candidate`](gridmux_policy::predict::co_run::Counts::candidate)); the machine is what
+//! the GPU's description says. [`Machine::INDEPENDENT`] is the one figure that is fitted.
 
 use super::kernels::KERNELS;
 use super::stage::{Beside, Did};
@@ -110,28 +111,18 @@ impl Device {
     /// Returns how far a kernel alone uses the device.
     pub(super) fn utilisation(&self, kernel: usize) -> Utilisation {
         let did = &self.full[kernel];
-        let peak = f64::from(self.machine.schedulers) * self.machine.width;
-        Utilisation {
-            pur: did.ipc(SMS) / peak,
-            mur: did.bytes_per_cycle(SMS) / self.machine.bytes_per_cycle,
-        }
+        did.counts().utilisation(&self.machine, did.ipc(SMS))
     }
 
     /// Returns a kernel as the chain takes it.
     pub(super) fn candidate(&self, kernel: usize) -> Candidate {
         let did = &self.full[kernel];
-        let resided = did.block_cycles as f64;
-        // Instructions of a block: those of a cycle of residence, times the residence of a block.
-        let resident = f64::from(max_residency(&self.shape, &did.block));
-        let per_block = match did.blocks {
-            0 => did.issued as f64 / (resident * f64::from(SMS)),
-            blocks => did.issued as f64 / blocks as f64,
-        };
-        Candidate {
-            traits: traits(did),
+        let candidate = did.counts().candidate(did.block, did.stay());
+        candidate.unwrap_or(Candidate {
+            traits: Traits::default(),
             block: did.block,
-            instructions: if resided > 0.0 { per_block } else { 0.0 },
-        }
+            instructions: 0.0,
+        })
     }
 }
 
@@ -142,12 +133,11 @@ impl Device {
     reason = "a few schedulers"
 )]
 fn machine(gpu: &GpuConfig) -> Machine {
+    let shape = device_shape(gpu);
     let pipelines = &gpu.pipelines;
-    let schedulers = f64::from(gpu.sm.schedulers);
-    // Schedulers that take turns at the units of single precision issue as much as these take.
-    let units = f64::from(pipelines.units.fp32) / f64::from(pipelines.fp32.interval);
-    let peak = units.min(schedulers * f64::from(gpu.sm.issue_width));
-    let virtual_sms = schedulers.min(peak).max(1.0).floor();
+    let peak = f64::from(shape.issued_per_kcycle) / 1e3;
+    // Schedulers that take turns at too few units are as many as these keep busy.
+    let virtual_sms = f64::from(gpu.sm.schedulers).min(peak).floor().max(1.0);
     let cycles_per_second = f64::from(gpu.clock.core_mhz) * 1e6;
     let bytes_per_cycle = gpu.dram.gigabytes_per_second * 1e9 / cycles_per_second;
     Machine {
@@ -164,17 +154,45 @@ fn machine(gpu: &GpuConfig) -> Machine {
     }
 }
 
-fn traits(did: &Did) -> Traits {
-    let part = |one: u64, all: u64| one as f64 / all.max(1) as f64;
-    let sectors = did.sectors.iter().sum();
-    Traits {
-        memory_ratio: part(did.loads, did.issued),
-        special_ratio: part(did.threads[1], did.threads[0]),
-        shared_ratio: part(did.shared, did.issued),
-        lines: part(did.lines, did.accesses),
-        hits: [part(did.sectors[0], sectors), part(did.sectors[1], sectors)],
-        dram_bytes: part(did.dram_bytes, did.loads),
-        independent: Machine::INDEPENDENT,
-        warps: did.block.threads / 32,
+#[cfg(test)]
+mod tests {
+    use super::machine;
+    use gridmux_hw_model::{GpuConfig, builtin_names, device_shape};
+    use gridmux_policy::predict::co_run::Machine;
+
+    /// Returns what a GPU's description says, and what the policy takes it for by its shape.
+    fn both(name: &str) -> [Machine; 2] {
+        let gpu = GpuConfig::builtin(name).expect("it is built in");
+        [machine(&gpu), Machine::like(&device_shape(&gpu))]
+    }
+
+    /// Of the GPUs whose figures it has, the policy knows all that the description says.
+    #[test]
+    fn the_policy_takes_three_gpus_for_what_their_descriptions_say() {
+        for name in ["c2050", "gtx680", "h100"] {
+            let [described, taken] = both(name);
+            let off = taken.bytes_per_cycle / described.bytes_per_cycle - 1.0;
+            assert!(off.abs() < 1e-4, "{name}: {taken:?}");
+            let taken = Machine {
+                bytes_per_cycle: described.bytes_per_cycle,
+                ..taken
+            };
+            assert_eq!(taken, described, "{name}");
+        }
+    }
+
+    /// Of others it knows what the shape says, bandwidth and issue rate; latencies are those of another GPU.
+    #[test]
+    fn of_other_gpus_the_policy_knows_bandwidth_and_issue_rate() {
+        for name in builtin_names() {
+            let [described, taken] = both(name);
+            let off = taken.bytes_per_cycle / described.bytes_per_cycle - 1.0;
+            assert!(off.abs() < 1e-4, "{name}: {taken:?}");
+            let peak = |of: &Machine| f64::from(of.schedulers) * of.width;
+            assert_eq!(peak(&taken), peak(&described), "{name}: {taken:?}");
+            for (known, own) in taken.latencies.iter().zip(described.latencies) {
+                assert!((0.3..3.0).contains(&(known / own)), "{name}: {taken:?}");
+            }
+        }
     }
 }

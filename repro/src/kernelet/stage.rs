@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 use gridmux_hw_model::{Counters, Gpu, GpuConfig};
 use gridmux_mix::model::ModelDriver;
 use gridmux_mix::{DriverOptions, Engine};
+use gridmux_policy::predict::co_run::Counts;
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Class, DeviceId, TenantId};
@@ -46,8 +47,8 @@ pub(super) struct Did {
     pub(super) sectors: [u64; 3],
     /// Accesses to shared memory.
     pub(super) shared: u64,
-    /// Thread instructions, and of these those of special functions.
-    pub(super) threads: [u64; 2],
+    /// Instructions of special functions.
+    pub(super) special: u64,
     /// Bytes from and to DRAM.
     pub(super) dram_bytes: u64,
     /// Residence of blocks in cycles.
@@ -62,9 +63,29 @@ impl Did {
         self.issued as f64 / WINDOW as f64 / f64::from(sms)
     }
 
-    /// Returns its bytes from and to DRAM a cycle and SM.
-    pub(super) fn bytes_per_cycle(&self, sms: u16) -> f64 {
-        self.dram_bytes as f64 / WINDOW as f64 / f64::from(sms)
+    /// Returns what it did as the policy hears of it.
+    pub(super) fn counts(&self) -> Counts {
+        let [first, second, misses] = self.sectors;
+        Counts {
+            block_cycles: self.block_cycles,
+            issued: self.issued,
+            dram_bytes: self.dram_bytes,
+            loads: self.loads,
+            accesses: self.accesses,
+            lines: self.lines,
+            hits: [first, second],
+            misses,
+            shared: self.shared,
+            special: self.special,
+        }
+    }
+
+    /// Returns how long a block stays on average, in cycles: at least the window where none ended.
+    pub(super) fn stay(&self) -> f64 {
+        match self.blocks {
+            0 => WINDOW as f64,
+            ended => self.block_cycles as f64 / ended as f64,
+        }
     }
 }
 
@@ -127,7 +148,7 @@ fn between(block: BlockShape, before: &Counters, after: &Counters) -> Did {
     let grown = |count: fn(&Counters) -> u64| count(after) - count(before);
     Did {
         block,
-        issued: grown(|of| of.warp_instructions - of.folded_instructions),
+        issued: grown(Counters::issued),
         loads: grown(|of| of.global_loads + of.global_atomics),
         accesses: grown(|of| of.global_loads + of.global_stores + of.global_atomics),
         lines: grown(|of| of.global_lines),
@@ -137,10 +158,13 @@ fn between(block: BlockShape, before: &Counters, after: &Counters) -> Did {
             grown(|of| of.l2_miss_sectors),
         ],
         shared: grown(|of| of.shared_accesses),
-        threads: [
-            grown(|of| of.thread_instructions),
-            grown(|of| of.sfu_threads),
-        ],
+        special: Counters {
+            warp_instructions: grown(Counters::issued),
+            thread_instructions: grown(|of| of.thread_instructions),
+            sfu_threads: grown(|of| of.sfu_threads),
+            ..Counters::default()
+        }
+        .special_instructions(),
         dram_bytes: grown(|of| of.dram_read_bytes + of.dram_write_bytes),
         block_cycles: grown(|of| of.block_cycles),
         blocks: grown(|of| of.blocks),

@@ -8,6 +8,7 @@ use crate::model::Sized;
 use crate::world::Contender;
 use anyhow::{Context as _, Result};
 use gridmux_hw_model::GpuConfig;
+use gridmux_policy::units::Nanos;
 use gridmux_workloads::by_name;
 
 /// The paper's GPU (Table 4), and how many of its 16 SMs are modelled, with as large a part of L2 and DRAM.
@@ -94,6 +95,8 @@ pub(super) struct Merit {
     pub(super) fairness: f64,
     /// Mean of the IPC alone over that together.
     pub(super) antt: f64,
+    /// IPC of each kernel over that alone.
+    pub(super) progress: [f64; 2],
     /// Blocks whose contexts went to memory.
     pub(super) switched: f64,
 }
@@ -132,6 +135,8 @@ pub(super) struct Pairs {
     pub(super) all: Vec<Pair>,
     /// Their kernels, those that compute first.
     pub(super) alone: Vec<Alone>,
+    /// How long [`HORIZON`] is.
+    pub(super) lasts: Nanos,
 }
 
 impl Pairs {
@@ -199,6 +204,7 @@ impl Pairs {
         Ok(Self {
             all: pairs.iter().zip(ran).map(pair).collect(),
             alone: names.iter().zip(&alone).map(of_alone).collect(),
+            lasts: Nanos(gpu.cycles_to_ns(HORIZON)),
         })
     }
 
@@ -218,7 +224,9 @@ fn issue_rate(alone: &Progress) -> f64 {
 
 fn merit(ran: &Ran, alone: &[&Progress]) -> Merit {
     let switched: u64 = ran.programs.iter().map(|own| own.switched_out).sum();
+    let ipcs = ran.ipcs(alone);
     Merit {
+        progress: [0, 1].map(|place| ipcs[place].0 / ipcs[place].1),
         stp: ran.stp(alone),
         fairness: ran.fairness(alone),
         antt: ran.antt(alone),

@@ -3,6 +3,8 @@
 use super::pairs::{Alone, BEST, GPU, Group, HORIZON, Merit, POLICIES, Pair, Pairs, SMS, WAVES};
 use crate::picture::{Picture, Series, curves};
 use crate::tables::{Figures, Note, Row};
+use gridmux_policy::issue_profile::Settings;
+use gridmux_policy::units::Nanos;
 
 const NONE: f64 = f64::NAN;
 const METRICS: [&str; 3] = ["stp", "fairness", "antt"];
@@ -61,7 +63,8 @@ fn groups(pairs: &Pairs) -> Figures {
             "Means over the pairs of ten of our kernels, four of which compute; each runs for {HORIZON} cycles on \
              {SMS} SMs of a `{GPU}`, and starts again when it ends. A launch has at least {WAVES} waves of blocks. \
              `smk` allocates on demand, `smk-p-strict` is SMK-P, `smk-pw` SMK-(P+W), `spatial` Spart. A kernel that \
-             issues nothing, behind another one's launch under `fifo`, makes a fairness of 0 and is left out of `antt`. {}",
+             issues nothing, behind another one's launch under `fifo`, makes a fairness of 0 and is left out of \
+             `antt`. {}",
             order(pairs)
         ),
         rows: rows.collect(),
@@ -74,9 +77,8 @@ const NOTES: [Note; 4] = [
         rows: &["C+M, smk-pw", "all, smk-pw"],
         metrics: &["stp"],
         why: "Quotas hold kernels to a ratio: a kernel that has issued its part waits until the others have issued \
-              theirs. Beside kernels that wait for memory, those that compute come less far than without quotas, and \
-              the others hardly farther. Wrong profiles are not the reason: with exact ones (see below) C+M pairs have \
-              no more throughput, but far more fairness.",
+              theirs. What that makes of both kernels of a C+M pair is said above; whether wrong profiles are the \
+              reason, the table with quotas from runs alone shows.",
     },
     Note {
         rows: &[
@@ -86,8 +88,8 @@ const NOTES: [Note; 4] = [
             "M+M, smk-p-strict",
         ],
         metrics: &[],
-        why: "Not the paper's kernels, data or simulator. Two of our kernels that compute leave few issue slots \
-              unused (see them alone), so that there is less to gain beside them.",
+        why: "Not the paper's kernels, data or simulator. Beside kernels that leave few issue slots unused (see them \
+              alone) there is less to gain.",
     },
     Note {
         rows: &["C+M, smk", "all, smk"],
@@ -113,10 +115,28 @@ fn order(pairs: &Pairs) -> String {
     let fairness: Figure = |merit| merit.fairness;
     let cm = Some(Group::CM);
     format!(
-        "STP on C+M: {}, {} (paper: +4.1 %, +12.3 %). Fairness of all: {} (paper: +37 %).",
+        "STP on C+M: {}, {} (paper: +4.1 %, +12.3 %). Fairness of all: {} (paper: +37 %). {}",
         better("smk-pw", "smk-p-strict", cm, stp),
         better("smk-p-strict", "spatial", cm, stp),
-        better("smk-pw", "smk-p-strict", None, fairness)
+        better("smk-pw", "smk-p-strict", None, fairness),
+        progress(pairs)
+    )
+}
+
+/// Says how far both kernels of a C+M pair come with quotas and without.
+fn progress(pairs: &Pairs) -> String {
+    let mean = |policy: &str, kernel: usize| {
+        pairs.mean(Some(Group::CM), |pair| pair.merit(policy).progress[kernel])
+    };
+    let of = |kernel: usize| {
+        let [without, with] = ["smk-p-strict", "smk-pw"].map(|policy| mean(policy, kernel));
+        format!("{without:.2} without quotas and {with:.2} with them")
+    };
+    // Kernels that compute stand first in pairs.
+    format!(
+        "Of its IPC alone a kernel that computes has in C+M pairs {}, the other one {}.",
+        of(0),
+        of(1)
     )
 }
 
@@ -176,12 +196,42 @@ fn known_rates(pairs: &Pairs) -> Figures {
     };
     Figures {
         name: "SMK-(P+W) with quotas from runs alone".to_owned(),
-        about: "As above, but what a kernel issues alone is measured with the whole GPU before, not on one SM while \
-                others use the rest."
-            .to_owned(),
+        about: format!(
+            "As above, but what a kernel issues alone is measured with the whole GPU before, not on one SM while \
+             others use the rest. Against `{BEST}` with profiles of its own, on C+M {}.",
+            exact_profiles(pairs)
+        ),
         rows: with_all().map(row).collect(),
         ..Figures::default()
     }
+}
+
+/// Says what exact profiles make of C+M pairs.
+fn exact_profiles(pairs: &Pairs) -> String {
+    let change = |figure: Figure| {
+        let mean = |of: fn(&Pair) -> Merit| pairs.mean(Some(Group::CM), |pair| figure(&of(pair)));
+        100.0 * (mean(|pair| pair.knowing) / mean(|pair| pair.merit(BEST)) - 1.0)
+    };
+    format!(
+        "STP is {:+.1} % and fairness {:+.1} %",
+        change(|merit| merit.stp),
+        change(|merit| merit.fairness)
+    )
+}
+
+/// Says how much of a run profiles take; that there is one in it, a test shows.
+fn profiles(lasts: Nanos) -> String {
+    let Settings { warm_up, window } = Settings::DEFAULT;
+    let took = warm_up + window;
+    let ms = |ns: Nanos| ns.0 as f64 / 1e6;
+    format!(
+        "In a run of {:.2} ms both kernels are profiled once: each has one of the {SMS} SMs to itself for {:.2} ms, \
+         {:.0} % of the run. Blocks are switched out when these SMs are given and taken back, and when \
+         partitions begin.",
+        ms(lasts),
+        ms(took),
+        100.0 * ms(took) / ms(lasts)
+    )
 }
 
 /// Section 6.5.
@@ -196,10 +246,12 @@ fn switches(pairs: &Pairs) -> Figures {
     };
     Figures {
         name: "What context switches cost SMK-(P+W) (section 6.5)".to_owned(),
-        about: "What STP is less than where contexts move at no cost, and blocks of a pair that were switched out. \
-                Profiling SMs are emptied and filled again and again, besides what partitions begin with. `spatial` \
-                here takes no block off an SM, so that the paper's 5 % of Spart have no counterpart."
-            .to_owned(),
+        about: format!(
+            "What STP is less than where contexts move at no cost, and blocks of a pair that were switched out. {} The \
+             paper's profiling SMs are two of 16, for good. `spatial` here takes no block off an SM, so that the \
+             paper's 5 % of Spart have no counterpart.",
+            profiles(pairs.lasts)
+        ),
         rows: with_all().map(row).collect(),
         notes: vec![Note {
             rows: &[],
@@ -266,4 +318,54 @@ pub(super) fn pictures(pairs: &Pairs) -> Vec<Picture> {
         }
     };
     figures.into_iter().map(draw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pairs::{GPU, HORIZON, SMS};
+    use super::profiles;
+    use gridmux_hw_model::GpuConfig;
+    use gridmux_policy::issue_profile::{IssueProfiler, Settings};
+    use gridmux_policy::units::Nanos;
+    use gridmux_policy::{Event, GroupId, RowId};
+
+    /// Two kernels that issue all the time: how often each gets an SM within a run, and for how long.
+    #[test]
+    fn both_kernels_are_profiled_once_in_a_run() {
+        let gpu = GpuConfig::builtin(GPU).expect("built in");
+        let lasts = Nanos(gpu.cycles_to_ns(HORIZON));
+        let mut profiler = IssueProfiler::new(Settings::DEFAULT, SMS);
+        let rows = [RowId(0), RowId(1)];
+        let (mut begun, mut took, mut had) = (0, 0, false);
+        const STEP: u64 = 5_000;
+        for ns in (0..lasts.0).step_by(usize::try_from(STEP).expect("small")) {
+            for (row, group) in rows.into_iter().zip(0..) {
+                profiler.observe(&Event::Sample {
+                    row,
+                    group: GroupId(group),
+                    cycles: ns,
+                    block_cycles: ns,
+                    issued: ns,
+                    memory_stalls: 0,
+                    l1_misses: 0,
+                    l2_misses: 0,
+                    dram_bytes: 0,
+                });
+            }
+            profiler.step(Nanos(ns), &rows);
+            let now = profiler.rows().len() == rows.len();
+            begun += u32::from(now && !had);
+            took += if now { STEP } else { 0 };
+            had = now;
+        }
+        assert_eq!(begun, 1);
+        let said = profiles(lasts);
+        assert!(said.starts_with("In a run of 0.82 ms"), "{said}");
+        let part = format!(
+            "{:.2} ms, {:.0} %",
+            took as f64 / 1e6,
+            100.0 * took as f64 / lasts.0 as f64
+        );
+        assert!(said.contains(&part), "{said}: {part}");
+    }
 }

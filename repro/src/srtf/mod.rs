@@ -1,9 +1,10 @@
 //! SRTF: the paper's experiments on its eight ERCBench kernels, and on ours where the SM model is to say it.
 //!
 //! [`alone`] is Table 3; [`pairs`] runs the 56 ordered pairs, of which [`tables`] makes Tables 5 and 6, [`text`] what
-//! the text counts, [`order`] the order of the policies, and [`figure_1`] Figure 1; [`bars`] says how near they have
-//! to be to the paper.
+//! the text counts, [`adaptive`] what hangs on the slowdowns of SRTF/Adaptive, [`order`] the order of the policies, and
+//! [`figure_1`] Figure 1; [`bars`] says how near they have to be to the paper.
 
+mod adaptive;
 mod alone;
 mod bars;
 mod figure_1;
@@ -43,7 +44,8 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         tables.push(tables::zero_sampling(context, &world)?);
         tables.push(order::on_event(&runs));
         tables.push(tables::derived(&runs));
-        tables.push(text::counts(&runs));
+        tables.push(text::counts(&runs, &kernels));
+        tables.push(adaptive::table(context, &world)?);
         tables.push(text::examples(&runs));
         if context.check {
             bars::check(&runs, &tables)?;

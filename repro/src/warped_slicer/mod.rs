@@ -19,6 +19,10 @@ use anyhow::Result;
 use gridmux_policy::policies::warped_slicer::{Scaling, Settings, paper_cycles};
 use kernels::Setting;
 
+/// Variants of which the paper says how far they change IPC (section V-H).
+const LONGER_WINDOWS: &str = "windows of 10,000 cycles";
+const LATER_DECISION: &str = "decided 10,000 cycles later";
+
 /// Returns the variants of sampling, by name.
 fn variants() -> [(&'static str, Settings); 5] {
     let usual = Settings::default();
@@ -39,14 +43,14 @@ fn variants() -> [(&'static str, Settings); 5] {
             },
         ),
         (
-            "windows of 10,000 cycles",
+            LONGER_WINDOWS,
             Settings {
                 window: paper_cycles(10_000),
                 ..usual
             },
         ),
         (
-            "decided 10,000 cycles later",
+            LATER_DECISION,
             Settings {
                 delay: paper_cycles(10_000),
                 ..usual

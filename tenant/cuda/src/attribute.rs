@@ -43,6 +43,7 @@ pub(crate) mod device {
     pub(crate) const SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: c_int = 87;
     pub(crate) const CONCURRENT_MANAGED_ACCESS: c_int = 89;
     pub(crate) const COMPUTE_PREEMPTION_SUPPORTED: c_int = 90;
+    pub(crate) const COOPERATIVE_LAUNCH: c_int = 95;
     pub(crate) const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
     pub(crate) const HOST_REGISTER_SUPPORTED: c_int = 99;
     pub(crate) const VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: c_int = 102;
@@ -106,7 +107,10 @@ pub(crate) mod pointer {
     pub(crate) const ACCESS_FLAGS: c_uint = 16;
     pub(crate) const MEMPOOL_HANDLE: c_uint = 17;
     pub(crate) const MAPPING_SIZE: c_uint = 18;
+    pub(crate) const MAPPING_BASE_ADDR: c_uint = 19;
     pub(crate) const MEMORY_BLOCK_ID: c_uint = 20;
+    pub(crate) const IS_HW_DECOMPRESS_CAPABLE: c_uint = 21;
+    pub(crate) const LOCALITY_DOMAIN_ORDINAL: c_uint = 22;
 }
 
 /// `CUmemorytype`: names that begin with `CU_MEMORYTYPE_`.
@@ -148,6 +152,11 @@ pub(crate) mod pool {
     pub(crate) const RESERVED_MEM_HIGH: c_uint = 6;
     pub(crate) const USED_MEM_CURRENT: c_uint = 7;
     pub(crate) const USED_MEM_HIGH: c_uint = 8;
+    pub(crate) const ALLOCATION_TYPE: c_uint = 9;
+    pub(crate) const LOCATION_TYPE: c_uint = 12;
+    pub(crate) const MAX_POOL_SIZE: c_uint = 13;
+    pub(crate) const HW_DECOMPRESS_ENABLED: c_uint = 14;
+    pub(crate) const LOCALITY_DOMAIN_ID: c_uint = 15;
 }
 
 /// `CUlaunchAttributeID`, of which streams have these: names that begin with `CU_LAUNCH_ATTRIBUTE_`.

@@ -4,16 +4,17 @@
 //! behind the border see no null or unaligned pointer. A panic ends here ([`guard`]). A function that needs `cuInit`
 //! says so in its table and is refused before its arguments are looked at.
 
+pub use crate::address::{has_ends, is_mapped, is_writable, look, pointer};
 use crate::driver::Driver;
 use crate::host_function;
-use crate::memory::pool::{CUmemAccessDesc, CUmemLocation};
+use crate::memory::properties::{CUmemAccessDesc, CUmemLocation};
 use crate::registry::{Handle, Object};
 use crate::status::{CudaResult, Status};
 use crate::stream::CUstream;
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// The state that a function requires before it may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,6 +237,12 @@ impl FromC<*mut c_void> for u64 {
     }
 }
 
+impl<T> FromC<*const Handle<T>> for *const Handle<T> {
+    unsafe fn from_c(raw: Self) -> CudaResult<Self> {
+        Ok(raw)
+    }
+}
+
 impl<T> FromC<Handle<T>> for Handle<T> {
     unsafe fn from_c(raw: Self) -> CudaResult<Self> {
         Ok(raw)
@@ -248,67 +255,18 @@ impl<T: Object> FromC<Handle<T>> for Arc<T> {
     }
 }
 
-/// Returns the pointer that an address in this process stands for; the program handed the address over as a number.
-#[must_use]
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the library runs where pointers have 64 bits"
-)]
-pub fn pointer(address: u64) -> *mut u8 {
-    std::ptr::with_exposed_provenance_mut(address as usize)
-}
+/// An object whose handle may not be null: functions that document `CUDA_ERROR_INVALID_VALUE` for bad arguments, and no
+/// code for bad handles, return it for null.
+#[derive(Debug)]
+pub struct NotNull<T>(pub Arc<T>);
 
-/// Copies what this process has of the bytes at `address`, without a fault where it has none, and returns how many
-/// these are.
-///
-/// `None`: the system does not let the process look, so that nothing is known. "Bad address" is the one error with
-/// which the kernel answers the question; any other, as of a sandbox, which may choose one, or of a kernel without the
-/// call, says nothing about the memory.
-pub fn look(address: u64, into: &mut [u8]) -> Option<usize> {
-    let local = libc::iovec {
-        iov_base: into.as_mut_ptr().cast(),
-        iov_len: into.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: pointer(address).cast(),
-        iov_len: into.len(),
-    };
-    // SAFETY: both vectors have one element. The kernel writes to the local one alone, which is the whole of a slice
-    // that is borrowed for that, and checks the other addresses itself.
-    let copied = unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-    };
-    match usize::try_from(copied) {
-        Ok(copied) => Some(copied),
-        Err(_) => {
-            let error = std::io::Error::last_os_error().raw_os_error();
-            (error == Some(libc::EFAULT)).then_some(0)
+impl<T: Object> FromC<Handle<T>> for NotNull<T> {
+    unsafe fn from_c(raw: Handle<T>) -> CudaResult<Self> {
+        if raw.is_null() {
+            return Err(Status::INVALID_VALUE);
         }
+        T::find(Driver::get()?, raw).map(Self)
     }
-}
-
-/// Returns whether the process has memory at `address`. Where the system does not let it look, the program is believed.
-pub fn is_mapped(address: u64) -> bool {
-    look(address, &mut [0]) != Some(0)
-}
-
-/// Returns whether the page at `address` is there and can be written. Where the system cannot say, as before Linux
-/// 5.14, the program is believed.
-pub fn is_writable(address: u64) -> bool {
-    static CAN_SAY: LazyLock<bool> = LazyLock::new(|| {
-        let own = 0_u8;
-        populates((&raw const own).addr() as u64)
-    });
-    populates(address) || !*CAN_SAY
-}
-
-/// Returns whether the kernel makes the page at an address ready to be written. What is in it stays.
-fn populates(address: u64) -> bool {
-    // SAFETY: it has no preconditions.
-    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    let start = pointer(address & !(page - 1)).cast();
-    // SAFETY: the advice changes nothing in the page, and the kernel checks the address itself.
-    unsafe { libc::madvise(start, 1, libc::MADV_POPULATE_WRITE) == 0 }
 }
 
 /// Returns the `len` elements at `start`, which must not be null unless there are none.

@@ -65,8 +65,10 @@ pub struct Driver {
     pub(crate) printing: Printing,
     /// Functions of the program's that streams call.
     pub(crate) host_calls: HostCalls,
-    /// The pool that `cuMemAllocAsync` takes from until the program names another.
+    /// The device's own pool.
     pub(crate) default_pool: OnceLock<std::sync::Arc<Pool>>,
+    /// The pool that `cuMemAllocAsync` takes from, if the program named another.
+    pub(crate) current_pool: Mutex<Option<std::sync::Arc<Pool>>>,
 }
 
 static DRIVER: OnceLock<Driver> = OnceLock::new();
@@ -155,6 +157,7 @@ impl Driver {
             printing: Printing::default(),
             host_calls: HostCalls::default(),
             default_pool: OnceLock::new(),
+            current_pool: Mutex::default(),
         })
     }
 }

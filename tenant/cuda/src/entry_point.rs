@@ -5,13 +5,13 @@
 //! one. Every function of the API is found; those that are not covered return `CUDA_ERROR_NOT_SUPPORTED` when called.
 
 use crate::api::{Entry, driver_api};
-use crate::border::Out;
+use crate::border::{self, Out};
 use crate::report::{self, Missed};
 use crate::status::{CudaResult, Status};
 use crate::stream::DefaultStream;
 use crate::{
-    context, device, error_text, event, host_function, init, launch, library, link, memory, module,
-    occupancy, profiler, stream, texture, uncovered,
+    context, device, error_text, event, graph, host_function, init, launch, library, link, memory,
+    module, occupancy, profiler, runtime, stream, texture, uncovered,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -59,6 +59,22 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Events", event::TABLE),
     ("Launches", launch::TABLE),
     ("Host functions", host_function::TABLE),
+    ("Graphs", graph::calls::TABLE),
+    ("Edges of graphs", graph::edges::TABLE),
+    ("Nodes of any type", graph::params::TABLE),
+    ("Kernel nodes", graph::work::kernel::TABLE),
+    ("Copy nodes", graph::work::copy::TABLE),
+    ("Fill nodes", graph::work::fill::TABLE),
+    ("Host nodes", graph::work::host::TABLE),
+    ("Child graph nodes", graph::work::child::TABLE),
+    ("Empty nodes", graph::work::empty::TABLE),
+    ("Event nodes", graph::work::event::TABLE),
+    ("Memory nodes", graph::work::memory::TABLE),
+    ("Executable graphs", graph::executable::TABLE),
+    ("Updates of executable graphs", graph::update::TABLE),
+    ("User objects", graph::user_object::TABLE),
+    ("Drawings of graphs", graph::dot::TABLE),
+    ("Capture", graph::capture::calls::TABLE),
     ("Occupancy", occupancy::TABLE),
     ("Profiler", profiler::TABLE),
     ("", uncovered::TABLE),
@@ -133,7 +149,7 @@ fn symbol_version(entry: &Entry) -> &'static str {
 
 fn search(name: &CStr, version: c_int, flags: u64) -> CudaResult<Result<*mut c_void, Outcome>> {
     let version = u32::try_from(version).map_err(|_| Status::INVALID_VALUE)?;
-    if flags & !KNOWN_FLAGS != 0 {
+    if flags & !KNOWN_FLAGS != 0 || version > init::DRIVER_VERSION {
         return Err(Status::INVALID_VALUE);
     }
     let default = match flags & PER_THREAD {
@@ -158,9 +174,13 @@ fn get_proc_address(
     version: c_int,
     flags: u64,
 ) -> CudaResult {
-    get_proc_address_v2(name, address, version, flags, None)
+    let found = search(name, version, flags)?;
+    address.set(found.unwrap_or(std::ptr::null_mut()));
+    found.map(drop).map_err(|_| Status::NOT_FOUND)
 }
 
+/// Finds a function, as the later form of the search does it: that there is none is no error, but null and, in the
+/// place for it, the reason.
 fn get_proc_address_v2(
     name: &'static CStr,
     address: Out<*mut c_void>,
@@ -176,25 +196,31 @@ fn get_proc_address_v2(
         }
         Err(outcome) => {
             address.set(std::ptr::null_mut());
-            let is_told = place.is_some();
             Out::set_if(place.as_ref(), outcome as c_uint);
-            // The later form says it in the place for it, and fails only where the name means nothing.
-            if is_told && outcome == Outcome::VersionTooLow {
-                return Ok(());
-            }
-            Err(Status::NOT_FOUND)
+            Ok(())
         }
     }
 }
 
+/// The table that NVRTC asks for, which goes on without it.
+const OF_NVRTC: [u8; 16] = [
+    0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28,
+];
+
 /// Refuses private tables, which are NVIDIA's own; programs that need one are told once what to do.
-fn get_export_table(table: Option<Out<*const c_void>>, _: *const c_void) -> CudaResult {
+fn get_export_table(table: Option<Out<*const c_void>>, id: *const c_void) -> CudaResult {
     static SAID: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the program gives a table's identifier, which has 16 bytes, or null.
+    let id = unsafe { border::slice(id.cast::<u8>(), OF_NVRTC.len()) };
+    if id.is_ok_and(|id| id == OF_NVRTC) {
+        Out::set_if(table.as_ref(), std::ptr::null());
+        return Err(Status::NOT_SUPPORTED);
+    }
     SAID.call_once(|| {
+        let program = report::program();
         report::say(format_args!(
-            "{} asks for a private table of NVIDIA's driver, as its CUDA runtime library does; a program must be \
-             linked with -cudart shared by nvcc 13, and then finds gridmux's libcudart.so.13",
-            report::program()
+            "{}",
+            runtime::Runtime::of_process(&program).remedy(&program)
         ));
     });
     Out::set_if(table.as_ref(), std::ptr::null());

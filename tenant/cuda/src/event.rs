@@ -5,6 +5,8 @@ use crate::border::Out;
 use crate::context::CUcontext;
 use crate::context::current::usable;
 use crate::driver::Driver;
+use crate::graph::capture::{self, Capture, Tails};
+use crate::graph::work::event::{Record, Wait};
 use crate::registry::{Handle, Object, Registry};
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, Stream, usable_stream};
@@ -21,6 +23,9 @@ pub type CUevent = Handle<Event>;
 const BLOCKING_SYNC: c_uint = 1;
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
+/// The flag of records and waits that are to be nodes of their own in a captured graph; outside of captures it is
+/// invalid.
+const EXTERNAL: c_uint = 1;
 
 /// An event.
 #[derive(Debug)]
@@ -28,12 +33,24 @@ pub struct Event {
     handle: CUevent,
     context: CUcontext,
     has_time: bool,
-    /// The point of a stream at which it was recorded last.
-    recorded: Mutex<Option<Recorded>>,
+    recorded: Mutex<Recorded>,
 }
 
+/// Where an event was recorded last.
+#[derive(Debug, Clone, Default)]
+pub enum Recorded {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// At a point of a stream.
+    At(Point),
+    /// In a capture, behind these nodes.
+    In(Arc<Capture>, Tails),
+}
+
+/// A point of a stream, and when the device came to it.
 #[derive(Debug, Clone)]
-struct Recorded {
+pub struct Point {
     mark: Mark,
     end: Arc<gridmux_tenant::Event>,
 }
@@ -68,10 +85,54 @@ impl Event {
         self.context
     }
 
-    /// Returns where it was recorded last.
+    /// Returns its handle.
+    #[must_use]
+    pub fn handle(&self) -> CUevent {
+        self.handle
+    }
+
+    /// Returns the point of a stream at which it was recorded last.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
-        self.recorded.lock().as_ref().map(|recorded| recorded.mark)
+        match &*self.recorded.lock() {
+            Recorded::At(point) => Some(point.mark),
+            _ => None,
+        }
+    }
+
+    /// Returns where it was recorded last.
+    #[must_use]
+    pub fn recorded(&self) -> Recorded {
+        self.recorded.lock().clone()
+    }
+
+    fn set_recorded(&self, recorded: Recorded) {
+        let before = std::mem::replace(&mut *self.recorded.lock(), recorded);
+        drop(before);
+    }
+
+    /// Returns the point of a stream at which it was recorded last, of which something is asked.
+    ///
+    /// # Errors
+    /// [`Status::CAPTURED_EVENT`]: it was recorded in a capture, which does not survive the question;
+    /// [`Status::STREAM_CAPTURE_UNSUPPORTED`]: a capture forbids it.
+    fn point(&self) -> CudaResult<Option<Point>> {
+        match self.recorded() {
+            Recorded::In(capture, _) => {
+                capture.invalidate();
+                Err(Status::CAPTURED_EVENT)
+            }
+            Recorded::Nowhere => capture::check_unsafe().map(|()| None),
+            Recorded::At(point) => capture::check_unsafe().map(|()| Some(point)),
+        }
+    }
+
+    /// Records it in a stream of the mediator's whose turn is held.
+    pub(crate) fn record_in(&self, lane: &gridmux_tenant::Stream) -> Result<Mark, ClientError> {
+        let (end, mark) = lane.record_marked()?;
+        let end = Arc::new(end);
+        self.set_recorded(Recorded::At(Point { mark, end }));
+        Ok(mark)
     }
 
     /// Records it on a stream, behind what `before` submits there.
@@ -81,23 +142,11 @@ impl Event {
         stream: &Stream,
         before: impl FnOnce(&gridmux_tenant::Stream) -> Result<(), ClientError>,
     ) -> CudaResult {
-        let mut recorded = None;
         stream.submit(driver, |lane| {
             before(lane)?;
-            let (end, mark) = lane.record_marked()?;
-            recorded = Some(Recorded {
-                mark,
-                end: Arc::new(end),
-            });
-            Ok(Some(mark))
+            self.record_in(lane).map(Some)
         })?;
-        let before = std::mem::replace(&mut *self.recorded.lock(), recorded);
-        drop(before);
         Ok(())
-    }
-
-    fn recorded(&self) -> Option<Recorded> {
-        self.recorded.lock().clone()
     }
 }
 
@@ -127,38 +176,92 @@ fn destroy(event: CUevent) -> CudaResult {
 }
 
 fn record(default: DefaultStream, event: Arc<Event>, stream: CUstream) -> CudaResult {
-    let (driver, _, stream) = usable_stream(default, stream)?;
-    if stream.context() != event.context {
-        return Err(Status::INVALID_HANDLE);
-    }
-    event.record_on(driver, &stream, |_| Ok(()))
+    record_with_flags(default, event, stream, 0)
 }
 
+/// Records an event. In a capture it stands for what the stream did so far, unless the flag asks for a node.
 fn record_with_flags(
     default: DefaultStream,
     event: Arc<Event>,
     stream: CUstream,
     flags: c_uint,
 ) -> CudaResult {
-    // The one flag there is makes a node of its own in a captured graph; outside of captures it means nothing.
-    if flags & !1 != 0 {
+    if flags & !EXTERNAL != 0 {
         return Err(Status::INVALID_VALUE);
     }
-    record(default, event, stream)
+    let (driver, _, stream) = usable_stream(default, stream)?;
+    if stream.context() != event.context {
+        return Err(Status::INVALID_HANDLE);
+    }
+    match capture::of(&stream)? {
+        None if flags != 0 => Err(Status::INVALID_VALUE),
+        None => event.record_on(driver, &stream, |_| Ok(())),
+        Some(captured) if flags == EXTERNAL => captured.add(Arc::new(Record(event))).map(drop),
+        Some(captured) => {
+            let tails = captured.tails()?;
+            event.set_recorded(Recorded::In(captured.capture, tails));
+            Ok(())
+        }
+    }
 }
 
+/// Lets a stream wait for an event. In a capture that is an edge, and a stream that is not captured joins the capture;
+/// what was recorded outside of it can be waited for by a node only, which the flag asks for.
+pub(crate) fn wait(
+    default: DefaultStream,
+    stream: CUstream,
+    event: Arc<Event>,
+    flags: c_uint,
+) -> CudaResult {
+    if flags & !EXTERNAL != 0 {
+        return Err(Status::INVALID_VALUE);
+    }
+    let (driver, _, stream) = usable_stream(default, stream)?;
+    let captured = capture::of(&stream)?;
+    match (captured, event.recorded()) {
+        (Some(captured), _) if flags == EXTERNAL => captured.add(Arc::new(Wait(event))).map(drop),
+        (None, _) if flags != 0 => Err(Status::INVALID_VALUE),
+        (None | Some(_), Recorded::Nowhere) => Ok(()),
+        (None, Recorded::At(point)) => {
+            stream.submit(driver, |lane| lane.wait_mark(point.mark))?;
+            Ok(())
+        }
+        (None, Recorded::In(capture, tails)) => capture.join(&stream, tails),
+        (Some(captured), Recorded::At(_)) => {
+            captured.capture.invalidate();
+            Err(Status::STREAM_CAPTURE_ISOLATION)
+        }
+        (Some(captured), Recorded::In(capture, tails)) => {
+            if Arc::ptr_eq(&captured.capture, &capture) {
+                return captured.wait_for(&tails);
+            }
+            captured.capture.invalidate();
+            match capture.is_active() {
+                true => {
+                    capture.invalidate();
+                    Err(Status::STREAM_CAPTURE_MERGE)
+                }
+                false => Err(Status::STREAM_CAPTURE_ISOLATION),
+            }
+        }
+    }
+}
+
+/// Looks whether an event has passed, whatever context is current, if any is.
 fn query(event: Arc<Event>) -> CudaResult {
-    let (driver, context) = usable()?;
-    match event.mark() {
-        Some(mark) if !driver.gpu.has_passed(mark)? => Err(Status::NOT_READY),
+    let driver = Driver::get()?;
+    let context = driver.contexts.get(event.context)?;
+    context.check(driver)?;
+    match event.point()? {
+        Some(point) if !driver.gpu.has_passed(point.mark)? => Err(Status::NOT_READY),
         _ => context.check(driver),
     }
 }
 
 fn synchronize(event: Arc<Event>) -> CudaResult {
     let (driver, context) = usable()?;
-    if let Some(mark) = event.mark() {
-        driver.gpu.wait_mark(mark)?;
+    if let Some(point) = event.point()? {
+        driver.gpu.wait_mark(point.mark)?;
         driver.after_synchronization();
     }
     context.check(driver)
@@ -169,11 +272,11 @@ fn elapsed_time(place: Out<f32>, start: Arc<Event>, end: Arc<Event>) -> CudaResu
     if !start.has_time || !end.has_time || start.context != end.context {
         return Err(Status::INVALID_HANDLE);
     }
-    let (Some(first), Some(last)) = (start.recorded(), end.recorded()) else {
+    let (Some(first), Some(last)) = (start.point()?, end.point()?) else {
         return Err(Status::INVALID_HANDLE);
     };
-    let end_ns = |recorded: &Recorded| {
-        let timing = recorded.end.timing()?.ok_or(Status::NOT_READY)?;
+    let end_ns = |point: &Point| {
+        let timing = point.end.timing()?.ok_or(Status::NOT_READY)?;
         Ok::<_, Status>(timing.end_ns)
     };
     place.set(milliseconds(end_ns(&first)?, end_ns(&last)?));

@@ -11,9 +11,11 @@
 use crate::api::driver_api;
 use crate::context::Context;
 use crate::driver::Driver;
+use crate::graph::capture;
+use crate::graph::work::host::{Host, HostParams};
 use crate::status::{CudaResult, Status};
-use crate::stream::{CUstream, DefaultStream, usable_stream};
-use gridmux_tenant::Hold;
+use crate::stream::{CUstream, DefaultStream, Stream, usable_stream};
+use gridmux_tenant::{ClientError, Hold, Mark};
 use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,7 +23,7 @@ use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 
 /// A host function (`CUhostFn`).
-type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
+pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 /// A callback (`CUstreamCallback`).
 type Callback = Option<unsafe extern "C" fn(CUstream, u32, *mut c_void)>;
 
@@ -35,11 +37,36 @@ driver_api! {
         | cuStreamAddCallback_ptsz => add_callback;
 }
 
-/// The function that is to be called, with its argument.
-#[derive(Debug, Clone, Copy)]
-enum Function {
-    Host(unsafe extern "C" fn(*mut c_void)),
-    Callback(unsafe extern "C" fn(CUstream, u32, *mut c_void), CUstream),
+/// What is to be done where a stream has come to.
+pub struct Function(Work);
+
+/// The function that is to be called, with its argument, or work of the library's own.
+enum Work {
+    Host(unsafe extern "C" fn(*mut c_void), Data),
+    Callback(
+        unsafe extern "C" fn(CUstream, u32, *mut c_void),
+        CUstream,
+        Data,
+    ),
+    Own(Box<dyn FnOnce() + Send>),
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Work::Host(..) => "Host",
+            Work::Callback(..) => "Callback",
+            Work::Own(_) => "Own",
+        })
+    }
+}
+
+impl Function {
+    /// Makes one of a function of the program's and its argument.
+    #[must_use]
+    pub fn host(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Self {
+        Self(Work::Host(function, Data(data)))
+    }
 }
 
 /// The program's own pointer, handed back as it came.
@@ -55,7 +82,6 @@ struct Call {
     hold: Hold,
     context: Arc<Context>,
     function: Function,
-    data: Data,
 }
 
 /// The calls of the process, and how its worker is woken.
@@ -78,21 +104,70 @@ pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(false)
 }
 
+/// Does something that must not call into the library.
+pub fn inside(act: impl FnOnce()) {
+    IS_INSIDE.set(true);
+    act();
+    IS_INSIDE.set(false);
+}
+
+/// Makes a thread of the library's. It takes no signals: those are for the program's threads.
+///
+/// # Errors
+/// [`Status::OPERATING_SYSTEM`].
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> CudaResult {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    let made = without_signals(|| builder.spawn(work));
+    made.map(drop).map_err(|_| Status::OPERATING_SYSTEM)
+}
+
 impl HostCalls {
-    /// Makes the worker unless there is one. It takes no signals: those are for the program's threads.
-    fn ensure_worker(&self, driver: &'static Driver) -> CudaResult {
+    /// Makes the worker unless there is one.
+    ///
+    /// # Errors
+    /// [`Status::OPERATING_SYSTEM`].
+    pub fn ensure_worker(&self, driver: &'static Driver) -> CudaResult {
         let mut has_worker = self.has_worker.lock();
         if *has_worker {
             return Ok(());
         }
-        let spawn = || {
-            std::thread::Builder::new()
-                .name("gridmux-host".to_owned())
-                .spawn(move || driver.host_calls.work(driver))
-        };
-        without_signals(spawn).map_err(|_| Status::OPERATING_SYSTEM)?;
+        spawn("gridmux-host", move || driver.host_calls.work(driver))?;
         *has_worker = true;
         Ok(())
+    }
+
+    /// Submits a hold in which a function is called; the worker must be there.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn hold(
+        &self,
+        lane: &gridmux_tenant::Stream,
+        context: &Arc<Context>,
+        function: Function,
+    ) -> Result<Mark, ClientError> {
+        let context = Arc::clone(context);
+        lane.hold(|hold| {
+            self.queue.lock().push_back(Call {
+                hold,
+                context,
+                function,
+            });
+            self.added.notify_one();
+        })
+    }
+
+    /// Submits a hold in which the library does something on the host, which may not submit anything.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn hold_for(
+        &self,
+        lane: &gridmux_tenant::Stream,
+        context: &Arc<Context>,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> Result<Mark, ClientError> {
+        self.hold(lane, context, Function(Work::Own(work)))
     }
 
     fn work(&self, driver: &'static Driver) {
@@ -114,8 +189,9 @@ impl HostCalls {
                     driver.write_printed();
                     // Destroying a context waits for what was submitted in it, this included.
                     let judged = call.context.check_faults(driver);
+                    let hold = call.hold;
                     call.run(judged);
-                    let _ = driver.gpu.release(call.hold);
+                    let _ = driver.gpu.release(hold);
                 }
                 // Nothing is reached any more on a lost connection.
                 Err(error) => self.give_up(Status::from(error)),
@@ -134,22 +210,20 @@ impl HostCalls {
 
 impl Call {
     /// Calls the function; `judged` is whether anything went wrong before.
-    fn run(&self, judged: CudaResult) {
-        let Data(data) = self.data;
-        IS_INSIDE.set(true);
-        match (self.function, judged) {
-            (Function::Host(function), Ok(())) => {
+    fn run(self, judged: CudaResult) {
+        inside(|| match (self.function.0, judged) {
+            (Work::Host(function, Data(data)), Ok(())) => {
                 // SAFETY: the program passed a function of this type, to be called with this pointer.
                 unsafe { function(data) };
             }
-            (Function::Host(_), Err(_)) => {}
-            (Function::Callback(callback, stream), judged) => {
+            (Work::Own(work), Ok(())) => work(),
+            (Work::Host(..) | Work::Own(_), Err(_)) => {}
+            (Work::Callback(callback, stream, Data(data)), judged) => {
                 let code = judged.map_or_else(|status| status.0, |()| Status::SUCCESS.0);
                 // SAFETY: as above.
                 unsafe { callback(stream, code, data) };
             }
-        }
-        IS_INSIDE.set(false);
+        });
     }
 }
 
@@ -173,24 +247,14 @@ fn without_signals<T>(act: impl FnOnce() -> T) -> T {
 }
 
 fn submit(
-    default: DefaultStream,
-    stream: CUstream,
+    driver: &'static Driver,
+    context: &Arc<Context>,
+    stream: &Stream,
     function: Function,
-    data: *mut c_void,
 ) -> CudaResult {
-    let (driver, context, stream) = usable_stream(default, stream)?;
     let calls = &driver.host_calls;
     calls.ensure_worker(driver)?;
-    let note = |hold| {
-        calls.queue.lock().push_back(Call {
-            hold,
-            context,
-            function,
-            data: Data(data),
-        });
-        calls.added.notify_one();
-    };
-    stream.submit(driver, |lane| lane.hold(note).map(Some))?;
+    stream.submit(driver, |lane| calls.hold(lane, context, function).map(Some))?;
     Ok(())
 }
 
@@ -200,8 +264,13 @@ fn launch(
     function: HostFunction,
     data: *mut c_void,
 ) -> CudaResult {
+    let params = HostParams { function, data };
     let function = function.ok_or(Status::INVALID_VALUE)?;
-    submit(default, stream, Function::Host(function), data)
+    let (driver, context, stream) = usable_stream(default, stream)?;
+    if let Some(captured) = capture::of(&stream)? {
+        return captured.add(Host::new(params)?).map(drop);
+    }
+    submit(driver, &context, &stream, Function::host(function, data))
 }
 
 /// Submits a host function; the mode, which says whether the stream sleeps or looks while it waits for it, is a hint.
@@ -229,5 +298,9 @@ fn add_callback(
         return Err(Status::INVALID_VALUE);
     }
     let callback = callback.ok_or(Status::INVALID_VALUE)?;
-    submit(default, stream, Function::Callback(callback, stream), data)
+    let (driver, context, of) = usable_stream(default, stream)?;
+    // A node could not tell it the stream.
+    capture::refuse_in(&of)?;
+    let work = Work::Callback(callback, stream, Data(data));
+    submit(driver, &context, &of, Function(work))
 }

@@ -25,6 +25,7 @@
     reason = "names and parameters are those of the C API"
 )]
 
+pub mod address;
 pub mod api;
 mod attribute;
 pub mod border;
@@ -34,6 +35,8 @@ pub mod driver;
 pub mod entry_point;
 pub mod error_text;
 pub mod event;
+pub mod feature;
+pub mod graph;
 pub mod host_function;
 pub mod image;
 pub mod init;
@@ -49,6 +52,7 @@ pub mod profiler;
 pub mod record;
 pub mod registry;
 pub mod report;
+pub mod runtime;
 pub mod status;
 pub mod stream;
 pub mod texture;

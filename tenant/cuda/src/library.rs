@@ -4,15 +4,15 @@
 //! its kernels run in every context.
 
 use crate::api::driver_api;
-use crate::border::Out;
+use crate::border::{NotNull, Out};
+use crate::context::current::current;
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
 use crate::image::{self, ImageError};
 use crate::module::jit::Options;
-use crate::module::{CUfunction, CUmodule, Function, Module, attributes};
+use crate::module::{CUfunction, CUmodule, Function, Module, attributes, tell_global};
 use crate::registry::{Handle, Object, Registry};
 use crate::status::{CudaResult, Status};
-use gridmux_tenant::GlobalInfo;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -112,10 +112,13 @@ impl Library {
             return Ok(kernel.handle);
         }
         let function = self.module.function(driver, name)?;
-        let kernel = driver.kernels.add(|handle| Kernel {
-            handle,
-            library: self.handle,
-            function,
+        let kernel = driver.kernels.add(|handle| {
+            function.set_library_kernel(handle.bits());
+            Kernel {
+                handle,
+                library: self.handle,
+                function,
+            }
         })?;
         let handle = kernel.handle;
         kernels.insert(name.to_owned(), kernel);
@@ -142,7 +145,7 @@ fn load_data(
     _: Option<Out<*mut c_void>>,
     count: c_uint,
 ) -> CudaResult {
-    let jit = read_options(jit_options, jit_values, jit_count, options, count)?;
+    let jit = read_options(jit_options, jit_values, jit_count, options, count, OF_DATA)?;
     let driver = Driver::get()?;
     // SAFETY: the program passes an image, as the C declaration asks.
     let texts = unsafe { image::ptx_at(image, driver.capability()) };
@@ -161,29 +164,42 @@ fn load_file(
     _: Option<Out<*mut c_void>>,
     count: c_uint,
 ) -> CudaResult {
-    let jit = read_options(jit_options, jit_values, jit_count, options, count)?;
+    let jit = read_options(jit_options, jit_values, jit_count, options, count, OF_FILES)?;
     let driver = Driver::get()?;
     let texts = image::ptx_of(&image::read_file(path)?, driver.capability());
     place.set(Library::load(driver, texts, &jit)?);
     Ok(())
 }
 
-/// Reads the options of loading a library. Its own say where its kernels' host addresses stand and that the image
-/// stays: neither matters.
+/// A library's own options (`CUlibraryOption`): where its kernels' host addresses stand, which is known of data alone,
+/// and that the image stays. Neither matters here.
+const OF_DATA: &[c_uint] = &[0, 1];
+const OF_FILES: &[c_uint] = &[1];
+
+/// Reads the options of loading a library, of whose own ones there may be `known`.
 fn read_options(
     jit_options: Option<Out<c_uint>>,
     jit_values: Option<Out<*mut c_void>>,
     jit_count: c_uint,
     options: Option<Out<c_uint>>,
     count: c_uint,
+    known: &[c_uint],
 ) -> CudaResult<Options> {
-    if count > 0 && options.is_none() {
+    let is_known = |option| {
+        options
+            .as_ref()
+            .is_some_and(|all| known.contains(&all.get_at(option)))
+    };
+    if !(0..count as usize).all(is_known) {
         return Err(Status::INVALID_VALUE);
     }
     Options::read(jit_count, jit_options, jit_values)
 }
 
 fn unload(library: CUlibrary) -> CudaResult {
+    if library.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
     let driver = Driver::get()?;
     let library = driver.libraries.remove(library)?;
     let mine = library.handle;
@@ -214,6 +230,7 @@ fn enumerate(kernels: Out<CUkernel>, count: c_uint, library: Arc<Library>) -> Cu
 }
 
 fn get_module(place: Out<CUmodule>, library: Arc<Library>) -> CudaResult {
+    current()?;
     place.set(library.module.handle());
     Ok(())
 }
@@ -224,8 +241,8 @@ fn get_global(
     library: Arc<Library>,
     name: &'static CStr,
 ) -> CudaResult {
-    tell(library.module.global(name)?, address, bytes);
-    Ok(())
+    current()?;
+    tell_global(&library.module, name, address.as_ref(), bytes.as_ref())
 }
 
 /// Tells of a variable that the program has at the same address.
@@ -235,21 +252,16 @@ fn get_managed(
     library: Arc<Library>,
     name: &'static CStr,
 ) -> CudaResult {
-    let global = library.module.global(name)?;
-    if !global.is_managed {
-        return Err(Status::NOT_FOUND);
+    current()?;
+    let is_managed = |name| library.module.global(name).map(|global| global.is_managed);
+    match is_managed(name) {
+        Ok(false) => Err(Status::NOT_FOUND),
+        _ => tell_global(&library.module, name, address.as_ref(), bytes.as_ref()),
     }
-    tell(global, address, bytes);
-    Ok(())
-}
-
-fn tell(global: &GlobalInfo, address: Option<Out<u64>>, bytes: Option<Out<usize>>) {
-    Out::set_if(address.as_ref(), global.address);
-    let len = usize::try_from(global.bytes).unwrap_or(usize::MAX);
-    Out::set_if(bytes.as_ref(), len);
 }
 
 fn get_function(place: Out<CUfunction>, kernel: Arc<Kernel>) -> CudaResult {
+    current()?;
     place.set(kernel.function.handle());
     Ok(())
 }
@@ -259,7 +271,7 @@ fn library_of(place: Out<CUlibrary>, kernel: Arc<Kernel>) -> CudaResult {
     Ok(())
 }
 
-fn get_name(name: Out<*const c_char>, kernel: Arc<Kernel>) -> CudaResult {
+fn get_name(name: Out<*const c_char>, NotNull(kernel): NotNull<Kernel>) -> CudaResult {
     name.set(kernel.function.name().as_ptr());
     Ok(())
 }
@@ -294,7 +306,7 @@ fn set_cache_config(_: Arc<Kernel>, config: c_uint, device: CUdevice) -> CudaRes
 }
 
 fn get_param_info(
-    kernel: Arc<Kernel>,
+    NotNull(kernel): NotNull<Kernel>,
     index: usize,
     offset: Out<usize>,
     size: Option<Out<usize>>,
@@ -305,7 +317,7 @@ fn get_param_info(
     Ok(())
 }
 
-fn get_param_count(kernel: Arc<Kernel>, count: Out<usize>) -> CudaResult {
+fn get_param_count(NotNull(kernel): NotNull<Kernel>, count: Out<usize>) -> CudaResult {
     count.set(kernel.function.info().params.len());
     Ok(())
 }

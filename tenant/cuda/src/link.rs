@@ -71,6 +71,9 @@ driver_api! {
     5050 cuLinkDestroy(link: CUlinkState) => destroy;
 }
 
+/// The device's side of the runtime library.
+const DEVICE_RUNTIME: &[u8] = include_bytes!("device_runtime.ptx");
+
 /// Kinds of input (`CUjitInputType`).
 const KIND_OBJECT: c_uint = 3;
 const KIND_LIBRARY: c_uint = 4;
@@ -109,6 +112,9 @@ fn add_data(
     // SAFETY: the program says how many bytes there are, and lets them alone until the function returns, as the C
     // declaration asks.
     let data = unsafe { border::slice(data.cast_const().cast::<u8>(), bytes)? };
+    if data.is_empty() {
+        return Err(Status::INVALID_VALUE);
+    }
     link.add(kind, data, name.unwrap_or_default())
 }
 
@@ -127,7 +133,7 @@ fn add_file(
 impl Link {
     fn add(&self, kind: c_uint, data: &[u8], name: &CStr) -> CudaResult {
         let (driver, _) = usable()?;
-        if kind >= KIND_END || data.is_empty() {
+        if kind >= KIND_END {
             return Err(Status::INVALID_VALUE);
         }
         let mut state = self.state.lock();
@@ -135,7 +141,10 @@ impl Link {
             return Err(Status::INVALID_VALUE);
         }
         if kind == KIND_LIBRARY && name.to_bytes().ends_with(b"libcudadevrt.a") {
-            // The device's side of the runtime library is the device's matter.
+            // NVIDIA's is machine code.
+            if !state.texts.iter().any(|text| text == DEVICE_RUNTIME) {
+                state.texts.push(DEVICE_RUNTIME.to_vec());
+            }
             return Ok(());
         }
         let texts = match kind {

@@ -1,13 +1,13 @@
 //! How many blocks of a kernel fit an SM.
 
 use crate::api::driver_api;
-use crate::border::Out;
+use crate::border::{NotNull, Out};
 use crate::context::current::usable;
 use crate::module::{CUfunction, Function};
 use crate::status::{CudaResult, Status};
 use gridmux_tenant::{DeviceFacts, KernelInfo};
 use std::ffi::{c_int, c_uint};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 driver_api! {
     needs Init;
@@ -33,17 +33,20 @@ driver_api! {
 /// Tells the dynamic shared memory of a block of that many threads (`CUoccupancyB2DSize`).
 pub type SharedOf = unsafe extern "C" fn(c_int) -> usize;
 
-/// Returns how many blocks of `threads` threads and `shared_bytes` of dynamic shared memory reside on an SM at once:
-/// the least of what its threads, block places, registers and shared memory allow, each given in the device's units.
+/// Returns how many blocks of `threads` threads and `shared_bytes` of dynamic shared memory, of which a launch may ask
+/// for `shared_most`, reside on an SM at once: the least of what its threads, block places, registers and shared memory
+/// allow, each given in the device's units. Of blocks that cannot be launched, that is none.
 #[must_use]
 pub fn resident_blocks(
     facts: &DeviceFacts,
     info: &KernelInfo,
     threads: u32,
     shared_bytes: u64,
+    shared_most: u32,
 ) -> u64 {
     // What is too much stops here, so that no sum below overflows.
-    if threads > info.max_threads || shared_bytes > info.max_dynamic_shared_bytes.into() {
+    let shared_most = shared_most.min(info.max_dynamic_shared_bytes);
+    if threads > info.max_threads || shared_bytes > shared_most.into() {
         return 0;
     }
     let sm = facts.sm;
@@ -72,6 +75,12 @@ fn number(value: u64) -> c_int {
     c_int::try_from(value).unwrap_or(c_int::MAX)
 }
 
+/// Returns how much dynamic shared memory a launch of a function may ask for.
+fn most_shared(function: &Function) -> u32 {
+    // Relaxed: a number of its own.
+    function.dynamic_shared_bytes.load(Ordering::Relaxed)
+}
+
 fn positive(value: c_int) -> CudaResult<u32> {
     let value = u32::try_from(value).ok().filter(|value| *value > 0);
     value.ok_or(Status::INVALID_VALUE)
@@ -79,16 +88,16 @@ fn positive(value: c_int) -> CudaResult<u32> {
 
 fn max_active_blocks(
     blocks: Out<c_int>,
-    function: Arc<Function>,
+    NotNull(function): NotNull<Function>,
     block_threads: c_int,
     shared_bytes: usize,
 ) -> CudaResult {
-    max_active_blocks_with_flags(blocks, function, block_threads, shared_bytes, 0)
+    max_active_blocks_with_flags(blocks, NotNull(function), block_threads, shared_bytes, 0)
 }
 
 fn max_active_blocks_with_flags(
     blocks: Out<c_int>,
-    function: Arc<Function>,
+    NotNull(function): NotNull<Function>,
     block_threads: c_int,
     shared_bytes: usize,
     flags: c_uint,
@@ -105,6 +114,7 @@ fn max_active_blocks_with_flags(
         function.info(),
         threads,
         shared_bytes as u64,
+        most_shared(&function),
     )));
     Ok(())
 }
@@ -112,7 +122,7 @@ fn max_active_blocks_with_flags(
 fn max_potential_block(
     min_grid: Out<c_int>,
     block_threads: Out<c_int>,
-    function: Arc<Function>,
+    NotNull(function): NotNull<Function>,
     shared_of: Option<SharedOf>,
     shared_bytes: usize,
     most_threads: c_int,
@@ -120,7 +130,7 @@ fn max_potential_block(
     max_potential_block_with_flags(
         min_grid,
         block_threads,
-        function,
+        NotNull(function),
         shared_of,
         shared_bytes,
         most_threads,
@@ -132,7 +142,7 @@ fn max_potential_block(
 fn max_potential_block_with_flags(
     min_grid: Out<c_int>,
     block_threads: Out<c_int>,
-    function: Arc<Function>,
+    NotNull(function): NotNull<Function>,
     shared_of: Option<SharedOf>,
     shared_bytes: usize,
     most_threads: c_int,
@@ -143,6 +153,7 @@ fn max_potential_block_with_flags(
         return Err(Status::INVALID_VALUE);
     }
     let (facts, info) = (&driver.description.facts, function.info());
+    let shared_most = most_shared(&function);
     let warp = facts.warp_size.max(1);
     let asked = u32::try_from(most_threads).ok().filter(|most| *most > 0);
     let most = asked.unwrap_or(u32::MAX).min(info.max_threads);
@@ -156,7 +167,7 @@ fn max_potential_block_with_flags(
             Some(shared_of) => unsafe { shared_of(number(threads.into())) },
             None => shared_bytes,
         };
-        let blocks = resident_blocks(facts, info, threads, shared as u64);
+        let blocks = resident_blocks(facts, info, threads, shared as u64, shared_most);
         let resident = blocks * u64::from(threads);
         if resident > best_resident {
             (best_threads, best_blocks, best_resident) = (threads, blocks, resident);
@@ -169,22 +180,22 @@ fn max_potential_block_with_flags(
 
 fn available_shared(
     shared_bytes: Out<usize>,
-    function: Arc<Function>,
+    NotNull(function): NotNull<Function>,
     blocks: c_int,
     block_threads: c_int,
 ) -> CudaResult {
     let (driver, _) = usable()?;
     let (blocks, threads) = (positive(blocks)?, positive(block_threads)?);
     let (facts, info) = (&driver.description.facts, function.info());
-    if resident_blocks(facts, info, threads, 0) < blocks.into() {
-        shared_bytes.set(0);
-        return Ok(());
+    let shared_most = most_shared(&function);
+    if resident_blocks(facts, info, threads, 0, shared_most) < blocks.into() {
+        return Err(Status::INVALID_VALUE);
     }
     let taken = info.static_shared_bytes + facts.reserved_shared_bytes_per_block;
     let unit = facts.sm.shared_unit_bytes.max(1);
     let share = (facts.sm.shared_bytes / blocks) / unit * unit;
     let room = share.saturating_sub(taken);
-    shared_bytes.set(room.min(info.max_dynamic_shared_bytes) as usize);
+    shared_bytes.set(room.min(shared_most) as usize);
     Ok(())
 }
 
@@ -224,7 +235,13 @@ mod tests {
     #[test]
     fn the_scarcest_resource_decides() {
         let blocks = |registers, shared, threads, dynamic| {
-            resident_blocks(&facts(), &kernel(registers, shared), threads, dynamic)
+            resident_blocks(
+                &facts(),
+                &kernel(registers, shared),
+                threads,
+                dynamic,
+                u32::MAX,
+            )
         };
         assert_eq!(blocks(16, 0, 32, 0), 32, "places for blocks");
         assert_eq!(blocks(16, 0, 256, 0), 8, "threads");

@@ -128,10 +128,14 @@ impl Recorder {
         kernel: &Kernel,
         shape: Shape,
         packed: &[u8],
+        is_cooperative: bool,
     ) -> Result<Mark, ClientError> {
         let (grid, block, shared_bytes) = shape;
         let (submitted, _) = self.clock.record_marked()?;
-        let (executed, mark) = lane.launch_watched(kernel, grid, block, shared_bytes, packed)?;
+        let (executed, mark) = match is_cooperative {
+            true => lane.launch_cooperative_watched(kernel, grid, block, shared_bytes, packed)?,
+            false => lane.launch_watched(kernel, grid, block, shared_bytes, packed)?,
+        };
         let info = kernel.info();
         let arguments: Vec<u32> = info.params.iter().map(|param| param.size).collect();
         let facts = json!({

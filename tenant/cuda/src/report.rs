@@ -13,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::feature;
 use gridmux_channel::control::ControlCode;
 use gridmux_channel::session::CallError;
 use gridmux_tenant::{ClientError, Lost};
@@ -51,11 +52,13 @@ pub fn lost(error: &ClientError) {
     ));
 }
 
-/// Says why memory was refused, which names the limit and, of device memory, the tenant.
+/// Says why memory or a stream was refused, which names the limit and, of device memory, the tenant.
 pub fn out_of_memory(error: &ClientError) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let is_refused = match error {
-        ClientError::Call(CallError::Control(refusal)) => refusal.code == ControlCode::OutOfMemory,
+        ClientError::Call(CallError::Control(refusal)) => {
+            matches!(refusal.code, ControlCode::OutOfMemory | ControlCode::Limit)
+        }
         ClientError::Call(error) => error.is_out_of_mappings(),
         _ => false,
     };
@@ -116,9 +119,10 @@ pub fn missed(symbol: &str, how: Missed) {
     let word = match how {
         Missed::Asked => "asked",
         Missed::Called => {
+            let feature = feature::of(symbol).map_or_else(String::new, |name| format!(" ({name})"));
             let why = reason(symbol);
             say(format_args!(
-                "{symbol} is not covered{why}; it returns CUDA_ERROR_NOT_SUPPORTED"
+                "{symbol} is not covered{feature}{why}; it returns CUDA_ERROR_NOT_SUPPORTED"
             ));
             "called"
         }

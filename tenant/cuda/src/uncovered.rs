@@ -82,59 +82,32 @@ uncovered! {
     6050: cuGraphicsResourceSetMapFlags_v2;
     8000: cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz, cuStreamWaitValue32 | cuStreamWaitValue32_ptsz,
         cuTexRefGetBorderColor, cuTexRefSetBorderColor;
-    9000: cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernelMultiDevice,
-        cuStreamWaitValue64 | cuStreamWaitValue64_ptsz;
+    9000: cuLaunchCooperativeKernelMultiDevice, cuStreamWaitValue64 | cuStreamWaitValue64_ptsz;
     10000: cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuExternalMemoryGetMappedBuffer,
-        cuExternalMemoryGetMappedMipmappedArray, cuGraphAddChildGraphNode, cuGraphAddDependencies, cuGraphAddEmptyNode,
-        cuGraphAddHostNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode, cuGraphAddMemsetNode,
-        cuGraphChildGraphNodeGetGraph, cuGraphClone, cuGraphCreate, cuGraphDestroy, cuGraphDestroyNode,
-        cuGraphExecDestroy, cuGraphGetEdges, cuGraphGetNodes, cuGraphGetRootNodes, cuGraphHostNodeGetParams,
-        cuGraphHostNodeSetParams, cuGraphInstantiate, cuGraphKernelNodeGetParams, cuGraphKernelNodeSetParams,
-        cuGraphLaunch | cuGraphLaunch_ptsz, cuGraphMemcpyNodeGetParams, cuGraphMemcpyNodeSetParams,
-        cuGraphMemsetNodeGetParams, cuGraphMemsetNodeSetParams, cuGraphNodeFindInClone, cuGraphNodeGetDependencies,
-        cuGraphNodeGetDependentNodes, cuGraphNodeGetType, cuGraphRemoveDependencies, cuImportExternalMemory,
-        cuImportExternalSemaphore, cuSignalExternalSemaphoresAsync | cuSignalExternalSemaphoresAsync_ptsz,
-        cuStreamBeginCapture | cuStreamBeginCapture_ptsz, cuStreamEndCapture | cuStreamEndCapture_ptsz,
+        cuExternalMemoryGetMappedMipmappedArray, cuImportExternalMemory, cuImportExternalSemaphore,
+        cuSignalExternalSemaphoresAsync | cuSignalExternalSemaphoresAsync_ptsz,
         cuWaitExternalSemaphoresAsync | cuWaitExternalSemaphoresAsync_ptsz;
-    10010: cuGraphExecKernelNodeSetParams, cuStreamBeginCapture_v2 | cuStreamBeginCapture_v2_ptsz;
-    10020: cuDeviceGetNvSciSyncAttributes, cuGraphExecHostNodeSetParams, cuGraphExecMemcpyNodeSetParams,
-        cuGraphExecMemsetNodeSetParams, cuGraphExecUpdate, cuMemExportToShareableHandle, cuMemImportFromShareableHandle;
-    11000: cuGraphInstantiate_v2, cuGraphKernelNodeCopyAttributes, cuGraphKernelNodeGetAttribute,
-        cuGraphKernelNodeSetAttribute, cuIpcOpenMemHandle_v2;
-    11010: cuArrayGetSparseProperties, cuGraphAddEventRecordNode, cuGraphAddEventWaitNode,
-        cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeGetEvent,
-        cuGraphEventWaitNodeSetEvent, cuGraphExecChildGraphNodeSetParams, cuGraphExecEventRecordNodeSetEvent,
-        cuGraphExecEventWaitNodeSetEvent, cuGraphUpload | cuGraphUpload_ptsz,
-        cuMemMapArrayAsync | cuMemMapArrayAsync_ptsz, cuMipmappedArrayGetSparseProperties;
+    10020: cuDeviceGetNvSciSyncAttributes, cuMemExportToShareableHandle, cuMemImportFromShareableHandle;
+    11000: cuIpcOpenMemHandle_v2;
+    11010: cuArrayGetSparseProperties, cuMemMapArrayAsync | cuMemMapArrayAsync_ptsz,
+        cuMipmappedArrayGetSparseProperties;
     11020: cuArrayGetPlane, cuGraphAddExternalSemaphoresSignalNode, cuGraphAddExternalSemaphoresWaitNode,
         cuGraphExecExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams,
         cuGraphExternalSemaphoresSignalNodeGetParams, cuGraphExternalSemaphoresSignalNodeSetParams,
         cuGraphExternalSemaphoresWaitNodeGetParams, cuGraphExternalSemaphoresWaitNodeSetParams, cuMemPoolExportPointer,
         cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer;
-    11030: cuFlushGPUDirectRDMAWrites, cuGraphDebugDotPrint, cuGraphReleaseUserObject, cuGraphRetainUserObject,
-        cuStreamUpdateCaptureDependencies | cuStreamUpdateCaptureDependencies_ptsz, cuUserObjectCreate,
-        cuUserObjectRelease, cuUserObjectRetain;
-    11040: cuCtxGetExecAffinity, cuDeviceGetExecAffinitySupport, cuDeviceGetGraphMemAttribute, cuDeviceGraphMemTrim,
-        cuDeviceSetGraphMemAttribute, cuGraphAddMemAllocNode, cuGraphAddMemFreeNode, cuGraphInstantiateWithFlags,
-        cuGraphMemAllocNodeGetParams, cuGraphMemFreeNodeGetParams;
-    11060: cuArrayGetMemoryRequirements, cuGraphNodeGetEnabled, cuGraphNodeSetEnabled,
-        cuMipmappedArrayGetMemoryRequirements;
+    11030: cuFlushGPUDirectRDMAWrites;
+    11040: cuCtxGetExecAffinity, cuDeviceGetExecAffinitySupport;
+    11060: cuArrayGetMemoryRequirements, cuMipmappedArrayGetMemoryRequirements;
     11070: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeGetParams, cuGraphBatchMemOpNodeSetParams,
         cuGraphExecBatchMemOpNodeSetParams, cuMemGetHandleForAddressRange, cuOccupancyMaxActiveClusters,
         cuOccupancyMaxPotentialClusterSize, cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz,
         cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz;
-    12000: cuGraphAddKernelNode_v2, cuGraphExecGetFlags, cuGraphExecKernelNodeSetParams_v2, cuGraphExecUpdate_v2,
-        cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz, cuGraphKernelNodeGetParams_v2,
-        cuGraphKernelNodeSetParams_v2, cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled,
-        cuTensorMapReplaceAddress;
+    12000: cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled, cuTensorMapReplaceAddress;
     12010: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute, cuCoredumpSetAttributeGlobal,
         cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem, cuMulticastCreate, cuMulticastGetGranularity,
         cuMulticastUnbind;
-    12020: cuGraphAddNode, cuGraphExecNodeSetParams, cuGraphNodeSetParams;
-    12030: cuGraphAddDependencies_v2, cuGraphAddNode_v2, cuGraphConditionalHandleCreate, cuGraphGetEdges_v2,
-        cuGraphNodeGetDependencies_v2, cuGraphNodeGetDependentNodes_v2, cuGraphRemoveDependencies_v2,
-        cuStreamBeginCaptureToGraph | cuStreamBeginCaptureToGraph_ptsz,
-        cuStreamUpdateCaptureDependencies_v2 | cuStreamUpdateCaptureDependencies_v2_ptsz;
+    12030: cuGraphConditionalHandleCreate;
     12040: cuCtxFromGreenCtx, cuCtxGetDevResource, cuDevResourceGenerateDesc, cuDevSmResourceSplitByCount,
         cuDeviceGetDevResource, cuDeviceRegisterAsyncNotification, cuDeviceUnregisterAsyncNotification,
         cuGreenCtxCreate, cuGreenCtxDestroy, cuGreenCtxGetDevResource, cuGreenCtxRecordEvent, cuGreenCtxWaitEvent;
@@ -151,19 +124,17 @@ uncovered! {
         cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz, cuMemGetDefaultMemPool, cuMemGetMemPool,
         cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz, cuMemSetMemPool,
         cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpyBatchAsync_v2 | cuMemcpyBatchAsync_v2_ptsz;
-    13010: cuDevSmResourceSplit, cuGraphExecGetId, cuGraphGetId, cuGraphNodeGetContainingGraph, cuGraphNodeGetLocalId,
-        cuGraphNodeGetToolsId, cuMulticastBindAddr_v2, cuMulticastBindMem_v2,
+    13010: cuDevSmResourceSplit, cuMulticastBindAddr_v2, cuMulticastBindMem_v2,
         cuStreamBeginCaptureToCig | cuStreamBeginCaptureToCig_ptsz,
         cuStreamEndCaptureToCig | cuStreamEndCaptureToCig_ptsz, cuStreamGetDevResource | cuStreamGetDevResource_ptsz;
     13020: cuCoredumpDeregisterCompleteCallback, cuCoredumpDeregisterStartCallback, cuCoredumpRegisterCompleteCallback,
-        cuCoredumpRegisterStartCallback, cuGraphNodeGetParams,
-        cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz,
+        cuCoredumpRegisterStartCallback, cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz,
         cuMemcpyWithAttributesAsync | cuMemcpyWithAttributesAsync_ptsz;
     13030: cuLogicalEndpointAddDevice, cuLogicalEndpointBindAddr, cuLogicalEndpointBindMem, cuLogicalEndpointCreate,
         cuLogicalEndpointDestroy, cuLogicalEndpointExport, cuLogicalEndpointGetLimits, cuLogicalEndpointIdRelease,
         cuLogicalEndpointIdReserve, cuLogicalEndpointImport, cuLogicalEndpointQuery, cuLogicalEndpointUnbind,
         cuStreamBeginRecaptureToGraph | cuStreamBeginRecaptureToGraph_ptsz;
     13040: cuCheckpointOperationComplete, cuDeviceGetCliqueCount, cuDeviceGetCliqueInfo, cuDeviceGetFabricClusterUuid,
-        cuGraphAddNode_v3, cuGraphNodeSetParams_v2, cuMemGetLocationInfo;
+        cuMemGetLocationInfo;
     13050: cuFabricCpyBatchAsync | cuFabricCpyBatchAsync_ptsz, cuTensorMapSetAllocationClass;
 }

@@ -22,17 +22,23 @@ impl DefaultStream {
 }
 
 /// Declares a family of functions. The Rust function takes, for each parameter, a type that [`crate::border::FromC`]
-/// makes of it; with a variant, the [`DefaultStream`] goes before them. No
-/// parameter may have its name.
+/// makes of it; with a variant, the [`DefaultStream`] goes before them. No parameter may have its name. A function that
+/// only one version of CUDA has, or has in this form, stands behind `#[cfg(cuda = "12")]` or `#[cfg(cuda = "13")]`.
 macro_rules! runtime_api {
-    ($($symbol:ident $parameters:tt $(| $variant:ident)? => $function:path;)*) => {$(
+    ($($(#[$when:meta])? $symbol:ident $parameters:tt $(| $variant:ident)? => $function:path;)*) => {$(
+        $(#[$when])?
         $crate::api::runtime_api! {
             @export $symbol $parameters $function, [$($crate::api::runtime_api!(@legacy $variant))?]
         }
-        $($crate::api::runtime_api! {
-            @export $variant $parameters $function, [$crate::api::DefaultStream::PerThread]
-        })?
+        $crate::api::runtime_api! { @variant [$($when)?] $parameters $function, [$($variant)?] }
     )*};
+    (@variant [$($when:meta)?] $parameters:tt $function:path, []) => {};
+    (@variant [$($when:meta)?] $parameters:tt $function:path, [$variant:ident]) => {
+        $(#[$when])?
+        $crate::api::runtime_api! {
+            @export $variant $parameters $function, [$crate::api::DefaultStream::PerThread]
+        }
+    };
     (@legacy $variant:ident) => { $crate::api::DefaultStream::Legacy };
     (@export $symbol:ident ($($arg:ident: $type:ty),* $(,)?) $function:path, [$($default:expr)?]) => {
         #[doc = concat!("`", stringify!($symbol), "` of the runtime API.")]

@@ -75,6 +75,12 @@ impl<T> Place<T> {
         self.set(value)
     }
 
+    /// Makes one of the place behind it, of an array of which the program said that it is longer.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
     fn check(self) -> CudaResult {
         match !self.0.is_null() && self.0.is_aligned() {
             true => Ok(()),

@@ -149,7 +149,7 @@ runtime_api! {
 
 /// Which end is the host's (`cudaMemcpyKind`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     HostToHost,
     HostToDevice,
     DeviceToHost,
@@ -157,6 +157,9 @@ enum Kind {
     /// The driver finds it out.
     Default,
 }
+
+/// The greatest pitch of a copy in bytes, as on all NVIDIA devices.
+const MOST_PITCH: usize = 0x7fff_ffff;
 
 /// The driver's kinds of memory (`CUmemorytype`).
 const HOST: c_uint = 1;
@@ -182,7 +185,7 @@ pub(crate) fn kind_of(driver: &Driver, kind: c_int, address: u64, end: Ends) -> 
 }
 
 impl Kind {
-    fn of(number: c_int) -> CudaResult<Self> {
+    pub(crate) fn of(number: c_int) -> CudaResult<Self> {
         Ok(match number {
             0 => Self::HostToHost,
             1 => Self::HostToDevice,
@@ -270,8 +273,10 @@ impl Rows {
     /// Returns the driver's copy.
     fn copy(&self, driver: &Driver, kind: c_int) -> CudaResult<Planar> {
         let (from, to) = Kind::of(kind)?.ends(driver, self.from.0, self.to.0)?;
-        if self.width > self.from.1 || self.width > self.to.1 {
-            return Err(Status::INVALID_PITCH);
+        for pitch in [self.from.1, self.to.1] {
+            if self.width > pitch || pitch > MOST_PITCH {
+                return Err(Status::INVALID_PITCH);
+            }
         }
         let end = |(start, pitch), kind| PlanarEnd::in_memory(start, kind, pitch);
         let (from, to) = (end(self.from, from), end(self.to, to));
@@ -323,14 +328,141 @@ fn planar_async(
     driver.cuMemcpy2DAsync_v2(Place::to(&mut copy), default.resolve(stream))
 }
 
+impl SpatialEnd {
+    fn of_line(start: u64, kind: c_uint, bytes: usize) -> Self {
+        Self {
+            x_bytes: 0,
+            y: 0,
+            z: 0,
+            level: 0,
+            kind,
+            host: start,
+            device: start,
+            array: 0,
+            reserved: 0,
+            pitch: bytes,
+            height: 1,
+        }
+    }
+
+    /// Returns its array, if it is in one.
+    fn array(&self) -> Option<u64> {
+        (self.kind == ARRAY).then_some(self.array)
+    }
+
+    /// Returns where it is in rows; in an array it counts texels of that many bytes.
+    fn place(&self, texel: usize) -> (Pitched, Position) {
+        let start = match self.kind {
+            HOST => self.host,
+            ARRAY => 0,
+            _ => self.device,
+        };
+        let rows = Pitched {
+            start,
+            pitch: self.pitch,
+            width: self.pitch,
+            height: self.height,
+        };
+        let at = Position {
+            x: match self.array() {
+                None => self.x_bytes,
+                Some(_) => self.x_bytes / texel,
+            },
+            y: self.y,
+            z: self.z,
+        };
+        (rows, at)
+    }
+}
+
+impl Spatial {
+    /// Returns the copy of one row.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_MEMCPY_DIRECTION`]; the driver's.
+    pub(crate) fn line(
+        driver: &Driver,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        kind: c_int,
+    ) -> CudaResult<Self> {
+        let kinds = Kind::of(kind)?.ends(driver, from, to)?;
+        Ok(Self {
+            from: SpatialEnd::of_line(from, kinds.0, bytes),
+            to: SpatialEnd::of_line(to, kinds.1, bytes),
+            width_bytes: bytes,
+            height: 1,
+            depth: 1,
+        })
+    }
+
+    /// Returns the copy of nothing.
+    #[must_use]
+    pub(crate) fn empty() -> Self {
+        let end = SpatialEnd::of_line(0, HOST, 0);
+        Self {
+            from: end,
+            to: end,
+            width_bytes: 0,
+            height: 0,
+            depth: 0,
+        }
+    }
+}
+
 impl SpatialCopy {
+    /// Returns this API's copy, which counts texels where an end is in an array, and bytes if that has gone meanwhile.
+    #[must_use]
+    pub(crate) fn of(copy: &Spatial) -> Self {
+        let arrays = (copy.from.array(), copy.to.array());
+        let texel = arrays.0.or(arrays.1).and_then(|array| {
+            let volume = Volume::of(Driver::get().ok()?, array).ok()?;
+            Some(volume.texel_bytes().max(1))
+        });
+        let texel = texel.unwrap_or(1);
+        let ((from, from_at), (to, to_at)) = (copy.from.place(texel), copy.to.place(texel));
+        Self {
+            from_array: arrays.0.unwrap_or(0),
+            from_at,
+            from,
+            to_array: arrays.1.unwrap_or(0),
+            to_at,
+            to,
+            extent: Extent {
+                width: copy.width_bytes / texel,
+                height: copy.height,
+                depth: copy.depth,
+            },
+            kind: match (copy.from.kind, copy.to.kind) {
+                (HOST, HOST) => 0,
+                (HOST, DEVICE | ARRAY) => 1,
+                (DEVICE | ARRAY, HOST) => 2,
+                (DEVICE | ARRAY, DEVICE | ARRAY) => 3,
+                _ => 4,
+            },
+        }
+    }
+
     /// Returns the driver's copy.
-    fn copy(&self, driver: &Driver) -> CudaResult<Spatial> {
+    ///
+    /// # Errors
+    /// [`Status::INVALID_MEMCPY_DIRECTION`]; [`Status::INVALID_PITCH`]; the driver's.
+    pub(crate) fn copy(&self, driver: &Driver) -> CudaResult<Spatial> {
         let texel = match [self.from_array, self.to_array] {
             [0, 0] => None,
             [0, array] | [array, _] => Some(Volume::of(driver, array)?.texel_bytes()),
         };
         let (from, to) = Kind::of(self.kind)?.ends(driver, self.from.start, self.to.start)?;
+        // That of an array is its own.
+        let pitches = [
+            (self.from_array, self.from.pitch),
+            (self.to_array, self.to.pitch),
+        ];
+        let is_too_long = |(array, pitch): &(u64, usize)| *array == 0 && *pitch > MOST_PITCH;
+        if pitches.iter().any(is_too_long) {
+            return Err(Status::INVALID_PITCH);
+        }
         let bytes = |texels: usize| {
             let bytes = texels.checked_mul(texel.unwrap_or(1));
             bytes.ok_or(Status::INVALID_VALUE)

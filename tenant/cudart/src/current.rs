@@ -61,6 +61,8 @@ pub fn reset() -> CudaResult {
     let (driver, device) = device()?;
     // What faulted ends as well.
     let _ = driver.cuCtxSynchronize();
+    // First this: what a thread retained before, it would keep although it ends.
+    driver.cuDevicePrimaryCtxReset_v2(device)?;
     let mut primary = PRIMARY.lock();
     let of_device = primary.retained.iter().position(|(of, _)| *of == device);
     let ended = of_device.map(|at| primary.retained.swap_remove(at).1);
@@ -68,7 +70,6 @@ pub fn reset() -> CudaResult {
     // Release: pairs with the Acquire in `is_ended`.
     WAS_RESET.store(true, Ordering::Release);
     drop(primary);
-    driver.cuDevicePrimaryCtxReset_v2(device)?;
     LAST.set(Status::SUCCESS);
     driver.cuCtxSetCurrent(0)
 }

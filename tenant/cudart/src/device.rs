@@ -5,6 +5,8 @@ use crate::border::Place;
 use crate::current::{self, choose, chosen, device, ready};
 use crate::driver::Driver;
 use crate::properties::DeviceProperties;
+#[cfg(cuda = "12")]
+use crate::properties::OldDeviceProperties;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -19,8 +21,29 @@ runtime_api! {
     cudaSetDeviceFlags(flags: c_uint) => set_flags;
     cudaDeviceSynchronize() => synchronize;
     cudaDeviceReset() => current::reset;
+    #[cfg(cuda = "12")]
+    cudaThreadSynchronize() => synchronize;
+    #[cfg(cuda = "12")]
+    cudaThreadExit() => current::reset;
+    #[cfg(cuda = "12")]
+    cudaThreadGetLimit(value: *mut usize, limit: c_int) => get_limit;
+    #[cfg(cuda = "12")]
+    cudaThreadSetLimit(limit: c_int, value: usize) => set_limit;
+    #[cfg(cuda = "12")]
+    cudaThreadGetCacheConfig(config: *mut c_int) => get_cache_config;
+    #[cfg(cuda = "12")]
+    cudaThreadSetCacheConfig(config: c_int) => set_cache_config;
+    #[cfg(cuda = "12")]
+    cudaSetDoubleForDevice(number: *mut f64) => convert_double;
+    #[cfg(cuda = "12")]
+    cudaSetDoubleForHost(number: *mut f64) => convert_double;
     cudaDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) => get_attribute;
+    #[cfg(cuda = "13")]
     cudaGetDeviceProperties(properties: *mut DeviceProperties, device: c_int) => get_properties;
+    #[cfg(cuda = "12")]
+    cudaGetDeviceProperties_v2(properties: *mut DeviceProperties, device: c_int) => get_properties;
+    #[cfg(cuda = "12")]
+    cudaGetDeviceProperties(properties: *mut OldDeviceProperties, device: c_int) => get_old_properties;
     cudaDeviceGetLimit(value: *mut usize, limit: c_int) => get_limit;
     cudaDeviceSetLimit(limit: c_int, value: usize) => set_limit;
     cudaDeviceGetCacheConfig(config: *mut c_int) => get_cache_config;
@@ -54,19 +77,37 @@ fn set(device: c_int) -> CudaResult {
     choose(device)
 }
 
-fn init(device: c_int, _: c_uint, _: c_uint) -> CudaResult {
+fn init(device: c_int, device_flags: c_uint, flags: c_uint) -> CudaResult {
+    /// The device's flags are to be set (`cudaInitDeviceFlagsAreValid`).
+    const HAS_FLAGS: c_uint = 1;
     let driver = Driver::get()?;
     let mut checked = 0;
     driver.cuDeviceGet(Place::to(&mut checked), device)?;
+    match flags {
+        0 => {}
+        HAS_FLAGS => driver.cuDevicePrimaryCtxSetFlags_v2(checked, device_flags)?,
+        _ => return Err(Status::INVALID_VALUE),
+    }
     current::retain(driver, checked).map(drop)
 }
 
-/// Takes the devices that a program would work on; which one that is follows from the order of their numbers here.
+/// Takes the devices that a program would work on, of which there are no more than the system has; which one that is
+/// follows from the order of their numbers here.
 fn set_valid(devices: Place<c_int>, count: c_int) -> CudaResult {
-    match (devices.is_none(), count) {
-        (false, 1..) | (_, 0) => Ok(()),
-        _ => Err(Status::INVALID_VALUE),
+    let driver = Driver::get()?;
+    let mut most = 0;
+    driver.cuDeviceGetCount(Place::to(&mut most))?;
+    if !(0..=most).contains(&count) || count > 0 && devices.is_none() {
+        return Err(Status::INVALID_VALUE);
     }
+    let mut listed = devices;
+    for _ in 0..count {
+        if !(0..most).contains(&listed.get()?) {
+            return Err(Status::INVALID_DEVICE);
+        }
+        listed = listed.next();
+    }
+    Ok(())
 }
 
 /// Tells the first device, which is as good as any where all are the same.
@@ -129,4 +170,18 @@ fn peer_attribute(value: Place<c_int>, attribute: c_int, device: c_int, peer: c_
 
 fn get_properties(place: Place<DeviceProperties>, device: c_int) -> CudaResult {
     place.set(DeviceProperties::of(Driver::get()?, device)?)
+}
+
+#[cfg(cuda = "12")]
+fn get_old_properties(place: Place<OldDeviceProperties>, device: c_int) -> CudaResult {
+    place.set(DeviceProperties::of(Driver::get()?, device)?.old())
+}
+
+/// Leaves a number as it is: devices that compute with less than double precision are not known to any CUDA 12.
+#[cfg(cuda = "12")]
+fn convert_double(number: Place<f64>) -> CudaResult {
+    match number.is_none() {
+        true => Err(Status::INVALID_VALUE),
+        false => Ok(()),
+    }
 }

@@ -104,7 +104,9 @@ driver_functions! {
     cuMemHostGetDevicePointer_v2(address: Place<u64>, memory: u64, flags: c_uint);
     cuPointerGetAttributes(count: c_uint, attributes: Place<c_uint>, values: Place<*mut c_void>, address: u64);
     cuMemAllocManaged(address: Place<u64>, bytes: usize, flags: c_uint);
+    cuMemAdvise(address: u64, bytes: usize, advice: c_int, device: c_int);
     cuMemAdvise_v2(address: u64, bytes: usize, advice: c_int, location: crate::managed::Location);
+    cuMemPrefetchAsync(address: u64, bytes: usize, device: c_int, stream: u64);
     cuMemPrefetchAsync_v2(
         address: u64, bytes: usize, location: crate::managed::Location, flags: c_uint, stream: u64,
     );
@@ -166,6 +168,7 @@ driver_functions! {
     cuLibraryGetManaged(address: Place<u64>, bytes: Place<usize>, library: u64, name: Place<c_char>);
     cuLibraryGetKernelCount(count: Place<c_uint>, library: u64);
     cuLibraryEnumerateKernels(kernels: Place<u64>, count: c_uint, library: u64);
+    cuFuncGetName(name: Place<*const c_char>, function: u64);
     cuKernelGetFunction(function: Place<u64>, kernel: u64);
     cuKernelGetName(name: Place<*const c_char>, kernel: u64);
     cuKernelGetParamInfo(kernel: u64, index: usize, offset: Place<usize>, bytes: Place<usize>);
@@ -175,6 +178,10 @@ driver_functions! {
     cuLaunchKernel(
         function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared_bytes: c_uint, stream: u64, arguments: Place<*mut c_void>, extra: Place<*mut c_void>,
+    );
+    cuLaunchCooperativeKernel(
+        function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared_bytes: c_uint, stream: u64, arguments: Place<*mut c_void>,
     );
     cuLaunchKernelEx(
         config: Place<crate::launch::DriverConfig>, function: u64, arguments: Place<*mut c_void>,
@@ -207,6 +214,112 @@ driver_functions! {
     cuEventQuery(event: u64);
     cuEventSynchronize(event: u64);
     cuEventElapsedTime_v2(milliseconds: Place<f32>, start: u64, end: u64);
+    cuGraphCreate(graph: Place<u64>, flags: c_uint);
+    cuGraphDestroy(graph: u64);
+    cuGraphClone(copy: Place<u64>, original: u64);
+    cuGraphNodeFindInClone(found: Place<u64>, original: u64, copy: u64);
+    cuGraphNodeGetType(node: u64, kind: Place<c_uint>);
+    cuGraphDestroyNode(node: u64);
+    cuGraphGetId(graph: u64, id: Place<c_uint>);
+    cuGraphExecGetId(executable: u64, id: Place<c_uint>);
+    cuGraphNodeGetContainingGraph(node: u64, graph: Place<u64>);
+    cuGraphNodeGetLocalId(node: u64, id: Place<c_uint>);
+    cuGraphNodeGetToolsId(node: u64, id: Place<u64>);
+    cuGraphDebugDotPrint(graph: u64, path: Place<c_char>, flags: c_uint);
+    cuGraphGetNodes(graph: u64, nodes: Place<u64>, count: Place<usize>);
+    cuGraphGetRootNodes(graph: u64, nodes: Place<u64>, count: Place<usize>);
+    cuGraphGetEdges_v2(graph: u64, from: Place<u64>, to: Place<u64>, data: Place<u64>, count: Place<usize>);
+    cuGraphNodeGetDependencies_v2(node: u64, nodes: Place<u64>, data: Place<u64>, count: Place<usize>);
+    cuGraphNodeGetDependentNodes_v2(node: u64, nodes: Place<u64>, data: Place<u64>, count: Place<usize>);
+    cuGraphAddDependencies_v2(graph: u64, from: Place<u64>, to: Place<u64>, data: Place<u64>, count: usize);
+    cuGraphRemoveDependencies_v2(graph: u64, from: Place<u64>, to: Place<u64>, data: Place<u64>, count: usize);
+    cuUserObjectCreate(
+        object: Place<u64>, data: Place<c_void>, destructor: HostFunction, count: c_uint, flags: c_uint,
+    );
+    cuUserObjectRetain(object: u64, count: c_uint);
+    cuUserObjectRelease(object: u64, count: c_uint);
+    cuGraphRetainUserObject(graph: u64, object: u64, count: c_uint, flags: c_uint);
+    cuGraphReleaseUserObject(graph: u64, object: u64, count: c_uint);
+    cuGraphAddEmptyNode(node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize);
+    cuGraphAddHostNode(node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, params: Place<c_void>);
+    cuGraphHostNodeGetParams(node: u64, params: Place<c_void>);
+    cuGraphHostNodeSetParams(node: u64, params: Place<c_void>);
+    cuGraphExecHostNodeSetParams(executable: u64, node: u64, params: Place<c_void>);
+    cuGraphAddChildGraphNode(node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, child: u64);
+    cuGraphChildGraphNodeGetGraph(node: u64, graph: Place<u64>);
+    cuGraphExecChildGraphNodeSetParams(executable: u64, node: u64, child: u64);
+    cuGraphAddEventRecordNode(node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, event: u64);
+    cuGraphEventRecordNodeGetEvent(node: u64, event: Place<u64>);
+    cuGraphEventRecordNodeSetEvent(node: u64, event: u64);
+    cuGraphExecEventRecordNodeSetEvent(executable: u64, node: u64, event: u64);
+    cuGraphAddEventWaitNode(node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, event: u64);
+    cuGraphEventWaitNodeGetEvent(node: u64, event: Place<u64>);
+    cuGraphEventWaitNodeSetEvent(node: u64, event: u64);
+    cuGraphExecEventWaitNodeSetEvent(executable: u64, node: u64, event: u64);
+    cuGraphAddMemAllocNode(
+        node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, params: Place<c_void>,
+    );
+    cuGraphMemAllocNodeGetParams(node: u64, params: Place<c_void>);
+    cuGraphAddMemFreeNode(node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, address: u64);
+    cuGraphMemFreeNodeGetParams(node: u64, address: Place<u64>);
+    cuDeviceGraphMemTrim(device: c_int);
+    cuDeviceGetGraphMemAttribute(device: c_int, attribute: c_uint, value: Place<c_void>);
+    cuDeviceSetGraphMemAttribute(device: c_int, attribute: c_uint, value: Place<c_void>);
+    cuGraphKernelNodeCopyAttributes(to: u64, from: u64);
+    cuGraphKernelNodeGetAttribute(node: u64, attribute: c_uint, value: Place<c_void>);
+    cuGraphKernelNodeSetAttribute(node: u64, attribute: c_uint, value: Place<c_void>);
+    cuGraphInstantiateWithFlags(executable: Place<u64>, graph: u64, flags: u64);
+    cuGraphExecGetFlags(executable: u64, flags: Place<u64>);
+    cuGraphExecDestroy(executable: u64);
+    cuGraphExecUpdate_v2(executable: u64, graph: u64, info: Place<c_void>);
+    cuGraphNodeSetEnabled(executable: u64, node: u64, enabled: c_uint);
+    cuGraphNodeGetEnabled(executable: u64, node: u64, enabled: Place<c_uint>);
+    cuGraphUpload(executable: u64, stream: u64);
+    cuGraphLaunch(executable: u64, stream: u64);
+    cuStreamBeginCapture_v2(stream: u64, mode: c_uint);
+    cuStreamBeginCaptureToGraph(
+        stream: u64, graph: u64, dependencies: Place<u64>, data: Place<u64>, count: usize, mode: c_uint,
+    );
+    cuStreamEndCapture(stream: u64, graph: Place<u64>);
+    cuStreamGetCaptureInfo_v3(
+        stream: u64, status: Place<c_uint>, id: Place<u64>, graph: Place<u64>, dependencies: Place<u64>,
+        data: Place<u64>, count: Place<usize>,
+    );
+    cuStreamUpdateCaptureDependencies_v2(
+        stream: u64, dependencies: Place<u64>, data: Place<u64>, count: usize, flags: c_uint,
+    );
+    cuGraphInstantiateWithParams(
+        executable: Place<u64>, graph: u64, params: Place<crate::graph::executable::InstantiateParams>,
+    );
+    cuGraphAddKernelNode_v2(
+        node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize,
+        params: Place<crate::graph::nodes::DriverKernel>,
+    );
+    cuGraphKernelNodeGetParams_v2(node: u64, params: Place<crate::graph::nodes::DriverKernel>);
+    cuGraphKernelNodeSetParams_v2(node: u64, params: Place<crate::graph::nodes::DriverKernel>);
+    cuGraphExecKernelNodeSetParams_v2(
+        executable: u64, node: u64, params: Place<crate::graph::nodes::DriverKernel>,
+    );
+    cuGraphAddMemcpyNode(
+        node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, copy: Place<crate::copy::Spatial>,
+        context: u64,
+    );
+    cuGraphMemcpyNodeGetParams(node: u64, copy: Place<crate::copy::Spatial>);
+    cuGraphMemcpyNodeSetParams(node: u64, copy: Place<crate::copy::Spatial>);
+    cuGraphExecMemcpyNodeSetParams(executable: u64, node: u64, copy: Place<crate::copy::Spatial>, context: u64);
+    cuGraphAddMemsetNode(
+        node: Place<u64>, graph: u64, dependencies: Place<u64>, count: usize, params: Place<c_void>, context: u64,
+    );
+    cuGraphMemsetNodeGetParams(node: u64, params: Place<c_void>);
+    cuGraphMemsetNodeSetParams(node: u64, params: Place<c_void>);
+    cuGraphExecMemsetNodeSetParams(executable: u64, node: u64, params: Place<c_void>, context: u64);
+    cuGraphAddNode_v2(
+        node: Place<u64>, graph: u64, dependencies: Place<u64>, data: Place<u64>, count: usize,
+        params: Place<crate::graph::params::NodeParams>,
+    );
+    cuGraphNodeSetParams(node: u64, params: Place<crate::graph::params::NodeParams>);
+    cuGraphNodeGetParams(node: u64, params: Place<crate::graph::params::NodeParams>);
+    cuGraphExecNodeSetParams(executable: u64, node: u64, params: Place<crate::graph::params::NodeParams>);
     cuProfilerStart();
     cuProfilerStop();
 }

@@ -16,6 +16,8 @@ runtime_api! {
     cudaEventQuery(event: u64) => query;
     cudaEventSynchronize(event: u64) => synchronize;
     cudaEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) => elapsed;
+    #[cfg(cuda = "12")]
+    cudaEventElapsedTime_v2(milliseconds: *mut f32, start: u64, end: u64) => elapsed;
 }
 
 fn create(event: Place<u64>) -> CudaResult {

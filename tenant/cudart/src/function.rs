@@ -5,7 +5,7 @@ use crate::border::Place;
 use crate::current::{device, ready};
 use crate::driver::Driver;
 use crate::registration;
-use crate::status::CudaResult;
+use crate::status::{CudaResult, Status};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A kernel's attributes (`cudaFuncAttributes`).
@@ -68,7 +68,7 @@ fn kernel(stub: Place<c_void>) -> CudaResult<(&'static Driver, c_int, u64)> {
     Ok((
         driver,
         device,
-        registration::kernel(driver, stub.as_ptr().addr())?,
+        registration::known_kernel(driver, stub.as_ptr().addr())?,
     ))
 }
 
@@ -107,8 +107,12 @@ fn set_cache_config(stub: Place<c_void>, config: c_int) -> CudaResult {
 }
 
 /// Takes a size of banks, which no device since compute capability 3.x has a choice of.
-fn set_shared_config(stub: Place<c_void>, _: c_int) -> CudaResult {
-    kernel(stub).map(drop)
+fn set_shared_config(stub: Place<c_void>, config: c_int) -> CudaResult {
+    kernel(stub)?;
+    match config {
+        0..=2 => Ok(()),
+        _ => Err(Status::INVALID_VALUE),
+    }
 }
 
 fn get_name(name: Place<*const c_char>, stub: Place<c_void>) -> CudaResult {
@@ -152,7 +156,7 @@ fn occupancy_with_flags(
     flags: c_uint,
 ) -> CudaResult {
     let driver = ready()?;
-    let kernel = registration::kernel(driver, stub.as_ptr().addr())?;
+    let kernel = registration::known_kernel(driver, stub.as_ptr().addr())?;
     driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         blocks,
         kernel,
@@ -169,6 +173,6 @@ fn available_dynamic(
     block: c_int,
 ) -> CudaResult {
     let driver = ready()?;
-    let kernel = registration::kernel(driver, stub.as_ptr().addr())?;
+    let kernel = registration::known_kernel(driver, stub.as_ptr().addr())?;
     driver.cuOccupancyAvailableDynamicSMemPerBlock(bytes, kernel, blocks, block)
 }

@@ -2,12 +2,12 @@
 
 use crate::api::{DefaultStream, runtime_api};
 use crate::border::{FromC, Place, guard};
-use crate::current::ready;
-use crate::driver::{HostFunction, StreamCallback};
+use crate::current::{chosen, ready};
+use crate::driver::{Driver, HostFunction, StreamCallback};
 use crate::registration;
 use crate::status::{CudaResult, Status};
 use std::cell::RefCell;
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 /// Blocks of a grid, or threads of a block, in x, y and z (`dim3`).
 #[repr(C)]
@@ -16,6 +16,11 @@ pub struct Dim3 {
     x: c_uint,
     y: c_uint,
     z: c_uint,
+}
+
+impl Dim3 {
+    /// One block or thread.
+    pub const ONE: Self = Self { x: 1, y: 1, z: 1 };
 }
 
 /// A launch's configuration (`cudaLaunchConfig_t`).
@@ -49,6 +54,9 @@ runtime_api! {
     __cudaLaunchKernel(
         kernel: *const c_void, grid: Dim3, block: Dim3, arguments: *mut *mut c_void, shared_bytes: usize, stream: u64,
     ) | __cudaLaunchKernel_ptsz => launch;
+    cudaLaunchCooperativeKernel(
+        stub: *const c_void, grid: Dim3, block: Dim3, arguments: *mut *mut c_void, shared_bytes: usize, stream: u64,
+    ) | cudaLaunchCooperativeKernel_ptsz => launch_cooperative;
     cudaLaunchKernelExC(config: *const LaunchConfig, stub: *const c_void, arguments: *mut *mut c_void)
         | cudaLaunchKernelExC_ptsz => launch_ex;
     cudaLaunchHostFunc(stream: u64, function: HostFunction, data: *mut c_void)
@@ -119,7 +127,33 @@ fn launch(
         arguments,
         Place::NONE,
     );
-    launched.map_err(of_launch)
+    launched.map_err(|status| of_launch(driver, kernel, (grid, block, shared_bytes), status))
+}
+
+fn launch_cooperative(
+    default: DefaultStream,
+    stub: Place<c_void>,
+    grid: Dim3,
+    block: Dim3,
+    arguments: Place<*mut c_void>,
+    shared_bytes: usize,
+    stream: u64,
+) -> CudaResult {
+    let driver = ready()?;
+    let kernel = registration::kernel(driver, stub.as_ptr().addr())?;
+    let launched = driver.cuLaunchCooperativeKernel(
+        kernel,
+        grid.x,
+        grid.y,
+        grid.z,
+        block.x,
+        block.y,
+        block.z,
+        dynamic(shared_bytes)?,
+        default.resolve(stream),
+        arguments,
+    );
+    launched.map_err(|status| of_launch(driver, kernel, (grid, block, shared_bytes), status))
 }
 
 fn launch_ex(
@@ -140,20 +174,49 @@ fn launch_ex(
         attribute_count: asked.attribute_count,
     };
     let launched = driver.cuLaunchKernelEx(Place::to(&mut config), kernel, arguments, Place::NONE);
-    launched.map_err(of_launch)
+    let shape = (asked.grid, asked.block, asked.shared_bytes);
+    launched.map_err(|status| of_launch(driver, kernel, shape, status))
 }
 
 fn dynamic(shared_bytes: usize) -> CudaResult<c_uint> {
     c_uint::try_from(shared_bytes).map_err(|_| Status::INVALID_VALUE)
 }
 
-/// Returns the code of this API for a launch that the driver refuses.
-fn of_launch(status: Status) -> Status {
+/// Returns the code of this API for a launch that the driver refuses: it has codes of its own for what no launch on the
+/// device may have, and for what is no kernel.
+fn of_launch(driver: &Driver, kernel: u64, shape: (Dim3, Dim3, usize), status: Status) -> Status {
+    let mut name = std::ptr::null();
     match status {
-        Status::INVALID_VALUE => Status::INVALID_CONFIGURATION,
-        Status::INVALID_HANDLE => Status::INVALID_DEVICE_FUNCTION,
+        Status::INVALID_VALUE if is_beyond_the_device(driver, shape) => {
+            Status::INVALID_CONFIGURATION
+        }
+        Status::INVALID_HANDLE if driver.cuFuncGetName(Place::to(&mut name), kernel).is_err() => {
+            Status::INVALID_DEVICE_FUNCTION
+        }
         status => status,
     }
+}
+
+/// Returns whether a grid, a block or its shared memory is such as the device never has it.
+fn is_beyond_the_device(driver: &Driver, (grid, block, shared_bytes): (Dim3, Dim3, usize)) -> bool {
+    // CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X and _Y and _Z, then MAX_GRID_DIM_X and so on.
+    const SIZES: [c_int; 6] = [2, 3, 4, 5, 6, 7];
+    const THREADS: c_int = 1;
+    const SHARED_BYTES: c_int = 97;
+    let most = |attribute| {
+        let mut most = 0;
+        let asked = driver.cuDeviceGetAttribute(Place::to(&mut most), attribute, chosen());
+        asked
+            .ok()
+            .and_then(|()| u64::try_from(most).ok())
+            .unwrap_or(u64::MAX)
+    };
+    let sizes = [block.x, block.y, block.z, grid.x, grid.y, grid.z].map(u64::from);
+    let threads = sizes[..3].iter().copied().fold(1, u64::saturating_mul);
+    let mut sizes = sizes.into_iter().zip(SIZES);
+    sizes.any(|(size, attribute)| size == 0 || size > most(attribute))
+        || threads > most(THREADS)
+        || shared_bytes as u64 > most(SHARED_BYTES)
 }
 
 fn host_function(

@@ -16,9 +16,21 @@ pub struct Location {
 
 runtime_api! {
     cudaMallocManaged(address: *mut u64, bytes: usize, flags: c_uint) => allocate;
+    #[cfg(cuda = "13")]
     cudaMemAdvise(address: u64, bytes: usize, advice: c_int, location: Location) => advise;
+    #[cfg(cuda = "12")]
+    cudaMemAdvise(address: u64, bytes: usize, advice: c_int, device: c_int) => advise_device;
+    #[cfg(cuda = "12")]
+    cudaMemAdvise_v2(address: u64, bytes: usize, advice: c_int, location: Location) => advise;
+    #[cfg(cuda = "13")]
     cudaMemPrefetchAsync(address: u64, bytes: usize, location: Location, flags: c_uint, stream: u64)
         | cudaMemPrefetchAsync_ptsz => prefetch;
+    #[cfg(cuda = "12")]
+    cudaMemPrefetchAsync(address: u64, bytes: usize, device: c_int, stream: u64)
+        | cudaMemPrefetchAsync_ptsz => prefetch_to_device;
+    #[cfg(cuda = "12")]
+    cudaMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: c_uint, stream: u64)
+        | cudaMemPrefetchAsync_v2_ptsz => prefetch;
     cudaMemRangeGetAttribute(
         data: *mut c_void, data_bytes: usize, attribute: c_int, address: u64, bytes: usize,
     ) => get_attribute;
@@ -48,6 +60,23 @@ fn prefetch(
 ) -> CudaResult {
     let stream = default.resolve(stream);
     ready()?.cuMemPrefetchAsync_v2(address, bytes, location, flags, stream)
+}
+
+#[cfg(cuda = "12")]
+fn advise_device(address: u64, bytes: usize, advice: c_int, device: c_int) -> CudaResult {
+    ready()?.cuMemAdvise(address, bytes, advice, device)
+}
+
+#[cfg(cuda = "12")]
+fn prefetch_to_device(
+    default: DefaultStream,
+    address: u64,
+    bytes: usize,
+    device: c_int,
+    stream: u64,
+) -> CudaResult {
+    let stream = default.resolve(stream);
+    ready()?.cuMemPrefetchAsync(address, bytes, device, stream)
 }
 
 fn get_attribute(

@@ -41,8 +41,11 @@ pub struct PointerAttributes {
     device: c_int,
     device_pointer: u64,
     host_pointer: u64,
-    reserved: [u64; 8],
+    reserved: [u64; RESERVED],
 }
+
+/// Words that CUDA 13 has reserved behind a pointer's attributes.
+const RESERVED: usize = if cfg!(cuda = "12") { 0 } else { 8 };
 
 /// Kinds of memory: not known, the host's and the device's (`cudaMemoryType`), as the driver numbers them.
 const UNREGISTERED: c_uint = 0;
@@ -195,6 +198,6 @@ fn pointer_attributes(place: Place<PointerAttributes>, address: u64) -> CudaResu
         device,
         device_pointer: told.device_pointer,
         host_pointer,
-        reserved: [0; 8],
+        reserved: [0; RESERVED],
     })
 }

@@ -5,10 +5,13 @@ use crate::driver::Driver;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_char, c_int, c_uint};
 
+/// Numbers that NVIDIA may give a meaning later.
+const RESERVED: usize = if cfg!(cuda = "12") { 63 } else { 56 };
+
 /// Declares the structure: its fields, and the driver's attribute (`CUdevice_attribute`) of each, or of each element.
 macro_rules! properties {
-    ($($field:ident: $type:ty = [$($attribute:literal),*];)*) => {
-        /// What a device has (`cudaDeviceProp` of CUDA 13).
+    ($($(#[$when:meta])? $field:ident: $type:ty = [$($attribute:literal),*];)*) => {
+        /// What a device has (`cudaDeviceProp`).
         #[repr(C)]
         #[derive(Debug, Clone, Copy)]
         pub struct DeviceProperties {
@@ -17,8 +20,8 @@ macro_rules! properties {
             luid: [u8; 8],
             luid_mask: c_uint,
             memory_bytes: usize,
-            $($field: $type,)*
-            reserved: [c_int; 56],
+            $($(#[$when])? $field: $type,)*
+            reserved: [c_int; RESERVED],
         }
 
         impl DeviceProperties {
@@ -37,8 +40,8 @@ macro_rules! properties {
                     luid: [0; 8],
                     luid_mask: 0,
                     memory_bytes,
-                    $($field: <$type>::of_attributes([$(attribute(driver, $attribute, device)?),*]),)*
-                    reserved: [0; 56],
+                    $($(#[$when])? $field: <$type>::of_attributes([$(attribute(driver, $attribute, device)?),*]),)*
+                    reserved: [0; RESERVED],
                 })
             }
         }
@@ -53,15 +56,26 @@ properties! {
     most_threads_per_block: c_int = [1];
     most_block: [c_int; 3] = [2, 3, 4];
     most_grid: [c_int; 3] = [5, 6, 7];
+    #[cfg(cuda = "12")]
+    clock_khz: c_int = [13];
     constant_bytes: usize = [9];
     capability: [c_int; 2] = [75, 76];
     texture_alignment: usize = [14];
     texture_pitch_alignment: usize = [51];
+    #[cfg(cuda = "12")]
+    copy_overlap: c_int = [15];
     sms: c_int = [16];
+    #[cfg(cuda = "12")]
+    kernels_time_out: c_int = [17];
     integrated: c_int = [18];
     can_map_host_memory: c_int = [19];
-    textures: [c_int; 25] = [
-        21, 77, 22, 23, 73, 74, 70, 71, 72, 45, 46, 24, 25, 26, 47, 48, 49, 52, 42, 43, 27, 28, 29, 53, 54
+    #[cfg(cuda = "12")]
+    compute_mode: c_int = [20];
+    textures_1d: [c_int; 2] = [21, 77];
+    #[cfg(cuda = "12")]
+    textures_1d_linear: c_int = [69];
+    textures: [c_int; 23] = [
+        22, 23, 73, 74, 70, 71, 72, 45, 46, 24, 25, 26, 47, 48, 49, 52, 42, 43, 27, 28, 29, 53, 54
     ];
     surfaces: [c_int; 14] = [55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68];
     surface_alignment: usize = [30];
@@ -71,6 +85,8 @@ properties! {
     tcc: c_int = [35];
     copy_engines: c_int = [40];
     unified_addressing: c_int = [41];
+    #[cfg(cuda = "12")]
+    memory_clock_khz: c_int = [36];
     bus_bits: c_int = [37];
     l2_bytes: c_int = [38];
     most_persisting_bytes: c_int = [108];
@@ -82,11 +98,15 @@ properties! {
     managed_memory: c_int = [83];
     multi_gpu_board: [c_int; 2] = [84, 85];
     host_native_atomics: c_int = [86];
+    #[cfg(cuda = "12")]
+    single_to_double: c_int = [87];
     pageable_access: c_int = [88];
     concurrent_managed: c_int = [89];
     compute_preemption: c_int = [90];
     host_pointer_for_registered: c_int = [91];
     cooperative_launch: c_int = [95];
+    #[cfg(cuda = "12")]
+    cooperative_devices: c_int = [96];
     shared_bytes_optin: usize = [97];
     pageable_by_host_tables: c_int = [100];
     direct_managed: c_int = [101];
@@ -104,15 +124,44 @@ properties! {
     ipc_events: c_int = [125];
     clusters: c_int = [120];
     unified_functions: c_int = [129];
+    #[cfg(cuda = "13")]
     numa: [c_int; 2] = [130, 131];
+    #[cfg(cuda = "13")]
     mps: c_int = [133];
+    #[cfg(cuda = "13")]
     host_numa: c_int = [134];
+    #[cfg(cuda = "13")]
     pci_ids: [c_int; 2] = [139, 140];
+    #[cfg(cuda = "13")]
     host_numa_ipc: c_int = [143];
 }
 
 // As the compiler of C lays `cudaDeviceProp` out.
+#[cfg(cuda = "13")]
 const _: () = assert!(size_of::<DeviceProperties>() == 1008);
+#[cfg(cuda = "12")]
+const _: () = assert!(size_of::<DeviceProperties>() == 1032);
+
+/// What of it programs know that were compiled by CUDA 11 or before: its beginning.
+#[cfg(cuda = "12")]
+pub type OldDeviceProperties = std::mem::MaybeUninit<[u8; OLD_BYTES]>;
+/// The size of that.
+#[cfg(cuda = "12")]
+const OLD_BYTES: usize = std::mem::offset_of!(DeviceProperties, host_register);
+
+#[cfg(cuda = "12")]
+impl DeviceProperties {
+    /// Returns its beginning.
+    #[must_use]
+    pub fn old(&self) -> OldDeviceProperties {
+        // SAFETY: the structure is longer, and any bytes will do, those between fields too.
+        unsafe {
+            std::ptr::from_ref(self)
+                .cast::<OldDeviceProperties>()
+                .read()
+        }
+    }
+}
 
 /// Returns an attribute of a device; 0 where the driver does not know it.
 fn attribute(driver: &Driver, number: c_int, device: c_int) -> CudaResult<c_int> {

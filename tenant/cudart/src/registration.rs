@@ -8,40 +8,10 @@
 use crate::border::{Place, guard};
 use crate::current::ready;
 use crate::driver::Driver;
+use crate::registered::{Binary, Registered};
 use crate::status::{CudaResult, Status};
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use parking_lot::RwLock;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::Arc;
-
-/// A fat binary of the program's.
-#[derive(Debug)]
-struct Binary {
-    /// Its wrapper's address.
-    image: usize,
-    /// The driver's library, once it was loaded.
-    library: Mutex<Option<u64>>,
-}
-
-/// Something of a binary, by its name on the device.
-#[derive(Debug, Clone)]
-struct Named {
-    binary: Arc<Binary>,
-    name: CString,
-}
-
-#[derive(Debug, Default)]
-struct Registered {
-    /// By the address of the handle that the program holds.
-    binaries: HashMap<usize, Arc<Binary>>,
-    /// Kernels and variables, by the program's address for each.
-    kernels: HashMap<usize, Named>,
-    variables: HashMap<usize, Named>,
-    /// Kernels that were asked for, by the same.
-    found: HashMap<usize, u64>,
-    /// Managed variables, by where the program has the address of each.
-    managed: HashMap<usize, Named>,
-}
 
 static REGISTERED: RwLock<Option<Registered>> = RwLock::new(None);
 
@@ -82,10 +52,10 @@ impl Binary {
 /// [`Status::INVALID_DEVICE_FUNCTION`]: it is null, or its binary has no such kernel; the code with which the binary is
 /// refused.
 pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
-    if let Some(found) = look(|registered| registered.found.get(&stub).copied()) {
+    if let Some(found) = look(|registered| registered.found(stub)) {
         return Ok(found);
     }
-    let Some(named) = look(|registered| registered.kernels.get(&stub).cloned()) else {
+    let Some(named) = look(|registered| registered.kernel(stub).cloned()) else {
         return match stub {
             0 => Err(Status::INVALID_DEVICE_FUNCTION),
             // The driver knows its own handles.
@@ -100,14 +70,31 @@ pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
         Status::SYMBOL_NOT_FOUND => Status::INVALID_DEVICE_FUNCTION,
         status => status,
     })?;
-    change(|registered| {
-        // Its binary may have been taken back meanwhile.
-        let now = registered.kernels.get(&stub);
-        if now.is_some_and(|now| Arc::ptr_eq(&now.binary, &named.binary)) {
-            registered.found.insert(stub, kernel);
-        }
-    });
+    change(|registered| registered.remember(stub, &named, kernel));
     Ok(kernel)
+}
+
+/// Returns a kernel as [`kernel`] does; the driver is asked whether it knows what the program did not register.
+///
+/// # Errors
+/// As [`kernel`]; [`Status::INVALID_DEVICE_FUNCTION`]: it does not.
+pub fn known_kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
+    let kernel = kernel(driver, stub)?;
+    let mut name = std::ptr::null();
+    match kernel == stub as u64 {
+        true if driver.cuFuncGetName(Place::to(&mut name), kernel).is_err() => {
+            Err(Status::INVALID_DEVICE_FUNCTION)
+        }
+        _ => Ok(kernel),
+    }
+}
+
+/// Returns the stub's address by which a program names a kernel of the driver's, or the handle itself where it has
+/// none.
+#[must_use]
+pub fn stub(kernel: u64) -> usize {
+    let named = look(|registered| registered.stub_of(kernel));
+    named.unwrap_or_else(|| usize::try_from(kernel).unwrap_or(0))
 }
 
 /// Returns address and size in bytes of the variable that a program names by its shadow's address.
@@ -115,7 +102,7 @@ pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
 /// # Errors
 /// [`Status::INVALID_SYMBOL`]: there is none; the code with which its binary is refused.
 pub fn variable(driver: &Driver, shadow: usize) -> CudaResult<(u64, usize)> {
-    let named = look(|registered| registered.variables.get(&shadow).cloned());
+    let named = look(|registered| registered.variable(shadow).cloned());
     let named = named.ok_or(Status::INVALID_SYMBOL)?;
     let library = named.binary.load(driver)?;
     let (mut address, mut bytes) = (0, 0);
@@ -135,13 +122,7 @@ pub fn variable(driver: &Driver, shadow: usize) -> CudaResult<(u64, usize)> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaRegisterFatBinary(image: *const c_void) -> *mut *mut c_void {
     let handle: *mut *mut c_void = Box::into_raw(Box::new(image.cast_mut()));
-    let binary = Binary {
-        image: image.expose_provenance(),
-        library: Mutex::default(),
-    };
-    change(|registered| {
-        registered.binaries.insert(handle.addr(), Arc::new(binary));
-    });
+    change(|registered| registered.add_binary(handle.addr(), image.expose_provenance()));
     handle
 }
 
@@ -163,14 +144,8 @@ pub unsafe extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
 
 /// Writes the addresses of a binary's managed variables where the program has them.
 fn tell_managed(handle: usize) -> CudaResult {
-    let named: Vec<(usize, Named)> = look(|registered| {
-        let binary = registered.binaries.get(&handle)?;
-        let all = registered.managed.iter();
-        let its = all.filter(|(_, named)| Arc::ptr_eq(&named.binary, binary));
-        Some(its.map(|(place, named)| (*place, named.clone())).collect())
-    })
-    .unwrap_or_default();
-    for (place, named) in named {
+    let named = look(|registered| Some(registered.managed_of(handle)));
+    for (place, named) in named.unwrap_or_default() {
         let driver = ready()?;
         let library = named.binary.load(driver)?;
         let mut address = 0;
@@ -179,10 +154,7 @@ fn tell_managed(handle: usize) -> CudaResult {
         Place::<u64>::at(place).set(address)?;
         let shadow = usize::try_from(address).unwrap_or(0);
         // From now on the program names it by where it is.
-        change(|registered| {
-            registered.variables.insert(shadow, named);
-            registered.managed.remove(&place);
-        });
+        change(|registered| registered.told(place, shadow));
     }
     Ok(())
 }
@@ -215,8 +187,8 @@ pub unsafe extern "C" fn __cudaRegisterManagedVar(
     let place = place.expose_provenance();
     // SAFETY: the caller's promise.
     unsafe {
-        register(handle, name, |registered, named| {
-            registered.managed.insert(place, named);
+        register(name, |registered, name| {
+            registered.add_managed(handle.addr(), place, name);
         });
     }
 }
@@ -225,20 +197,7 @@ pub unsafe extern "C" fn __cudaRegisterManagedVar(
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     let mut removed = None;
-    change(|registered| {
-        removed = registered.binaries.remove(&handle.addr());
-        let Some(binary) = &removed else {
-            return;
-        };
-        let is_its = |named: &Named| Arc::ptr_eq(&named.binary, binary);
-        let its = registered.kernels.iter().filter(|(_, named)| is_its(named));
-        for stub in its.map(|(stub, _)| *stub).collect::<Vec<_>>() {
-            registered.found.remove(&stub);
-        }
-        registered.kernels.retain(|_, named| !is_its(named));
-        registered.variables.retain(|_, named| !is_its(named));
-        registered.managed.retain(|_, named| !is_its(named));
-    });
+    change(|registered| removed = registered.remove_binary(handle.addr()));
     let library = removed.and_then(|binary| binary.library.lock().take());
     if let (Some(library), Ok(driver)) = (library, Driver::get()) {
         // At the end of the process the driver may be gone already.
@@ -247,26 +206,17 @@ pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     // The handle's box stays: it is a few bytes, and a program may name it once more.
 }
 
-/// Registers something of a binary.
+/// Registers something of a binary, which `add` adds under the name.
 ///
 /// # Safety
 /// `name` is null or a string.
-unsafe fn register(
-    handle: *mut *mut c_void,
-    name: *const c_char,
-    add: impl FnOnce(&mut Registered, Named),
-) {
+unsafe fn register(name: *const c_char, add: impl FnOnce(&mut Registered, CString)) {
     if name.is_null() {
         return;
     }
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_owned();
-    change(|registered| {
-        let binary = registered.binaries.get(&handle.addr()).cloned();
-        if let Some(binary) = binary {
-            add(registered, Named { binary, name });
-        }
-    });
+    change(|registered| add(registered, name));
 }
 
 /// `__cudaRegisterFunction` of nvcc's host code.
@@ -289,8 +239,8 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        register(handle, name, |registered, named| {
-            registered.kernels.insert(stub.addr(), named);
+        register(name, |registered, name| {
+            registered.add_kernel(handle.addr(), stub.addr(), name);
         });
     }
 }
@@ -313,8 +263,8 @@ pub unsafe extern "C" fn __cudaRegisterVar(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        register(handle, name, |registered, named| {
-            registered.variables.insert(shadow.addr(), named);
+        register(name, |registered, name| {
+            registered.add_variable(handle.addr(), shadow.addr(), name);
         });
     }
 }

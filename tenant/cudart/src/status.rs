@@ -36,18 +36,46 @@ codes! {
     7 cudaErrorProfilerAlreadyStarted;
     8 cudaErrorProfilerAlreadyStopped;
     9 cudaErrorInvalidConfiguration = c"the launch's configuration is invalid";
+    10 cudaErrorVersionTranslation = c"a program of another version than the library";
     12 cudaErrorInvalidPitchValue = c"the pitch is invalid";
     13 cudaErrorInvalidSymbol = c"there is no such variable on the device";
+    16 cudaErrorInvalidHostPointer = c"the pointer is none of the host's";
+    17 cudaErrorInvalidDevicePointer = c"the pointer is none of the device's";
+    18 cudaErrorInvalidTexture = c"the texture is invalid";
+    19 cudaErrorInvalidTextureBinding = c"the texture is not bound";
+    20 cudaErrorInvalidChannelDescriptor = c"the description of channels is invalid";
     21 cudaErrorInvalidMemcpyDirection = c"there is no such direction of copies";
+    22 cudaErrorAddressOfConstant = c"the address of a constant was taken";
+    23 cudaErrorTextureFetchFailed = c"a texture could not be read";
+    24 cudaErrorTextureNotBound = c"a texture that is not bound was read";
+    25 cudaErrorSynchronizationError = c"a synchronisation failed";
+    26 cudaErrorInvalidFilterSetting = c"a texture cannot be filtered so";
+    27 cudaErrorInvalidNormSetting = c"a texture cannot be normalised so";
+    28 cudaErrorMixedDeviceExecution = c"device code and emulated code were mixed";
+    31 cudaErrorNotYetImplemented = c"not yet implemented";
+    32 cudaErrorMemoryValueTooLarge = c"the value is too large for an address";
     34 cudaErrorStubLibrary;
     35 cudaErrorInsufficientDriver = c"there is no driver library that is new enough for this runtime library";
+    36 cudaErrorCallRequiresNewerDriver;
+    37 cudaErrorInvalidSurface = c"the surface is invalid";
+    43 cudaErrorDuplicateVariableName = c"two variables have the same name";
+    44 cudaErrorDuplicateTextureName = c"two textures have the same name";
+    45 cudaErrorDuplicateSurfaceName = c"two surfaces have the same name";
     46 cudaErrorDevicesUnavailable;
     49 cudaErrorIncompatibleDriverContext = c"the current context of the driver cannot be used";
     52 cudaErrorMissingConfiguration = c"a launch without a configuration";
+    53 cudaErrorPriorLaunchFailure = c"an earlier launch failed";
+    65 cudaErrorLaunchMaxDepthExceeded = c"launches from the device are nested too deeply";
+    66 cudaErrorLaunchFileScopedTex = c"a launch from the device uses a texture of its file";
+    67 cudaErrorLaunchFileScopedSurf = c"a launch from the device uses a surface of its file";
+    68 cudaErrorSyncDepthExceeded = c"launches from the device are waited for too deeply";
+    69 cudaErrorLaunchPendingCountExceeded = c"too many launches from the device wait";
     98 cudaErrorInvalidDeviceFunction = c"there is no such kernel on the device";
     100 cudaErrorNoDevice;
     101 cudaErrorInvalidDevice;
     102 cudaErrorDeviceNotLicensed;
+    103 cudaErrorSoftwareValidityNotEstablished = c"the software has not been found valid";
+    127 cudaErrorStartupFailure = c"the library could not begin";
     200 cudaErrorInvalidKernelImage;
     201 cudaErrorDeviceUninitialized;
     205 cudaErrorMapBufferObjectFailed;
@@ -72,6 +100,7 @@ codes! {
     224 cudaErrorUnsupportedExecAffinity;
     225 cudaErrorUnsupportedDevSideSync;
     226 cudaErrorContained;
+    227 cudaErrorInsufficientLoaderVersion;
     300 cudaErrorInvalidSource;
     301 cudaErrorFileNotFound;
     302 cudaErrorSharedObjectSymbolNotFound;
@@ -131,7 +160,11 @@ codes! {
     913 cudaErrorFunctionNotLoaded;
     914 cudaErrorInvalidResourceType;
     915 cudaErrorInvalidResourceConfiguration;
+    917 cudaErrorStreamDetached;
+    918 cudaErrorGraphRecaptureFailure;
+    919 cudaErrorFabricNotReady;
     999 cudaErrorUnknown;
+    10000 cudaErrorApiFailureBase = c"an error of the driver that has no code here";
 }
 
 impl Status {

@@ -2,7 +2,7 @@
 
 use crate::api::{DefaultStream, runtime_api};
 use crate::border::Place;
-use crate::copy;
+use crate::copy::{self, Kind};
 use crate::current::ready;
 use crate::registration;
 use crate::status::{CudaResult, Status};
@@ -31,8 +31,23 @@ fn get_size(bytes: Place<usize>, symbol: Place<c_void>) -> CudaResult {
     bytes.set(registration::variable(ready()?, symbol.as_ptr().addr())?.1)
 }
 
+/// Returns the address of so many bytes of a variable, for a copy of a kind that one to or from it may have besides
+/// that between places of the device.
+fn part_for(
+    symbol: Place<c_void>,
+    (bytes, offset): (usize, usize),
+    kind: c_int,
+    allowed: Kind,
+) -> CudaResult<u64> {
+    let kind = Kind::of(kind)?;
+    if ![allowed, Kind::DeviceToDevice, Kind::Default].contains(&kind) {
+        return Err(Status::INVALID_MEMCPY_DIRECTION);
+    }
+    part(symbol, bytes, offset)
+}
+
 /// Returns the address of so many bytes of a variable.
-fn part(symbol: Place<c_void>, bytes: usize, offset: usize) -> CudaResult<u64> {
+pub(crate) fn part(symbol: Place<c_void>, bytes: usize, offset: usize) -> CudaResult<u64> {
     let (address, size) = registration::variable(ready()?, symbol.as_ptr().addr())?;
     match offset.checked_add(bytes) {
         Some(end) if end <= size => Ok(address + offset as u64),
@@ -48,7 +63,8 @@ fn copy_to(
     offset: usize,
     kind: c_int,
 ) -> CudaResult {
-    copy::copy(default, part(symbol, bytes, offset)?, from, bytes, kind)
+    let to = part_for(symbol, (bytes, offset), kind, Kind::HostToDevice)?;
+    copy::copy(default, to, from, bytes, kind)
 }
 
 fn copy_from(
@@ -59,7 +75,8 @@ fn copy_from(
     offset: usize,
     kind: c_int,
 ) -> CudaResult {
-    copy::copy(default, to, part(symbol, bytes, offset)?, bytes, kind)
+    let from = part_for(symbol, (bytes, offset), kind, Kind::DeviceToHost)?;
+    copy::copy(default, to, from, bytes, kind)
 }
 
 fn copy_to_async(
@@ -71,14 +88,8 @@ fn copy_to_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    copy::copy_async(
-        default,
-        part(symbol, bytes, offset)?,
-        from,
-        bytes,
-        kind,
-        stream,
-    )
+    let to = part_for(symbol, (bytes, offset), kind, Kind::HostToDevice)?;
+    copy::copy_async(default, to, from, bytes, kind, stream)
 }
 
 fn copy_from_async(
@@ -90,12 +101,6 @@ fn copy_from_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    copy::copy_async(
-        default,
-        to,
-        part(symbol, bytes, offset)?,
-        bytes,
-        kind,
-        stream,
-    )
+    let from = part_for(symbol, (bytes, offset), kind, Kind::DeviceToHost)?;
+    copy::copy_async(default, to, from, bytes, kind, stream)
 }

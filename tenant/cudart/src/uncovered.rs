@@ -3,12 +3,16 @@
 //! Rule: each says once on stderr that it is not there, notes the error for the thread and returns it.
 
 use crate::border::guard;
+use crate::feature;
 use crate::status::Status;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Declares functions that are not covered; what they are called with is not looked at.
 macro_rules! uncovered {
-    ($($symbol:ident),* $(,)?) => {$(
+    ($list:ident: $($symbol:ident),* $(,)?) => {
+        /// Their names.
+        pub const $list: &[&str] = &[$(stringify!($symbol)),*];
+        $(
         #[doc = concat!("`", stringify!($symbol), "` of the runtime API, which is not covered.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $symbol() -> u32 {
@@ -21,10 +25,12 @@ macro_rules! uncovered {
                 Err(Status::NOT_SUPPORTED)
             })
         }
-    )*};
+        )*
+    };
 }
 
 fn say(symbol: &str) {
+    let feature = feature::of(symbol).map_or_else(String::new, |name| format!(" ({name})"));
     let why = match symbol {
         _ if symbol.starts_with("cudaIpc") => {
             ": device memory and events are not shared between processes, each of which is a client of its own with \
@@ -33,80 +39,111 @@ fn say(symbol: &str) {
         _ if symbol.contains("Mipmap") => ": mipmaps are not there",
         _ => "",
     };
-    let line = format!("gridmux: {symbol} is not covered{why}; it returns cudaErrorNotSupported\n");
+    let line = format!(
+        "gridmux: {symbol} is not covered{feature}{why}; it returns cudaErrorNotSupported\n"
+    );
     // A closed stderr harms nobody.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }
 
 uncovered! {
-    __cudaGetProcAddress, __cudaRegisterHostVar, __cudaRegisterUnifiedTable,
-    cudaArrayGetMemoryRequirements, cudaArrayGetPlane, cudaArrayGetSparseProperties, cudaDestroyExternalMemory,
-    cudaDestroyExternalSemaphore, cudaDevResourceGenerateDesc, cudaDevSmResourceSplit, cudaDevSmResourceSplitByCount,
-    cudaDeviceDisablePeerAccess, cudaDeviceEnablePeerAccess, cudaDeviceFlushGPUDirectRDMAWrites,
-    cudaDeviceGetDevResource, cudaDeviceGetExecutionCtx, cudaDeviceGetGraphMemAttribute,
+    UNCOVERED:
+    __cudaGetProcAddress, __cudaRegisterHostVar, __cudaRegisterUnifiedTable, cudaArrayGetMemoryRequirements,
+    cudaArrayGetPlane, cudaArrayGetSparseProperties, cudaDestroyExternalMemory, cudaDestroyExternalSemaphore,
+    cudaDevResourceGenerateDesc, cudaDevSmResourceSplit, cudaDevSmResourceSplitByCount, cudaDeviceDisablePeerAccess,
+    cudaDeviceEnablePeerAccess, cudaDeviceFlushGPUDirectRDMAWrites, cudaDeviceGetDevResource, cudaDeviceGetExecutionCtx,
     cudaDeviceGetHostAtomicCapabilities, cudaDeviceGetNvSciSyncAttributes, cudaDeviceGetP2PAtomicCapabilities,
-    cudaDeviceGetSharedMemConfig, cudaDeviceGraphMemTrim, cudaDeviceRegisterAsyncNotification,
-    cudaDeviceSetGraphMemAttribute, cudaDeviceSetSharedMemConfig, cudaDeviceUnregisterAsyncNotification,
-    cudaEGLStreamConsumerAcquireFrame, cudaEGLStreamConsumerConnect, cudaEGLStreamConsumerConnectWithFlags,
-    cudaEGLStreamConsumerDisconnect, cudaEGLStreamConsumerReleaseFrame, cudaEGLStreamProducerConnect,
-    cudaEGLStreamProducerDisconnect, cudaEGLStreamProducerPresentFrame, cudaEGLStreamProducerReturnFrame,
-    cudaEventCreateFromEGLSync, cudaExecutionCtxDestroy, cudaExecutionCtxGetDevResource, cudaExecutionCtxGetDevice,
-    cudaExecutionCtxGetId, cudaExecutionCtxRecordEvent, cudaExecutionCtxStreamCreate, cudaExecutionCtxSynchronize,
-    cudaExecutionCtxWaitEvent, cudaExternalMemoryGetMappedBuffer, cudaExternalMemoryGetMappedMipmappedArray,
-    cudaFreeMipmappedArray, cudaFuncGetParamCount, cudaGLGetDevices, cudaGLMapBufferObject, cudaGLMapBufferObjectAsync,
+    cudaDeviceGetSharedMemConfig, cudaDeviceRegisterAsyncNotification, cudaDeviceSetSharedMemConfig,
+    cudaDeviceUnregisterAsyncNotification, cudaEGLStreamConsumerAcquireFrame, cudaEGLStreamConsumerConnect,
+    cudaEGLStreamConsumerConnectWithFlags, cudaEGLStreamConsumerDisconnect, cudaEGLStreamConsumerReleaseFrame,
+    cudaEGLStreamProducerConnect, cudaEGLStreamProducerDisconnect, cudaEGLStreamProducerPresentFrame,
+    cudaEGLStreamProducerReturnFrame, cudaEventCreateFromEGLSync, cudaExecutionCtxDestroy,
+    cudaExecutionCtxGetDevResource, cudaExecutionCtxGetDevice, cudaExecutionCtxGetId, cudaExecutionCtxRecordEvent,
+    cudaExecutionCtxStreamCreate, cudaExecutionCtxSynchronize, cudaExecutionCtxWaitEvent,
+    cudaExternalMemoryGetMappedBuffer, cudaExternalMemoryGetMappedMipmappedArray, cudaFreeMipmappedArray,
+    cudaFuncGetParamCount, cudaGLGetDevices, cudaGLMapBufferObject, cudaGLMapBufferObjectAsync,
     cudaGLRegisterBufferObject, cudaGLSetBufferObjectMapFlags, cudaGLSetGLDevice, cudaGLUnmapBufferObject,
     cudaGLUnmapBufferObjectAsync, cudaGLUnregisterBufferObject, cudaGetMipmappedArrayLevel,
     cudaGetSurfaceObjectResourceDesc, cudaGetTextureObjectResourceDesc, cudaGetTextureObjectResourceViewDesc,
-    cudaGetTextureObjectTextureDesc, cudaGraphAddChildGraphNode, cudaGraphAddDependencies, cudaGraphAddEmptyNode,
-    cudaGraphAddEventRecordNode, cudaGraphAddEventWaitNode, cudaGraphAddExternalSemaphoresSignalNode,
-    cudaGraphAddExternalSemaphoresWaitNode, cudaGraphAddHostNode, cudaGraphAddKernelNode, cudaGraphAddMemAllocNode,
-    cudaGraphAddMemFreeNode, cudaGraphAddMemcpyNode, cudaGraphAddMemcpyNode1D, cudaGraphAddMemcpyNodeFromSymbol,
-    cudaGraphAddMemcpyNodeToSymbol, cudaGraphAddMemsetNode, cudaGraphAddNode, cudaGraphChildGraphNodeGetGraph,
-    cudaGraphClone, cudaGraphConditionalHandleCreate, cudaGraphConditionalHandleCreate_v2, cudaGraphCreate,
-    cudaGraphDebugDotPrint, cudaGraphDestroy, cudaGraphDestroyNode, cudaGraphEventRecordNodeGetEvent,
-    cudaGraphEventRecordNodeSetEvent, cudaGraphEventWaitNodeGetEvent, cudaGraphEventWaitNodeSetEvent,
-    cudaGraphExecChildGraphNodeSetParams, cudaGraphExecDestroy, cudaGraphExecEventRecordNodeSetEvent,
-    cudaGraphExecEventWaitNodeSetEvent, cudaGraphExecExternalSemaphoresSignalNodeSetParams,
-    cudaGraphExecExternalSemaphoresWaitNodeSetParams, cudaGraphExecGetFlags, cudaGraphExecGetId,
-    cudaGraphExecHostNodeSetParams, cudaGraphExecKernelNodeSetParams, cudaGraphExecMemcpyNodeSetParams,
-    cudaGraphExecMemcpyNodeSetParams1D, cudaGraphExecMemcpyNodeSetParamsFromSymbol,
-    cudaGraphExecMemcpyNodeSetParamsToSymbol, cudaGraphExecMemsetNodeSetParams, cudaGraphExecNodeSetParams,
-    cudaGraphExecUpdate, cudaGraphExternalSemaphoresSignalNodeGetParams, cudaGraphExternalSemaphoresSignalNodeSetParams,
-    cudaGraphExternalSemaphoresWaitNodeGetParams, cudaGraphExternalSemaphoresWaitNodeSetParams, cudaGraphGetEdges,
-    cudaGraphGetId, cudaGraphGetNodes, cudaGraphGetRootNodes, cudaGraphHostNodeGetParams, cudaGraphHostNodeSetParams,
-    cudaGraphInstantiate, cudaGraphInstantiateWithFlags, cudaGraphInstantiateWithParams,
-    cudaGraphInstantiateWithParams_ptsz, cudaGraphKernelNodeCopyAttributes, cudaGraphKernelNodeGetAttribute,
-    cudaGraphKernelNodeGetParams, cudaGraphKernelNodeSetAttribute, cudaGraphKernelNodeSetParams, cudaGraphLaunch,
-    cudaGraphLaunch_ptsz, cudaGraphMemAllocNodeGetParams, cudaGraphMemFreeNodeGetParams, cudaGraphMemcpyNodeGetParams,
-    cudaGraphMemcpyNodeSetParams, cudaGraphMemcpyNodeSetParams1D, cudaGraphMemcpyNodeSetParamsFromSymbol,
-    cudaGraphMemcpyNodeSetParamsToSymbol, cudaGraphMemsetNodeGetParams, cudaGraphMemsetNodeSetParams,
-    cudaGraphNodeFindInClone, cudaGraphNodeGetContainingGraph, cudaGraphNodeGetDependencies,
-    cudaGraphNodeGetDependentNodes, cudaGraphNodeGetEnabled, cudaGraphNodeGetLocalId, cudaGraphNodeGetParams,
-    cudaGraphNodeGetToolsId, cudaGraphNodeGetType, cudaGraphNodeSetEnabled, cudaGraphNodeSetParams,
-    cudaGraphReleaseUserObject, cudaGraphRemoveDependencies, cudaGraphRetainUserObject, cudaGraphUpload,
-    cudaGraphUpload_ptsz, cudaGraphicsEGLRegisterImage, cudaGraphicsGLRegisterBuffer, cudaGraphicsGLRegisterImage,
-    cudaGraphicsMapResources, cudaGraphicsResourceGetMappedEglFrame, cudaGraphicsResourceGetMappedMipmappedArray,
+    cudaGetTextureObjectTextureDesc, cudaGraphAddExternalSemaphoresSignalNode, cudaGraphAddExternalSemaphoresWaitNode,
+    cudaGraphConditionalHandleCreate, cudaGraphConditionalHandleCreate_v2,
+    cudaGraphExecExternalSemaphoresSignalNodeSetParams, cudaGraphExecExternalSemaphoresWaitNodeSetParams,
+    cudaGraphExternalSemaphoresSignalNodeGetParams, cudaGraphExternalSemaphoresSignalNodeSetParams,
+    cudaGraphExternalSemaphoresWaitNodeGetParams, cudaGraphExternalSemaphoresWaitNodeSetParams,
+    cudaGraphicsEGLRegisterImage, cudaGraphicsGLRegisterBuffer, cudaGraphicsGLRegisterImage, cudaGraphicsMapResources,
+    cudaGraphicsResourceGetMappedEglFrame, cudaGraphicsResourceGetMappedMipmappedArray,
     cudaGraphicsResourceGetMappedPointer, cudaGraphicsResourceSetMapFlags, cudaGraphicsSubResourceGetMappedArray,
     cudaGraphicsUnmapResources, cudaGraphicsUnregisterResource, cudaGraphicsVDPAURegisterOutputSurface,
     cudaGraphicsVDPAURegisterVideoSurface, cudaGreenCtxCreate, cudaImportExternalMemory, cudaImportExternalSemaphore,
     cudaIpcCloseMemHandle, cudaIpcGetEventHandle, cudaIpcGetMemHandle, cudaIpcOpenEventHandle, cudaIpcOpenMemHandle,
-    cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz, cudaLaunchHostFunc_v2, cudaLaunchHostFunc_v2_ptsz,
-    cudaLibraryGetManaged, cudaLibraryGetUnifiedFunction, cudaLogsCurrent, cudaLogsDumpToFile, cudaLogsDumpToMemory,
-    cudaLogsRegisterCallback, cudaLogsUnregisterCallback, cudaMallocMipmappedArray, cudaMemDiscardAndPrefetchBatchAsync,
-    cudaMemDiscardAndPrefetchBatchAsync_ptsz, cudaMemDiscardBatchAsync, cudaMemDiscardBatchAsync_ptsz,
-    cudaMemGetDefaultMemPool, cudaMemGetLocationInfo, cudaMemGetMemPool, cudaMemPoolExportPointer,
-    cudaMemPoolExportToShareableHandle, cudaMemPoolImportFromShareableHandle, cudaMemPoolImportPointer,
-    cudaMemPrefetchBatchAsync, cudaMemPrefetchBatchAsync_ptsz, cudaMemSetMemPool, cudaMemcpy3DBatchAsync,
-    cudaMemcpy3DBatchAsync_ptsz, cudaMemcpy3DPeer, cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz,
-    cudaMemcpy3DPeer_ptds, cudaMemcpy3DWithAttributesAsync, cudaMemcpy3DWithAttributesAsync_ptsz, cudaMemcpyBatchAsync,
+    cudaLaunchHostFunc_v2, cudaLaunchHostFunc_v2_ptsz, cudaLibraryGetManaged, cudaLibraryGetUnifiedFunction,
+    cudaLogsCurrent, cudaLogsDumpToFile, cudaLogsDumpToMemory, cudaLogsRegisterCallback, cudaLogsUnregisterCallback,
+    cudaMallocMipmappedArray, cudaMemDiscardAndPrefetchBatchAsync, cudaMemDiscardAndPrefetchBatchAsync_ptsz,
+    cudaMemDiscardBatchAsync, cudaMemDiscardBatchAsync_ptsz, cudaMemGetDefaultMemPool, cudaMemGetLocationInfo,
+    cudaMemGetMemPool, cudaMemPoolExportPointer, cudaMemPoolExportToShareableHandle,
+    cudaMemPoolImportFromShareableHandle, cudaMemPoolImportPointer, cudaMemPrefetchBatchAsync,
+    cudaMemPrefetchBatchAsync_ptsz, cudaMemSetMemPool, cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync_ptsz,
+    cudaMemcpy3DPeer, cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz, cudaMemcpy3DPeer_ptds,
+    cudaMemcpy3DWithAttributesAsync, cudaMemcpy3DWithAttributesAsync_ptsz, cudaMemcpyBatchAsync,
     cudaMemcpyBatchAsync_ptsz, cudaMemcpyWithAttributesAsync, cudaMemcpyWithAttributesAsync_ptsz,
     cudaMipmappedArrayGetMemoryRequirements, cudaMipmappedArrayGetSparseProperties, cudaOccupancyMaxActiveClusters,
     cudaOccupancyMaxPotentialClusterSize, cudaSignalExternalSemaphoresAsync, cudaSignalExternalSemaphoresAsync_ptsz,
-    cudaStreamBeginCapture, cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz,
-    cudaStreamBeginCapture_ptsz, cudaStreamBeginRecaptureToGraph, cudaStreamBeginRecaptureToGraph_ptsz,
-    cudaStreamEndCapture, cudaStreamEndCapture_ptsz, cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz,
-    cudaStreamGetDevResource, cudaStreamGetDevResource_ptsz, cudaStreamUpdateCaptureDependencies,
-    cudaStreamUpdateCaptureDependencies_ptsz, cudaSubgridCreate, cudaSubgridWorkerGridCreate, cudaSubgridWorksetCreate,
-    cudaUserObjectCreate, cudaUserObjectRelease, cudaUserObjectRetain, cudaVDPAUGetDevice, cudaVDPAUSetVDPAUDevice,
-    cudaWaitExternalSemaphoresAsync, cudaWaitExternalSemaphoresAsync_ptsz,
+    cudaStreamBeginRecaptureToGraph, cudaStreamBeginRecaptureToGraph_ptsz, cudaStreamGetDevResource,
+    cudaStreamGetDevResource_ptsz, cudaSubgridCreate, cudaSubgridWorkerGridCreate, cudaSubgridWorksetCreate,
+    cudaVDPAUGetDevice, cudaVDPAUSetVDPAUDevice, cudaWaitExternalSemaphoresAsync, cudaWaitExternalSemaphoresAsync_ptsz,
+}
+
+// What only CUDA 12 has. Those that end in `_v2`, `_v3` or a variant of these are what CUDA 13 has without that ending
+// (`cudaStreamGetCaptureInfo_v2` alone is between the two forms), and what both have under the name without it takes
+// other arguments in CUDA 12.
+#[cfg(cuda = "12")]
+uncovered! {
+    UNCOVERED_OF_12:
+    cudaGraphAddDependencies_v2, cudaGraphAddNode_v2, cudaGraphGetEdges_v2, cudaGraphNodeGetDependencies_v2,
+    cudaGraphNodeGetDependentNodes_v2, cudaGraphRemoveDependencies_v2, cudaLaunchCooperativeKernelMultiDevice,
+    cudaSignalExternalSemaphoresAsync_v2, cudaSignalExternalSemaphoresAsync_v2_ptsz, cudaStreamGetCaptureInfo_v2,
+    cudaStreamGetCaptureInfo_v2_ptsz,
+    cudaStreamGetCaptureInfo_v3, cudaStreamGetCaptureInfo_v3_ptsz, cudaStreamUpdateCaptureDependencies_v2,
+    cudaStreamUpdateCaptureDependencies_v2_ptsz, cudaWaitExternalSemaphoresAsync_v2,
+    cudaWaitExternalSemaphoresAsync_v2_ptsz,
+}
+
+#[cfg(all(test, cuda = "12"))]
+mod tests {
+    use super::{UNCOVERED, UNCOVERED_OF_12};
+
+    /// What takes other arguments in CUDA 12 than in CUDA 13.
+    const CHANGED: [&str; 14] = [
+        "cudaGraphAddDependencies",
+        "cudaGraphAddNode",
+        "cudaGraphGetEdges",
+        "cudaGraphNodeGetDependencies",
+        "cudaGraphNodeGetDependentNodes",
+        "cudaGraphRemoveDependencies",
+        "cudaMemAdvise",
+        "cudaMemPrefetchAsync",
+        "cudaMemcpy3DBatchAsync",
+        "cudaMemcpyBatchAsync",
+        "cudaSignalExternalSemaphoresAsync",
+        "cudaStreamGetCaptureInfo",
+        "cudaStreamUpdateCaptureDependencies",
+        "cudaWaitExternalSemaphoresAsync",
+    ];
+    /// Those of them that are covered with the arguments of CUDA 12.
+    const COVERED_AS_IN_12: [&str; 2] = ["cudaMemAdvise", "cudaMemPrefetchAsync"];
+
+    #[test]
+    fn what_changed_is_not_covered_as_in_13() {
+        for name in CHANGED {
+            let is_uncovered = UNCOVERED
+                .iter()
+                .chain(UNCOVERED_OF_12)
+                .any(|one| *one == name);
+            assert!(
+                is_uncovered || COVERED_AS_IN_12.contains(&name),
+                "{name} takes other arguments in CUDA 12: put what covers it behind #[cfg(cuda = \"13\")], \
+                 its form of CUDA 12 behind #[cfg(cuda = \"12\")]"
+            );
+        }
+    }
 }

@@ -7,7 +7,11 @@ use crate::status::{CudaResult, Status};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// The version of CUDA whose runtime library this stands for: 1000 * major + 10 * minor.
+#[cfg(cuda = "13")]
 const RUNTIME_VERSION: c_int = 13050;
+/// As above.
+#[cfg(cuda = "12")]
+const RUNTIME_VERSION: c_int = 12090;
 /// Asks for the variants for per-thread default streams (`cudaEnablePerThreadDefaultStream`).
 const PER_THREAD: u64 = 2;
 
@@ -48,7 +52,7 @@ fn entry_point(
     entry_point_by_version(default, name, address, version, flags, found)
 }
 
-/// Asks the driver. Where the program wants to be told in `found` that a name is not known, that is no error.
+/// Asks the driver, for which a name that is not known is no error: it gives null, and the reason in `found`.
 fn entry_point_by_version(
     default: DefaultStream,
     name: Place<c_char>,
@@ -62,11 +66,7 @@ fn entry_point_by_version(
         (0, DefaultStream::PerThread) => PER_THREAD,
         _ => flags,
     };
-    let asked = Driver::get()?.cuGetProcAddress_v2(name, address, version, flags, found);
-    match asked {
-        Err(Status::SYMBOL_NOT_FOUND) if !found.is_none() => Ok(()),
-        asked => asked,
-    }
+    Driver::get()?.cuGetProcAddress_v2(name, address, version, flags, found)
 }
 
 fn start_profiler() -> CudaResult {

@@ -1,4 +1,4 @@
-"""cuda-core: compile C++ to PTX, link, launch, allocate, measure."""
+"""cuda-core: compile C++ to PTX or machine code, link, launch, allocate, measure."""
 
 import subprocess
 import sys
@@ -58,10 +58,11 @@ def test_the_device_describes_itself(device):
     assert (device.compute_capability.major, device.compute_capability.minor) > (0, 0)
 
 
+@pytest.mark.parametrize("form", ["ptx", "cubin"])
 @pytest.mark.parametrize("dtype, name", [(np.float32, "float"), (np.float64, "double")])
-def test_a_template_kernel(device, stream, dtype, name):
+def test_a_template_kernel(device, stream, dtype, name, form):
     entry = f"saxpy<{name}>"
-    module = Program(SAXPY, code_type="c++", options=options()).compile("ptx", name_expressions=(entry,))
+    module = Program(SAXPY, code_type="c++", options=options()).compile(form, name_expressions=(entry,))
     kernel = module.get_kernel(entry)
     n = 5000
     from cuda.core import LegacyPinnedMemoryResource
@@ -84,18 +85,19 @@ def test_a_template_kernel(device, stream, dtype, name):
         buffer.close()
 
 
-def test_linking_through_the_driver(device, stream):
+@pytest.mark.parametrize("form", ["ptx", "cubin"])
+def test_linking_through_the_driver(device, stream, form):
     part = Program(
         'extern "C" __device__ float half_of(float x) { return x / 2; }',
         code_type="c++",
         options=options(relocatable_device_code=True),
-    ).compile("ptx")
+    ).compile(form)
     main = Program(
         'extern "C" __device__ float half_of(float); extern "C" __global__ void halve(float *v) '
         "{ v[threadIdx.x] = half_of(v[threadIdx.x]); }",
         code_type="c++",
         options=options(relocatable_device_code=True),
-    ).compile("ptx")
+    ).compile(form)
     linked = Linker(part, main, options=LinkerOptions(arch="sm_80")).link("cubin")
     kernel = linked.get_kernel("halve")
     values = np.arange(64, dtype=np.float32)

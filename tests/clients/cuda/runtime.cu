@@ -1,7 +1,9 @@
 // A program on the CUDA runtime API as nvcc users write it: kernels with <<<>>>, templates, variables and constants of
-// the device, memory of all kinds, streams, events, host functions, occupancy, printf, and the errors of wrong use. It
-// prints one line for what is wrong, and ends with 1.
+// the device, memory of all kinds, streams, events, host functions, occupancy, cooperative groups, printf, and the
+// errors of wrong use. It prints one line for what is wrong, and ends with 1.
 
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -161,6 +163,67 @@ static void order_of_a_stream() {
   CHECK(cudaDeviceSynchronize());
 }
 
+namespace cg = cooperative_groups;
+
+// All threads of the grid meet after each step: a sum over the whole of it, in halves.
+__global__ void halves(int *values, int n) {
+  cg::grid_group grid = cg::this_grid();
+  for (int half = n / 2; half > 0; half /= 2) {
+    for (int i = grid.thread_rank(); i < half; i += grid.size()) values[i] += values[i + half];
+    grid.sync();
+  }
+}
+
+// Groups inside a block: all of it, tiles of eight, and the threads that stand at one place.
+__global__ void groups(int *out) {
+  cg::thread_block block = cg::this_thread_block();
+  auto tile = cg::tiled_partition<8>(block);
+  int value = cg::reduce(tile, int(block.thread_rank()), cg::plus<int>());
+  if (block.thread_rank() % 3 == 0) value += 1000 * cg::coalesced_threads().size();
+  block.sync();
+  out[block.thread_rank()] = value;
+}
+
+static void groups_of_threads() {
+  int back[64], can = 0, blocks = 0, sms = 0, n = 1 << 14, *values;
+  CHECK(cudaDeviceGetAttribute(&can, cudaDevAttrCooperativeLaunch, 0));
+  CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
+  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, halves, 128, 0));
+  EXPECT(can == 1 && blocks > 0);
+  std::vector<int> ones(n, 1);
+  CHECK(cudaMalloc(&values, n * sizeof(int)));
+  void *arguments[] = {&values, &n};
+  for (int grid : {1, 7, 2 * sms}) {
+    CHECK(cudaMemcpy(values, ones.data(), n * sizeof(int), cudaMemcpyHostToDevice));
+    CHECK(cudaLaunchCooperativeKernel(halves, grid, 128, arguments));
+    CHECK(cudaMemcpy(back, values, sizeof(int), cudaMemcpyDeviceToHost));
+    EXPECT(back[0] == n);
+  }
+  CHECK(cudaMemcpy(values, ones.data(), n * sizeof(int), cudaMemcpyHostToDevice));
+  cudaLaunchAttribute together[1] = {};
+  together[0].id = cudaLaunchAttributeCooperative;
+  together[0].val.cooperative = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = sms;
+  config.blockDim = 64;
+  config.attrs = together;
+  config.numAttrs = 1;
+  CHECK(cudaLaunchKernelEx(&config, halves, values, n));
+  CHECK(cudaMemcpy(back, values, sizeof(int), cudaMemcpyDeviceToHost));
+  EXPECT(back[0] == n);
+  EXPECT(cudaLaunchCooperativeKernel(halves, blocks * sms + 1, 128, arguments) == cudaErrorCooperativeLaunchTooLarge);
+  EXPECT(cudaGetLastError() == cudaErrorCooperativeLaunchTooLarge);
+  groups<<<1, 64>>>(values);
+  CHECK(cudaMemcpy(back, values, sizeof back, cudaMemcpyDeviceToHost));
+  bool right = true;
+  for (int i = 0; i < 64; i++) {
+    // Of each warp eleven threads stand there.
+    right = right && back[i] == 8 * (i / 8 * 8) + 28 + (i % 3 ? 0 : 11000);
+  }
+  EXPECT(right);
+  CHECK(cudaFree(values));
+}
+
 static void what_is_told() {
   cudaDeviceProp properties;
   int grid, block, attribute, driver, runtime;
@@ -173,7 +236,7 @@ static void what_is_told() {
   CHECK(cudaMemGetInfo(&free, &total));
   CHECK(cudaDriverGetVersion(&driver));
   CHECK(cudaRuntimeGetVersion(&runtime));
-  EXPECT(free <= total && driver >= runtime && runtime >= 13000);
+  EXPECT(free <= total && driver >= runtime && runtime / 1000 == CUDART_VERSION / 1000);
 }
 
 static void errors() {
@@ -341,6 +404,7 @@ int main() {
   vectors_and_symbols();
   rows_and_planes();
   order_of_a_stream();
+  groups_of_threads();
   what_is_told();
   managed_variables();
   managed_and_mapped_memory();

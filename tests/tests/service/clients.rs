@@ -205,6 +205,7 @@ fn what_is_given_back_stays_until_operations_under_way_have_ended() {
         shared_bytes: 0,
         args_offset,
         args_len: 8,
+        is_cooperative: false,
     });
     let (iova, len) = raw.map(&[0; 4096], Protection::READ);
     let copy = Operation::CopyToDevice(Copy { iova, address, len });
@@ -259,6 +260,7 @@ fn a_launch_of_an_unloaded_module_names_a_kernel_that_is_not_there() {
         shared_bytes: 0,
         args_offset,
         args_len: 8,
+        is_cooperative: false,
     });
     raw.push(0, launch);
     let entry = until("the completion", || raw.rings.pop_completion().unwrap());

@@ -198,6 +198,7 @@ fn submissions_that_make_no_sense_are_refused_by_the_mediator() {
         shared_bytes: 0,
         args_offset: 0,
         args_len: kernel.params_bytes,
+        is_cooperative: false,
     };
     let short = kernel.params_bytes - 4;
     let wants = format!(

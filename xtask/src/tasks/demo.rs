@@ -30,9 +30,9 @@ pub fn run(args: &Args) -> Result<()> {
         "--package",
         "gridmux",
         "--package",
-        "gridmux-cuda",
+        "gridmux-cud*",
         "--package",
-        "gridmux-cudart",
+        "gridmux-nvrtc*",
     ]))?;
     let mut demo = Command::new(repo::target().join("quick/gridmux"));
     demo.arg("demo").args(&args.arguments);

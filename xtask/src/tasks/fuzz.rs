@@ -33,7 +33,7 @@ struct Suite {
     words: &'static [&'static str],
 }
 
-const SUITES: [Suite; 3] = [
+const SUITES: [Suite; 5] = [
     // Lexer and parser, typed layer and analyses, forms, linking.
     Suite {
         folder: "ptx",
@@ -65,6 +65,32 @@ const SUITES: [Suite; 3] = [
             r"\x11\x80\x00",
         ],
     },
+    // The structures that point to fat binaries, as programs register them before `main`.
+    Suite {
+        folder: "tenant/cuda",
+        package: "gridmux-cuda",
+        targets: &["wrapper"],
+        seeds: &["tenant/cuda/tests/wrapper"],
+        extension: "wrapper",
+        is_text: false,
+        words: &[
+            r"\x50\xed\x55\xba\x01\x00\x10\x00",
+            r"\xb1\x43\x62\x46",
+            r"\x7fELF",
+            ".version 8.0",
+            ".target sm_80",
+        ],
+    },
+    // What they register of them with the runtime library.
+    Suite {
+        folder: "tenant/cudart",
+        package: "gridmux-cudart",
+        targets: &["registered"],
+        seeds: &[],
+        extension: "registered",
+        is_text: false,
+        words: &[],
+    },
     // Values, counts, sizes and flags that a program passes to it.
     Suite {
         folder: "tenant/cuda",
@@ -87,8 +113,8 @@ const HANG_S: u32 = 10;
 /// Most words of the sources that the engine is told.
 const DICTIONARY_WORDS: usize = 2000;
 
-/// Fuzz what reads hostile bytes: the PTX front end, and images and arguments of the driver library; a found case
-/// becomes a test.
+/// Fuzz what reads hostile bytes: the PTX front end, images and arguments of the driver library, and what is registered
+/// with the runtime library; a found case becomes a test.
 #[derive(clap::Args)]
 pub struct Args {
     /// Targets to run; all of them when none is named.

@@ -11,3 +11,4 @@ pub mod ptx;
 pub mod repro;
 pub mod test;
 pub mod tidy;
+pub mod wheel;

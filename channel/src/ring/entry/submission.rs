@@ -16,6 +16,9 @@
 //! | 6 | copy on the device | – | from, to, bytes | – |
 //! | 7 | wait | – | cookie | – |
 //! | 8 | hold | – | count | – |
+//!
+//! A launch has one flag, bit 0: all of its blocks reside at once (a
+//! cooperative launch).
 
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -87,6 +90,9 @@ pub struct Launch {
     pub args_offset: u32,
     /// How many bytes of packed parameters there are.
     pub args_len: u32,
+    /// Its blocks reside all at once, so that they may wait for each other, and
+    /// have a barrier (CUDA's cooperative launch).
+    pub is_cooperative: bool,
 }
 
 /// A copy between the tenant's DMA mappings and its device memory.
@@ -235,6 +241,9 @@ const COPY_ON_DEVICE: u8 = 6;
 const WAIT: u8 = 7;
 const HOLD: u8 = 8;
 
+/// The flag of a launch whose blocks reside all at once.
+const COOPERATIVE: u8 = 1;
+
 impl SubmissionEntry {
     /// Returns an entry for `operation` on `stream`; `submit_ns` is `CLOCK_MONOTONIC`
     /// at submission (the mediator clamps it, because a tenant may lie).
@@ -291,6 +300,10 @@ impl SubmissionEntry {
         ];
         self.args_offset = launch.args_offset;
         self.args_len = launch.args_len;
+        self.flags = match launch.is_cooperative {
+            true => COOPERATIVE,
+            false => 0,
+        };
     }
 
     fn set_copy(&mut self, opcode: u8, copy: Copy) {
@@ -315,7 +328,11 @@ impl SubmissionEntry {
             WAIT | HOLD => self.handle != 0 || second != 0 || third != 0 || has_args,
             other => return Err(BadEntry::Opcode(other)),
         };
-        if unused || self.flags != 0 || self.reserved != 0 {
+        let flags = match self.opcode {
+            LAUNCH => COOPERATIVE,
+            _ => 0,
+        };
+        if unused || self.flags & !flags != 0 || self.reserved != 0 {
             return Err(BadEntry::Reserved);
         }
         Ok(match self.opcode {
@@ -352,6 +369,7 @@ impl SubmissionEntry {
             shared_bytes: low(z_shared >> 32),
             args_offset: self.args_offset,
             args_len: self.args_len,
+            is_cooperative: self.flags & COOPERATIVE != 0,
         })
     }
 
@@ -419,6 +437,7 @@ mod tests {
             shared_bytes: 48 << 10,
             args_offset: 64,
             args_len: 40,
+            is_cooperative: false,
         }
     }
 
@@ -446,6 +465,10 @@ mod tests {
         };
         let operations = [
             Operation::Launch(launch()),
+            Operation::Launch(Launch {
+                is_cooperative: true,
+                ..launch()
+            }),
             Operation::CopyToDevice(copy),
             Operation::CopyFromDevice(copy),
             Operation::CopyOnDevice(DeviceCopy {
@@ -479,6 +502,11 @@ mod tests {
         entry = SubmissionEntry::new(Operation::Launch(launch()), 0, 0, 0);
         entry.body[2] |= 1 << 48;
         assert_eq!(entry.decode(), Err(BadEntry::Reserved));
+        for flags in [2, 3, 0x80] {
+            entry = SubmissionEntry::new(Operation::Launch(launch()), 0, 0, 0);
+            entry.flags = flags;
+            assert_eq!(entry.decode(), Err(BadEntry::Reserved));
+        }
         entry = SubmissionEntry::new(Operation::Barrier, 0, 0, 0);
         entry.flags = 1;
         assert_eq!(entry.decode(), Err(BadEntry::Reserved));

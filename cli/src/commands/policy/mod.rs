@@ -11,7 +11,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gridmux_mediator::link::PolicyInForce;
 use gridmux_policy::{
-    Element, Enforcement, PolicyInfo, Profile, ProfileFile, ProfileKey, ProfiledDevice,
+    Element, Enforcement, PolicyInfo, Profile, ProfileFile, ProfileKey, ProfiledDevice, Samples,
     all_policies,
 };
 use serde::Serialize;
@@ -21,11 +21,13 @@ use std::path::PathBuf;
 /// Commands on policies.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
-    /// Every policy, with whether it promises weighted shares
+    /// Every policy, with whether it promises weighted shares, and whether it needs samples of kernels
     #[command(
         after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights.\n\nThe \
         service and `gridmux sim` learn profiles of kernels while they run; sjf, ljf, srtf-zero and gridmux use them. \
-        A kernel without a profile is known once a block of it has ended."
+        A kernel without a profile is known once a block of it has ended.\n\nSamples say what a kernel does to an SM \
+        while it runs: instructions, stalls, traffic. `gridmux sim mix` takes some; a service takes none, because a \
+        stock device counts nothing of blocks while they run."
     )]
     List,
     /// One policy: where it comes from, what weights mean to it, which elements of a plan it uses, and how well each
@@ -99,12 +101,21 @@ struct Shown {
     info: PolicyInfo,
     /// For each element of a plan that the policy uses, how well it is held.
     enforced: Vec<Enforced>,
+    /// How well kernels are sampled; none for a policy that looks at no samples.
+    sampled: Option<Held>,
 }
 
 /// An element of a plan, and how well it is held.
 #[derive(Debug, Serialize)]
 struct Enforced {
     element: Element,
+    #[serde(flatten)]
+    held: Held,
+}
+
+/// How well each executor does something.
+#[derive(Debug, Serialize)]
+struct Held {
     /// By the event executor, which simulates blocks by their durations.
     event: Enforcement,
     /// By the SM model's plan mode: the papers' hardware.
@@ -118,7 +129,7 @@ impl Policy {
         match self {
             Self::List => out.show(&all_policies(), || {
                 table::of(
-                    &["policy", "weights", "summary"],
+                    &["policy", "weights", "samples", "summary"],
                     all_policies().iter().map(row),
                 )
             }),
@@ -198,13 +209,21 @@ impl Show {
         let info = found.expect("the parser takes no other name");
         let enforced = |element: &Element| Enforced {
             element: *element,
-            event: gridmux_mix::event::enforces(*element),
-            model: gridmux_hw_model::plan::enforces(*element),
-            device: gridmux_mediator::dispatch::enforces(*element),
+            held: Held {
+                event: gridmux_mix::event::enforces(*element),
+                model: gridmux_hw_model::plan::enforces(*element),
+                device: gridmux_mediator::dispatch::enforces(*element),
+            },
+        };
+        let sampled = || Held {
+            event: gridmux_mix::event::samples(),
+            model: gridmux_hw_model::plan::samples(),
+            device: gridmux_mediator::dispatch::samples(),
         };
         let shown = Shown {
             info: *info,
             enforced: info.uses.iter().map(enforced).collect(),
+            sampled: (info.samples != Samples::Unused).then(sampled),
         };
         out.show(&shown, || shown.text())
     }
@@ -218,28 +237,34 @@ impl Shown {
             source,
             weights,
             class,
+            samples,
             ..
         } = self.info;
         let promise = match self.info.promises_weights {
             true => "promised",
             false => "no promise",
         };
+        let without = samples.without();
+        let without = without.map_or_else(String::new, |what| format!("; without them, {what}"));
         let head = table::fields([
             ("policy", name.to_owned()),
             ("summary", summary.to_owned()),
             ("source", source.to_owned()),
             ("weights", format!("{promise}: {weights}")),
             ("class", class.to_owned()),
+            ("samples", format!("{}{without}", samples.name())),
         ]);
         let headings = ["element", "executor", "how it is held"];
         let row = |element: &str, executor: &str, held: &Enforcement| {
             vec![element.to_owned(), executor.to_owned(), held.to_string()]
         };
-        let rows = self.enforced.iter().flat_map(|of| {
+        let elements = self.enforced.iter().map(|of| (of.element.name(), &of.held));
+        let sampled = self.sampled.iter().map(|held| ("samples", held));
+        let rows = elements.chain(sampled).flat_map(|(name, held)| {
             [
-                row(of.element.name(), "event", &of.event),
-                row("", "model", &of.model),
-                row("", "device", &of.device),
+                row(name, "event", &held.event),
+                row("", "model", &held.model),
+                row("", "device", &held.device),
             ]
         });
         format!("{head}\n\n{}", table::of(&headings, rows))
@@ -266,6 +291,26 @@ pub(super) fn note_unheld(policy: &str, executor: &str, enforces: fn(Element) ->
     }
 }
 
+/// Says on stderr what a policy that needs samples does under a service, which takes none.
+pub(super) fn note_unsampled(policy: &str) {
+    if let Some(without) = unsampled(policy) {
+        note(&format!(
+            "note: no samples are taken by a service, so under {policy} {without}; `gridmux sim mix` takes some \
+             (`gridmux policy show {policy}`)"
+        ));
+    }
+}
+
+/// Returns what a policy does under a service if it needs samples, where a service takes none.
+pub(super) fn unsampled(policy: &str) -> Option<&'static str> {
+    let takes_none = matches!(gridmux_mediator::dispatch::samples(), Enforcement::No(_));
+    let info = all_policies().iter().find(|info| info.name == policy)?;
+    match info.samples {
+        Samples::Needed(without) if takes_none => Some(without),
+        Samples::Needed(_) | Samples::Useful(_) | Samples::Unused => None,
+    }
+}
+
 /// Returns the parser of an argument that names a policy: it knows all of them.
 pub(super) fn name_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(all_policies().iter().map(|info| info.name))
@@ -273,7 +318,7 @@ pub(super) fn name_parser() -> PossibleValuesParser {
 
 fn row(info: &PolicyInfo) -> Vec<String> {
     let weights = if info.promises_weights { "yes" } else { "no" };
-    [info.name, weights, info.summary]
+    [info.name, weights, info.samples.name(), info.summary]
         .map(ToOwned::to_owned)
         .into()
 }

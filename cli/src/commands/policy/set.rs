@@ -1,6 +1,6 @@
 //! `gridmux policy set`: another policy for a running service.
 
-use super::{in_force, name_parser, note_unheld};
+use super::{in_force, name_parser, note_unheld, note_unsampled};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::{ServiceArgs, holds, unexpected};
@@ -46,6 +46,7 @@ impl Set {
             "by a service",
             gridmux_mediator::dispatch::enforces,
         );
+        note_unsampled(&policy);
         // Where nothing changes, what decides was not chosen just now.
         let decides = match is_new {
             true => None,

@@ -3,13 +3,14 @@
 //! Rules: a path is put in front of what the variable holds already; a variable that asks a framework for something is
 //! left alone where the user has set it.
 
-use super::library::{FOLDER, Library};
+use super::library::{self, FOLDER, Library};
 use super::server::Server;
 use super::{coverage, ptxas};
 use crate::failure::Failure;
 use anyhow::Context;
 use gridmux_tenant::DeviceFacts;
-use std::ffi::{OsStr, OsString};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use std::ffi::{CStr, OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Folder of the module that Python loads at its start, in the private folder.
@@ -58,6 +59,14 @@ impl Environment<'_> {
             ),
             ("GRIDMUX_SOCKET", self.server.socket(self.folder).into()),
         ];
+        if is_audited(self.folder) {
+            let search = library::search(self.folder);
+            variables.push((gridmux_search::VARIABLE, lib.into()));
+            variables.push((
+                gridmux_search::AUDIT,
+                in_front(gridmux_search::AUDIT, &search),
+            ));
+        }
         if let Some(tenant) = self.server.tenant() {
             variables.push(("GRIDMUX_TENANT", tenant.into()));
         }
@@ -72,7 +81,8 @@ impl Environment<'_> {
         for name in ptxas::VARIABLES {
             variables.push((name, ptxas::path(self.folder).into()));
         }
-        let mut asked = vec![("CUPY_COMPILE_WITH_PTX", "1")];
+        // CUB's kernels take seconds to load: a package has megabytes of them.
+        let mut asked = vec![("CUPY_COMPILE_WITH_PTX", "1"), ("CUPY_ACCELERATORS", "")];
         if self.device.is_model && self.device.compute_capability.0 >= 9 {
             asked.push(("TRITON_OVERRIDE_ARCH", TRITON_ARCHITECTURE));
         }
@@ -82,6 +92,25 @@ impl Environment<'_> {
         variables.extend(unset.map(|(name, value)| (name, value.into())));
         variables
     }
+}
+
+/// Returns whether the loader can be given an audit library: an older glibc slows programs down with one, and a folder
+/// whose files may not be executed would have it complain in every process.
+fn is_audited(folder: &Path) -> bool {
+    let is_executable = statvfs(folder).is_ok_and(|of| !of.flags().contains(FsFlags::ST_NOEXEC));
+    is_executable && glibc().is_some_and(|version| version >= gridmux_search::OLDEST_GLIBC)
+}
+
+/// Returns the version of the C library, which is glibc.
+fn glibc() -> Option<(u32, u32)> {
+    // SAFETY: it returns a string that stays.
+    let version = unsafe { CStr::from_ptr(nix::libc::gnu_get_libc_version()) };
+    version_of(version.to_str().ok()?)
+}
+
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Returns a variable's list of paths with one more in front.
@@ -99,8 +128,16 @@ fn joined(path: &Path, present: Option<&OsStr>) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use super::joined;
+    use super::{glibc, joined, version_of};
     use std::path::Path;
+
+    #[test]
+    fn the_version_of_glibc_is_read() {
+        assert_eq!(version_of("2.35"), Some((2, 35)));
+        assert_eq!(version_of("3.1.9"), Some((3, 1)));
+        assert_eq!(version_of("2"), None);
+        assert!(glibc().is_some_and(|version| version > (2, 0)));
+    }
 
     #[test]
     fn a_path_goes_in_front_of_those_that_are_there() {

@@ -1,9 +1,13 @@
 //! gridmux's CUDA libraries: where they are, and how the program finds them.
 //!
 //! `libcuda.so.1` lies beside the `gridmux` program where cargo builds both, as `libcuda.so`, and in `../lib/gridmux`
-//! of an installation. Programs look for both names, so the private folder has a link under each. The runtime library
-//! `libcudart.so.13` lies beside it, as `libcudart.so` where cargo builds it; where it was not built or installed,
-//! programs that need it are as without gridmux.
+//! of an installation. Programs look for both names, so the private folder has a link under each. The others lie beside
+//! it: the runtime library for programs of CUDA 12 and 13, and the stand-ins for NVRTC; where one was not built or
+//! installed, programs that need it are as without gridmux.
+//!
+//! A program that asks for a library by name finds it in the folder of the links, by `LD_LIBRARY_PATH`. For one that
+//! opens a file of its own, the folder has an audit library (`gridmux-search`). The stand-ins for NVRTC are in a folder
+//! apart, because they are nothing without the real one, which has to be found first.
 
 use crate::failure::Failure;
 use anyhow::Context;
@@ -14,11 +18,51 @@ use std::path::{Path, PathBuf};
 const PLACES: [&str; 2] = ["libcuda.so", "../lib/gridmux/libcuda.so.1"];
 /// Names under which programs load it.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
-/// Names of the runtime library beside the driver library, and that under which programs load it.
-const RUNTIME_PLACES: [&str; 2] = ["libcudart.so", "libcudart.so.13"];
-const RUNTIME_NAME: &str = "libcudart.so.13";
 /// Folder of the links, in the private folder.
 pub(super) const FOLDER: &str = "lib";
+/// Folder of the stand-ins for NVRTC, in that folder.
+const NVRTC: &str = "nvrtc";
+/// The audit library, in that folder.
+const SEARCH: &str = "gridmux-search.so";
+
+/// A library beside the driver library.
+struct Beside {
+    /// What it is called where cargo builds it.
+    built: &'static str,
+    /// What it is called where it is installed.
+    installed: &'static str,
+    /// Its link, in the folder of the links.
+    link: &'static str,
+}
+
+/// All of them.
+const BESIDE: [Beside; 4] = [
+    Beside {
+        built: "libcudart.so",
+        installed: "libcudart.so.13",
+        link: "libcudart.so.13",
+    },
+    Beside {
+        built: "libcudart12.so",
+        installed: "libcudart.so.12",
+        link: "libcudart.so.12",
+    },
+    Beside {
+        built: "libnvrtc.so",
+        installed: "libnvrtc.so.13",
+        link: "nvrtc/libnvrtc.so.13",
+    },
+    Beside {
+        built: "libnvrtc12.so",
+        installed: "libnvrtc.so.12",
+        link: "nvrtc/libnvrtc.so.12",
+    },
+];
+
+/// Returns where the audit library is in the private folder.
+pub(super) fn search(folder: &Path) -> PathBuf {
+    folder.join(FOLDER).join(SEARCH)
+}
 
 /// The library.
 #[derive(Debug)]
@@ -41,18 +85,23 @@ impl Library {
         }
     }
 
-    /// Puts the links into the private folder.
+    /// Puts the links and the audit library into the private folder.
     pub(super) fn link_into(&self, folder: &Path) -> Result<(), Failure> {
         let links = folder.join(FOLDER);
-        std::fs::create_dir(&links).context("making the folder of the library")?;
+        std::fs::create_dir_all(links.join(NVRTC)).context("making the folder of the library")?;
         for name in NAMES {
             symlink(&self.0, links.join(name)).context("linking the library")?;
         }
-        let places = RUNTIME_PLACES.map(|place| self.folder().join(place));
-        if let Some(runtime) = places.iter().find(|place| place.is_file()) {
-            symlink(runtime, links.join(RUNTIME_NAME)).context("linking the runtime library")?;
+        for beside in BESIDE {
+            let mut places = [beside.built, beside.installed]
+                .map(|name| self.folder().join(name))
+                .into_iter();
+            if let Some(place) = places.find(|place| place.is_file()) {
+                symlink(place, links.join(beside.link)).context("linking a library")?;
+            }
         }
-        Ok(())
+        let written = std::fs::write(search(folder), gridmux_search::LIBRARY);
+        Ok(written.context("writing the audit library")?)
     }
 
     /// Returns the folder of the library itself.

@@ -62,8 +62,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "called|all", num_args = 0..=1, require_equals = true, default_missing_value = "called",
           hide_possible_values = true)]
     coverage: Option<Which>,
-    /// With --coverage: write that list to this file instead; with --json it is JSON in either place
-    #[arg(long, value_name = "FILE", requires = "coverage")]
+    /// Write that list, of called functions unless --coverage=all is given too, to this file instead; with --json it is
+    /// JSON in either place
+    #[arg(long, value_name = "FILE")]
     coverage_file: Option<PathBuf>,
     /// Write each launch to this file, as a line of JSON for `gridmux sim trace`; best with --timed, because times are
     /// estimates otherwise
@@ -101,6 +102,12 @@ impl Run {
         }
     }
 
+    /// Returns which functions are to be listed, for which naming a file for the list is enough.
+    fn listed_functions(&self) -> Option<Which> {
+        let called = self.coverage_file.as_ref().map(|_| Which::Called);
+        self.coverage.or(called)
+    }
+
     /// Runs the program in the prepared folder and returns its exit code.
     fn in_folder(
         &self,
@@ -125,11 +132,11 @@ impl Run {
             library,
             server,
             device: &device,
-            coverage: self.coverage.is_some(),
+            coverage: self.listed_functions().is_some(),
             record: recorded.as_deref(),
         };
         let status = program::run(&self.command, &environment.variables(), signals)?;
-        if let Some(which) = self.coverage {
+        if let Some(which) = self.listed_functions() {
             let report = coverage::Report::read(folder, status, which)?;
             let text = out.form(&report, || report.text())?;
             match listed {

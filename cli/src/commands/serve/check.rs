@@ -4,6 +4,7 @@
 //! Rules: nothing is made, changed or locked for longer than a look; each finding names the key that it is about; what
 //! may be right later, such as a control group that does not exist yet, is a warning and no error.
 
+use crate::commands::policy::unsampled;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
@@ -102,6 +103,7 @@ pub(super) fn run(
         findings.push(Finding::of("operator_group", operator_group(group)));
     }
     findings.push(Finding::of("device.kind", device(&config.device.kind)));
+    findings.push(Finding::of("policy", policy(&config.policy)));
     if let Some(path) = &config.profiles.file {
         findings.push(Finding::of("profiles.file", profiles(path)));
     }
@@ -178,6 +180,16 @@ impl Finding {
             verdict,
             message,
         }
+    }
+}
+
+/// Says what the policy lacks under a service.
+fn policy(name: &str) -> Said {
+    match unsampled(name) {
+        Some(without) => warning(format!(
+            "{name} needs samples of kernels, which a service does not take: {without}"
+        )),
+        None => Ok(format!("{name} can be obeyed")),
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod check;
 
-use crate::commands::policy::name_parser;
+use crate::commands::policy::{name_parser, note_unsampled};
 use crate::failure::Failure;
 use crate::notify::Manager;
 use crate::offer::devices;
@@ -211,6 +211,7 @@ fn announce(config: &Config, device: &str, out: &Output) {
     note(&format!(
         "gridmux: serving {device} at {place} under {policy}"
     ));
+    note_unsampled(policy);
     // A service goes on when nobody reads what it says.
     let _ = out.line(&json!({ "ready": {
         "device": device, "policy": policy, "run_dir": run_dir, "socket": socket, "instance": instance,

@@ -218,7 +218,7 @@ impl Kernel {
         .map_err(Failure::usage)
     }
 
-    /// Checks that a cooperative launch is timed and not cut.
+    /// Checks that a cooperative launch is not cut.
     fn check_cooperative(&self) -> Result<(), Failure> {
         let cut = self.forms.iter().find(|form| form.shape != Shape::Whole);
         match cut {
@@ -227,10 +227,6 @@ impl Kernel {
                 "--cooperative launches all blocks at once, which the form {form} does not; it goes with --form whole \
                  or fence"
             ))),
-            None if self.functional => Err(Failure::usage(
-                "--cooperative does not go with --functional, which runs one block after the other: none could wait \
-                 for the others",
-            )),
             None => Ok(()),
         }
     }

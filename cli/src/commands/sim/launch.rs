@@ -155,7 +155,7 @@ fn explained(error: DriveError, way: Way) -> Failure {
                 && way.looks_for_barrier
                 && way.workspace.is_none() =>
         {
-            let hint = "a kernel that calls grid.sync() runs with --cooperative and with timing";
+            let hint = "a kernel that calls grid.sync() runs with --cooperative";
             Failure::new(fault).hint(hint)
         }
         DriveError::Fault(fault) => with_budget_hint(Failure::new(fault), fault),

@@ -64,7 +64,8 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    fn can_run(self) -> bool {
+    /// Returns whether the path may run.
+    pub(in crate::exec) fn can_run(self) -> bool {
         matches!(self, Self::Nothing | Self::Over | Self::Met)
     }
 }

@@ -1,7 +1,7 @@
 //! Tenants' limits in `plan` mode: what all rows of a tenant hold together, on each SM and on the device, and which of
 //! their blocks leave when a limit is lowered; and when a cap is said to be reached.
 
-use crate::support::plan::{Busy, Limit, Stage, all, plan, plan_of, row};
+use crate::support::plan::{Busy, Limit, Stage, all, plan_of, row};
 use gridmux_hw_model::{BlockChange, GpuConfig};
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::plan::{NO_CAP, Plan, Preemption, QuotaRule};
@@ -110,22 +110,4 @@ fn a_lowered_limit_on_the_device_takes_the_worst_blocks_of_all_sms() {
     let sums = residents(&stage).map(|of| of.iter().sum::<usize>());
     assert_eq!(sums, [16, 16]);
     assert_eq!(stage.switched_in().len(), 19);
-}
-
-#[test]
-fn a_reached_cap_is_said_once_until_caps_change() {
-    let capped = |cap| move |config: &GpuConfig| plan(config, Preemption::Drain, &[row(A, cap, 0)]);
-    let mut stage = Stage::new(2, capped(2));
-    stage.launch(Busy::blocks(40));
-    let reached = |stage: &mut Stage, until| {
-        stage.until(until);
-        let rows = stage.bench.gpu.take_caps_reached();
-        rows.iter().map(|cap| cap.row).collect::<Vec<_>>()
-    };
-    assert_eq!(reached(&mut stage, 30_000), [A]);
-    assert_eq!(reached(&mut stage, 60_000), []);
-    stage.plan(capped(3));
-    assert_eq!(reached(&mut stage, 90_000), [A]);
-    stage.plan(capped(8));
-    assert_eq!(reached(&mut stage, 120_000), [], "the room is all taken");
 }

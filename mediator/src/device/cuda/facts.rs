@@ -44,6 +44,7 @@ pub(super) fn read(device: CUdevice) -> Result<(DeviceFacts, AllocationUnits), D
             shared_bytes: ask(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
             submission_ns: 0,
             dram_bytes_per_kcycle: 0,
+            issued_per_kcycle: 0,
         },
         hardware: hardware(device, units),
     };

@@ -153,6 +153,7 @@ impl CudaDevice {
             grid: launch.grid,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            is_cooperative: launch.is_cooperative,
             level: launch.level,
             params,
             places: &kernel.places,

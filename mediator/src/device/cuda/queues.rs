@@ -159,12 +159,16 @@ impl StreamQueues {
                 grid,
                 block,
                 dynamic_shared_bytes,
+                is_cooperative,
                 params,
                 places,
                 stamps,
                 ..
             } => {
-                let call = "cuLaunchKernel";
+                let call = match is_cooperative {
+                    true => "cuLaunchCooperativeKernel",
+                    false => "cuLaunchKernel",
+                };
                 let stamps = stamps.map(|sampling| {
                     let records = self.stamps.of(at).iter();
                     let count = sampling.records() as usize;
@@ -180,19 +184,33 @@ impl StreamQueues {
                 // a pointer for each parameter that its text declares, to bytes of the declared size, which is also the
                 // driver's, as was checked when the module was loaded; the driver copies them before it returns.
                 check(call, unsafe {
-                    sys::cuLaunchKernel(
-                        function.0,
-                        grid[0],
-                        grid[1],
-                        grid[2],
-                        block[0],
-                        block[1],
-                        block[2],
-                        dynamic_shared_bytes,
-                        stream,
-                        arguments.as_mut_ptr(),
-                        ptr::null_mut(),
-                    )
+                    match is_cooperative {
+                        true => sys::cuLaunchCooperativeKernel(
+                            function.0,
+                            grid[0],
+                            grid[1],
+                            grid[2],
+                            block[0],
+                            block[1],
+                            block[2],
+                            dynamic_shared_bytes,
+                            stream,
+                            arguments.as_mut_ptr(),
+                        ),
+                        false => sys::cuLaunchKernel(
+                            function.0,
+                            grid[0],
+                            grid[1],
+                            grid[2],
+                            block[0],
+                            block[1],
+                            block[2],
+                            dynamic_shared_bytes,
+                            stream,
+                            arguments.as_mut_ptr(),
+                            ptr::null_mut(),
+                        ),
+                    }
                 })
             }
             Work::ToDevice {

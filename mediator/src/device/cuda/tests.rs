@@ -55,6 +55,7 @@ fn launch(grid: [u32; 3], block: [u32; 3]) -> LaunchCommand {
         first_block: [0; 3],
         block,
         dynamic_shared_bytes: 0,
+        is_cooperative: false,
         budget_cycles: 0,
         params_bytes: 0,
     }

@@ -175,12 +175,16 @@ pub fn open_described(
     };
     let hardware = hardware::facts_of(&config, memory_clock_khz);
     let facts = facts_of(&config, all, timing, memory_bytes, hardware);
+    let mut gpu = Gpu::new(config.clone());
+    if timing == Timing::Functional {
+        gpu.memory_mut().begin_large_at_pages();
+    }
     let shared = Arc::new(Shared {
         clock: SharedClock::default(),
         closed: AtomicBool::new(false),
         facts,
         state: CountedMutex::new(State {
-            gpu: Gpu::new(config.clone()),
+            gpu,
             memory_bytes,
             kernels: HashMap::new(),
             modules: HashMap::new(),

@@ -6,7 +6,7 @@ use super::transfer::Transfer;
 use super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
 use crate::device::{Command, DeviceReport, Direction, LaunchCommand, Outcome, PARAM_BYTES, Tag};
 use gridmux_channel::ring::CompletionStatus;
-use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, Level, QueueId};
+use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, Level, QueueId, Workspace};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::report::{Advance, Report as ModelReport};
 use gridmux_policy::units::{Cycles, Nanos};
@@ -120,7 +120,7 @@ impl DeviceThread {
             return;
         };
         let name = Arc::clone(&kernel.name);
-        let launched = state.gpu.launch(Launch {
+        let request = Launch {
             queue: QueueId(launch.tag.lane.0),
             level: Level(launch.level.0),
             tag: bits,
@@ -131,9 +131,13 @@ impl DeviceThread {
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             params: &self.launch_params,
             budget: Some(Cycles(launch.budget_cycles)),
-        });
+        };
+        let launched = match launch.is_cooperative {
+            true => state.gpu.launch_cooperative(request, Workspace::OfLaunch),
+            false => state.gpu.launch(request),
+        };
         match launched {
-            Ok(_) => {
+            Ok(()) => {
                 if launch.first_block != [0; 3] {
                     self.first_blocks.insert(bits, launch.first_block);
                 }

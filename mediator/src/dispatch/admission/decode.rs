@@ -18,7 +18,6 @@ use gridmux_channel::ring::entry::BadEntry;
 use gridmux_channel::ring::{self, SubmissionEntry};
 use gridmux_launch::boxes::{Grid, check_block};
 use gridmux_policy::shape::{BlockShape, DeviceShape, max_residency};
-use gridmux_policy::units::Nanos;
 use gridmux_ptx::forms::Shape;
 
 impl<P: TenantPort> Admission<P> {
@@ -30,7 +29,6 @@ impl<P: TenantPort> Admission<P> {
         &mut self,
         feed: &mut PolicyFeed,
         (slot, entry): (Slot, &SubmissionEntry),
-        now: Nanos,
     ) -> Result<Work, Refusal> {
         let request = entry.decode().map_err(|error| match error {
             BadEntry::Opcode(opcode) => Refusal::Opcode(opcode),
@@ -80,7 +78,7 @@ impl<P: TenantPort> Admission<P> {
                 None => Work::Marker,
             }),
             ring::Operation::Hold { count } => Ok(Work::Hold { count }),
-            ring::Operation::Launch(request) => self.decode_launch(feed, (slot, &request), now),
+            ring::Operation::Launch(request) => self.decode_launch(feed, (slot, &request)),
         }
     }
 
@@ -88,7 +86,6 @@ impl<P: TenantPort> Admission<P> {
         &mut self,
         feed: &mut PolicyFeed,
         (slot, request): (Slot, &ring::Launch),
-        now: Nanos,
     ) -> Result<Work, Refusal> {
         let handle = request.kernel;
         let unknown = Refusal::Kernel(handle);
@@ -123,10 +120,14 @@ impl<P: TenantPort> Admission<P> {
             return Err(Refusal::SharedMemory { wants, has });
         }
         let wave = wave_of(&feed.shape, &shape)?;
-        let params = read_params(client, request, params_bytes)?;
         let blocks = grid.blocks();
+        let is_cooperative = request.is_cooperative;
+        if is_cooperative && blocks > u64::from(wave) {
+            return Err(Refusal::NotAtOnce { blocks, most: wave });
+        }
+        let params = read_params(client, request, params_bytes)?;
         let whole_only = covers != Shape::Slice;
-        let row = feed.claim_row(tenant, (key, &shape), whole_only, now);
+        let row = feed.claim_row(tenant, (key, &shape), whole_only);
         if let Some(row) = feed.rows.get_mut(row) {
             row.admitted += 1;
         }
@@ -141,7 +142,8 @@ impl<P: TenantPort> Admission<P> {
             issued: 0,
             shape,
             covers,
-            is_gang: is_gang && blocks > 1,
+            is_cooperative,
+            is_gang: (is_gang || is_cooperative) && blocks > 1,
             params,
             told: Told::Nothing,
             preempted: None,

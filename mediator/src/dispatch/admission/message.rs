@@ -152,6 +152,16 @@ pub enum Refusal {
         /// Registers, in allocation units.
         registers: u32,
     },
+    /// A cooperative launch whose blocks the device does not hold all at once.
+    #[error(
+        "the {blocks} blocks of a cooperative launch do not reside at once: the device holds {most}"
+    )]
+    NotAtOnce {
+        /// Blocks of the grid.
+        blocks: u64,
+        /// Blocks that the device holds.
+        most: u32,
+    },
     /// A copy outside every mapped buffer.
     #[error("copy of {bytes} bytes at I/O address {iova:#x} lies outside every mapped buffer")]
     Mapping {
@@ -174,7 +184,8 @@ impl Refusal {
             | Self::TooManyBlocks
             | Self::Threads { .. }
             | Self::SharedMemory { .. }
-            | Self::DoesNotFit { .. } => CompletionStatus::BadShape,
+            | Self::DoesNotFit { .. }
+            | Self::NotAtOnce { .. } => CompletionStatus::BadShape,
             Self::Params { .. } | Self::ArgumentArea { .. } => CompletionStatus::BadArguments,
             Self::Mapping { .. } => CompletionStatus::BadIova,
         }

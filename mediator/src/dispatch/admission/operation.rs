@@ -38,7 +38,9 @@ pub struct LaunchWork {
     pub shape: BlockShape,
     /// What the grid of one piece holds.
     pub covers: Shape,
-    /// It is a gang ([`Kernel::is_gang`](gridmux_ptx::Kernel::is_gang)) of several blocks.
+    /// The client asks for all of its blocks at once.
+    pub is_cooperative: bool,
+    /// It is a gang, by that or by its kernel ([`Kernel::is_gang`](gridmux_ptx::Kernel::is_gang)), of several blocks.
     pub is_gang: bool,
     /// The client's parameters, copied once.
     pub params: ParamSlot,
@@ -59,6 +61,12 @@ pub struct LaunchWork {
 }
 
 impl LaunchWork {
+    /// Returns whether it may go to the device in pieces.
+    #[must_use]
+    pub fn may_be_cut(&self) -> bool {
+        self.covers == Shape::Slice && !self.is_cooperative
+    }
+
     /// Returns what probes say of it at a device time.
     #[must_use]
     pub fn probe_args(&self, tenant: TenantId, device: DeviceId, seq: u64, at: Nanos) -> ProbeArgs {

@@ -5,10 +5,16 @@
 //! arrival, and by strict head of line, only where every group says so. It switches no block out, but hands nothing
 //! more over until slices have ended, and it does not see issue weights. Blocks of a worse rank that were handed over
 //! already start between two rounds of a better one, because the hardware runs what it was given in order of arrival.
-//! Its `Blocks` events say `GroupId::UNKNOWN`, and `Sample` and `Switched` never come from it. Plan mode of the SM
+//! Its `Blocks` events say `GroupId::UNKNOWN`, and `Sample` never comes from it. Plan mode of the SM
 //! model obeys all of this by SM.
 
 use gridmux_policy::contract::{Element, Enforcement};
+
+/// Returns how well the dispatcher samples kernels.
+#[must_use]
+pub fn samples() -> Enforcement {
+    Enforcement::No("a stock device counts nothing of blocks while they run")
+}
 
 /// Returns how well the dispatcher holds an element of a plan.
 #[must_use]

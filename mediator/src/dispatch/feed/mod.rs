@@ -18,7 +18,7 @@ mod shares;
 mod tell;
 pub mod tenant_set;
 
-pub use enforce::enforces;
+pub use enforce::{enforces, samples};
 
 use super::ids::{OperationRef, Slot};
 use accounts::Accounts;

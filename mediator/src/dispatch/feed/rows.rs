@@ -81,8 +81,6 @@ pub struct Row {
     /// What a block of it is predicted to last before one has ended, from the kernel's profile, in nanoseconds; 0 where
     /// nothing is known, or a launch ran into its budget.
     pub predicted_ns: u64,
-    /// The policy has heard that its cap holds it up, and nothing of it ended since.
-    pub cap_reached: bool,
     /// Kernels of this row cannot be cut into slices.
     pub whole_only: bool,
     /// The piece that was handed over last.
@@ -282,7 +280,6 @@ impl RowTable {
             block_ns: self.block_ns,
             slowest_ns: 0,
             predicted_ns: 0,
-            cap_reached: false,
             whole_only,
             last_piece: None,
             used: self.clock,

@@ -20,7 +20,7 @@ use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
 
 /// Events that name a row anew, at most.
-const EVENTS_OF_A_ROW: usize = 3;
+const EVENTS_OF_A_ROW: usize = 2;
 /// Weight of the newest value in running means: one in this many.
 const MEAN_OF: u64 = 8;
 
@@ -31,7 +31,6 @@ impl PolicyFeed {
         tenant: TenantId,
         (key, block): (KernelKey, &BlockShape),
         whole_only: bool,
-        now: Nanos,
     ) -> RowId {
         let claimed = self.rows.claim(tenant, key, block, whole_only);
         if let Some(row) = claimed.gone {
@@ -44,9 +43,7 @@ impl PolicyFeed {
             let known = self.profiles.as_ref().filter(|_| !row.spill);
             let known = known.and_then(|profiles| profiles.get(row.profile));
             row.predicted_ns = known.map_or(0, |profile| profile.whole_ns());
-            for event in existence(claimed.row, row, now) {
-                self.policy.tell(event);
-            }
+            self.policy.tell(existence(claimed.row, row));
         }
         claimed.row
     }
@@ -290,18 +287,6 @@ impl PolicyFeed {
         }
     }
 
-    /// Tells the policy once that a row has reached its cap.
-    pub(in crate::dispatch) fn note_cap_reached(&mut self, id: RowId, at: Nanos) {
-        let Some(row) = self.rows.get_mut(id) else {
-            return;
-        };
-        let cap = self.policy.row(id, row.tenant).cap_total;
-        let held_up = row.charged > 0 && row.charged >= cap;
-        if held_up && !std::mem::replace(&mut row.cap_reached, true) {
-            self.policy.tell(Event::CapReached { row: id, at });
-        }
-    }
-
     /// Names every tenant and row that lives to the policy after events were lost, with the rows' state, as far as
     /// there is room; the rest follows in the next turns, and then that this was all.
     pub(in crate::dispatch) fn resynchronise<P>(
@@ -331,9 +316,7 @@ impl PolicyFeed {
                 next = Some(id.0);
                 break;
             }
-            for event in existence(id, row, now) {
-                self.policy.tell(event);
-            }
+            self.policy.tell(existence(id, row));
             self.policy.tell(counters(id, row, now));
         }
         self.resync_from = next;
@@ -348,17 +331,15 @@ impl PolicyFeed {
     }
 }
 
-/// Returns the events that say that a row exists.
-fn existence(id: RowId, row: &Row, at: Nanos) -> impl Iterator<Item = Event> {
-    let new = Event::RowNew {
+/// Returns the event that says that a row exists.
+fn existence(id: RowId, row: &Row) -> Event {
+    Event::RowNew {
         row: id,
         tenant: row.tenant,
         block: row.block,
         profile: row.profile,
         spill: row.spill,
-    };
-    let degraded = row.whole_only.then_some(Event::Degraded { row: id, at });
-    [Some(new), degraded].into_iter().flatten()
+    }
 }
 
 /// Returns the event with a row's counters.

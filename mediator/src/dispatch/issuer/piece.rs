@@ -20,7 +20,6 @@ use crate::dispatch::feed::rows::{LastPiece, Row};
 use gridmux_bpf::probes;
 use gridmux_launch::Control;
 use gridmux_launch::boxes::{Grid, SubBox, next_box};
-use gridmux_policy::ids::RowId;
 use gridmux_policy::plan::Stop;
 use gridmux_policy::shape::{Held, SmUnits};
 use gridmux_policy::units::Nanos;
@@ -42,7 +41,6 @@ pub(in crate::dispatch) enum Attempt {
 
 /// The next piece of a launch, as [`Issuer::cut`] finds it.
 struct Cut {
-    row: RowId,
     /// Level of a piece that goes to an empty lane.
     level: Level,
     /// None where nothing can go now.
@@ -98,7 +96,6 @@ impl<D: Device> Issuer<D> {
             return Attempt::Blocked;
         };
         let Some(piece) = cut.piece else {
-            feed.note_cap_reached(cut.row, now);
             if cut.is_preempted {
                 self.note_preempted(clients, active.op(), Nanos::ZERO, now);
             }
@@ -148,7 +145,7 @@ impl<D: Device> Issuer<D> {
         let may_borrow = !launch.is_gang || view.limit == SmUnits::MAX;
         let beyond = beyond.filter(|_| may_borrow);
         let is_free = (grade.is_lent && may_borrow) || !stops;
-        let ahead = match is_free || launch.covers != Shape::Slice {
+        let ahead = match is_free || !launch.may_be_cut() {
             true => 0,
             false => self.ahead_percent(feed, row),
         };
@@ -193,7 +190,6 @@ impl<D: Device> Issuer<D> {
         let found = ways.find_map(|(level, way)| Some((level, way.next_piece()?)));
         let (level, piece) = found.unzip();
         Some(Cut {
-            row: launch.row,
             level: level.unwrap_or(grade.level),
             piece,
             is_preempted: piece.is_none() && situation.is_preempted(),
@@ -275,6 +271,7 @@ impl<D: Device> Issuer<D> {
             first_block: slice.offset,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            is_cooperative: launch.is_cooperative,
             budget_cycles: self.budget_cycles,
             params_bytes: u32::try_from(params.len()).unwrap_or(u32::MAX),
         });

@@ -33,7 +33,6 @@ use crate::dispatch::feed::policy_link::RowView;
 use crate::dispatch::feed::rows::{Row, probe};
 use gridmux_policy::shape::{DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
-use gridmux_ptx::forms::Shape;
 
 /// Longest time for which a row without competitors is handed to the device at once.
 pub const WINDOW_NS: u64 = 190_000;
@@ -165,7 +164,7 @@ impl Situation<'_> {
         let left = self.launch.blocks - self.launch.issued;
         let whole = u32::try_from(left).unwrap_or(u32::MAX);
         let most = u32::try_from(left.min(may_start)).unwrap_or(u32::MAX);
-        let cuts = self.launch.covers == Shape::Slice;
+        let cuts = self.launch.may_be_cut();
         if most == 0 || (!cuts && most < whole) {
             return None;
         }

@@ -156,6 +156,7 @@ impl Stage {
                 shared_bytes: asked.shared_bytes,
                 args_offset: 0,
                 args_len: u32::try_from(asked.args.len()).expect("short"),
+                is_cooperative: false,
             };
             let cookie = (load as u64) << 32 | launch as u64;
             let stream = u16::from(self.loads[load].stream);

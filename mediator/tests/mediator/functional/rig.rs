@@ -161,6 +161,7 @@ impl Rig {
             first_block: [0; 3],
             block: shape.block,
             dynamic_shared_bytes: shape.shared_bytes,
+            is_cooperative: false,
             budget_cycles: self.budget_cycles,
             params_bytes: u32::try_from(params.len()).expect("short"),
         });

@@ -1,24 +1,34 @@
-//! Traits from what executors count of a row ([`Event::Sample`], [`Event::Instructions`]).
+//! Kernels as the chain takes them, from what executors count of a row ([`Event::Sample`], [`Event::Instructions`]).
 //!
 //! Rule: the traits of a row are those of all that its blocks have done since it exists, alone or beside others.
 
-use super::{Machine, Traits, Utilisation};
+use super::{Candidate, Machine, Traits, Utilisation};
 use crate::event::Event;
-
-/// Bytes of a sector, the unit of hits and misses.
-const SECTOR_BYTES: u64 = 32;
+use crate::shape::BlockShape;
 
 /// What the blocks of a row have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    issued: u64,
-    dram_bytes: u64,
-    loads: u64,
-    accesses: u64,
-    lines: u64,
-    hits: [u64; 2],
-    shared: u64,
-    special: u64,
+    /// Sum of the residences of its blocks, in cycles.
+    pub block_cycles: u64,
+    /// Warp instructions issued.
+    pub issued: u64,
+    /// Bytes from and to DRAM.
+    pub dram_bytes: u64,
+    /// Of the instructions, those that wait for global memory: loads and atomic operations.
+    pub loads: u64,
+    /// Accesses to global memory, stores included.
+    pub accesses: u64,
+    /// Lines that these touched.
+    pub lines: u64,
+    /// Sectors of them that L1 had, and that L2 had.
+    pub hits: [u64; 2],
+    /// Sectors that neither had.
+    pub misses: u64,
+    /// Accesses to shared memory.
+    pub shared: u64,
+    /// Instructions of special functions.
+    pub special: u64,
 }
 
 impl Counts {
@@ -26,8 +36,15 @@ impl Counts {
     pub fn observe(&mut self, event: &Event) {
         match *event {
             Event::Sample {
-                issued, dram_bytes, ..
-            } => (self.issued, self.dram_bytes) = (issued, dram_bytes),
+                block_cycles,
+                issued,
+                l2_misses,
+                dram_bytes,
+                ..
+            } => {
+                (self.block_cycles, self.issued) = (block_cycles, issued);
+                (self.misses, self.dram_bytes) = (l2_misses, dram_bytes);
+            }
             Event::Instructions {
                 loads,
                 accesses,
@@ -46,30 +63,39 @@ impl Counts {
         }
     }
 
-    /// Returns the warp instructions that were issued.
+    /// Returns the instructions a cycle of an SM on which that many of its blocks reside, as they were counted.
     #[must_use]
-    pub fn issued(&self) -> u64 {
-        self.issued
+    pub fn ipc(&self, resident: u16) -> f64 {
+        self.issued as f64 / self.block_cycles.max(1) as f64 * f64::from(resident)
     }
 
-    /// Returns the traits that they show of blocks of `warps` warps; none before anything was issued.
+    /// Returns the kernel of blocks of that shape that stay for so long on average, in whatever unit, the same for all
+    /// kernels; none before anything was issued. A block's instructions are those of a cycle of residence times its
+    /// stay, so that blocks that have not ended count with what they have issued.
     #[must_use]
-    pub fn traits(&self, independent: f64, warps: u32) -> Option<Traits> {
+    pub fn candidate(&self, block: BlockShape, stay: f64) -> Option<Candidate> {
+        (self.issued > 0).then(|| Candidate {
+            traits: self.traits(block.threads.div_ceil(32)),
+            block,
+            instructions: self.ipc(1) * stay,
+        })
+    }
+
+    /// Returns the traits that they show of blocks of `warps` warps.
+    fn traits(&self, warps: u32) -> Traits {
         let part = |one: u64, all: u64| one as f64 / all.max(1) as f64;
-        let missed = self.dram_bytes / SECTOR_BYTES;
-        let sectors = self.hits[0]
-            .saturating_add(self.hits[1])
-            .saturating_add(missed);
-        (self.issued > 0).then(|| Traits {
+        let sectors = self.hits[0].saturating_add(self.hits[1]);
+        let sectors = sectors.saturating_add(self.misses);
+        Traits {
             memory_ratio: part(self.loads, self.issued),
             special_ratio: part(self.special, self.issued),
             shared_ratio: part(self.shared, self.issued),
             lines: part(self.lines, self.accesses),
             hits: self.hits.map(|hits| part(hits, sectors)),
             dram_bytes: part(self.dram_bytes, self.loads),
-            independent,
+            independent: Machine::INDEPENDENT,
             warps,
-        })
+        }
     }
 
     /// Returns how far a kernel uses a device if it issues `ipc` instructions a cycle and SM. Traffic is that of stores
@@ -90,31 +116,32 @@ mod tests {
     use super::{Counts, Machine};
     use crate::event::Event;
     use crate::ids::{GroupId, RowId};
-    use crate::shape::DeviceShape;
+    use crate::shape::{BlockShape, DeviceShape};
 
     const ROW: RowId = RowId(1);
     const GROUP: GroupId = GroupId(0);
+    const BLOCK: BlockShape = BlockShape::of_threads(256);
 
     fn sample(issued: u64, dram_bytes: u64) -> Event {
         Event::Sample {
             row: ROW,
             group: GROUP,
-            block_cycles: 9,
+            block_cycles: 4000,
             issued,
             memory_stalls: 0,
             dram_bytes,
             cycles: 0,
             l1_misses: 0,
-            l2_misses: 0,
+            l2_misses: 100,
         }
     }
 
     #[test]
     fn traits_are_ratios_of_the_newest_counts() {
         let mut counts = Counts::default();
-        assert_eq!(counts.traits(1.3, 8), None);
+        assert_eq!(counts.candidate(BLOCK, 1.0), None);
         for issued in [500, 1000] {
-            counts.observe(&sample(issued, 3200));
+            counts.observe(&sample(issued, 6400));
         }
         counts.observe(&Event::Instructions {
             row: ROW,
@@ -127,13 +154,18 @@ mod tests {
             shared: 250,
             special: 10,
         });
-        let traits = counts.traits(1.3, 8).expect("something was issued");
+        let kernel = counts.candidate(BLOCK, 500.0);
+        let kernel = kernel.expect("something was issued");
+        let traits = kernel.traits;
         assert_eq!((traits.memory_ratio, traits.shared_ratio), (0.1, 0.25));
-        assert_eq!((traits.lines, traits.dram_bytes), (2.0, 32.0));
-        // 3200 bytes are 100 sectors that neither cache had.
+        assert_eq!((traits.lines, traits.dram_bytes), (2.0, 64.0));
+        // Neither cache had 100 sectors; stores moved as many bytes.
         assert_eq!(traits.hits, [0.5, 0.25]);
         assert_eq!((traits.warps, traits.special_ratio), (8, 0.01));
+        // A quarter of an instruction in each cycle of residence, whatever part of the blocks has ended.
+        assert_eq!((kernel.instructions, counts.ipc(8)), (125.0, 2.0));
     }
+
     #[test]
     fn a_kernel_that_only_stores_uses_memory() {
         let mut counts = Counts::default();

@@ -23,13 +23,15 @@
 
 pub mod chain;
 pub mod counts;
+pub mod predictions;
 pub mod pruning;
 pub mod ratio;
 pub mod slices;
 
 pub use chain::{ipc_alone, ipc_together};
 pub use counts::Counts;
-pub use pruning::{RELAXATIONS, Thresholds, Utilisation};
+pub use predictions::{Kernel, Predictions};
+pub use pruning::{Thresholds, Utilisation, find_co_schedule};
 pub use ratio::{Candidate, Choice, CoSchedule, Ratio, best_ratio, profit, ratios};
 
 use crate::shape::DeviceShape;
@@ -92,23 +94,38 @@ impl Machine {
     /// eight kernels of `cargo xtask repro kernelet` alone, with all blocks and with half of them, are predicted best.
     pub const INDEPENDENT: f64 = 1.3;
 
-    /// Returns an SM as they are in devices of that shape: of Fermi (C2050), of Kepler (GTX 680) or later ones (H100);
-    /// the figures are those of `hw-model/configs`.
+    /// Returns an SM of a device of that shape. What the shape does not say is taken from a GPU that holds as many
+    /// blocks on an SM: of Fermi (C2050), of Kepler (GTX 680) or later ones (H100), as `hw-model/configs` has them.
     #[must_use]
-    pub const fn like(shape: &DeviceShape) -> Self {
-        let (schedulers, width, special_cycles, dependent_cycles) = match shape.blocks {
-            0..=8 => (1, 1.0, 16.0, 18.0),
-            9..=16 => (4, 1.5, 1.0, 9.0),
-            _ => (4, 1.0, 2.0, 4.0),
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "four schedulers at most"
+    )]
+    pub fn like(shape: &DeviceShape) -> Self {
+        let (schedulers, issued, special_cycles, dependent_cycles) = match shape.blocks {
+            0..=8 => (2, 1000, 16.0, 18.0),
+            9..=16 => (4, 6000, 1.0, 9.0),
+            _ => (4, 4000, 2.0, 4.0),
         };
         let (shared_cycles, latencies, misses, bytes_per_cycle) = match shape.blocks {
             0..=8 => (50.0, [96.0, 371.0, 570.0], 64.0, 9.0),
             9..=16 => (47.0, [47.0, 222.0, 371.0], 64.0, 34.0),
             _ => (25.0, [32.0, 277.0, 684.0], 512.0, 12.8),
         };
+        let peak = f64::from(match shape.issued_per_kcycle {
+            0 => issued,
+            known => known,
+        }) / 1000.0;
+        // Schedulers that take turns at too few units are as many as these keep busy.
+        let schedulers = f64::from(schedulers).min(peak).floor().max(1.0);
+        let bytes_per_cycle = match shape.dram_bytes_per_kcycle {
+            0 => bytes_per_cycle,
+            known => f64::from(known) / 1000.0 / f64::from(shape.sms.max(1)),
+        };
         Self {
-            schedulers,
-            width,
+            schedulers: schedulers as u16,
+            width: peak / schedulers,
             special_cycles,
             dependent_cycles,
             shared_cycles,

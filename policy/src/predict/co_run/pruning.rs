@@ -51,9 +51,41 @@ impl Thresholds {
     }
 }
 
+/// Returns the pair with the greatest profit, with what is predicted of it, if one gains anything (Algorithm 1,
+/// `FindCoSchedule`); of equal ones the first.
+///
+/// `pairs` are those that can reside together, with what each kernel uses. Where all of them would be left out,
+/// thresholds are relaxed. `predict` returns a pair's profit and what else is predicted of it, nothing where that is
+/// not known.
+pub fn find_co_schedule<P, S>(
+    mut thresholds: Thresholds,
+    pairs: impl Iterator<Item = (P, [Utilisation; 2])> + Clone,
+    mut predict: impl FnMut(&P) -> Option<(f64, S)>,
+) -> Option<(P, S)> {
+    let kept = |thresholds: Thresholds| {
+        let keeps = move |(_, [one, other]): &(P, [Utilisation; 2])| !thresholds.prunes(one, other);
+        pairs.clone().filter(keeps)
+    };
+    for _ in 0..RELAXATIONS {
+        if kept(thresholds).next().is_some() {
+            break;
+        }
+        thresholds = thresholds.relaxed();
+    }
+    let (mut most, mut best) = (0.0, None);
+    for (pair, _) in kept(thresholds) {
+        if let Some((profit, of)) = predict(&pair)
+            && profit > most
+        {
+            (most, best) = (profit, Some((pair, of)));
+        }
+    }
+    best
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Thresholds, Utilisation};
+    use super::{Thresholds, Utilisation, find_co_schedule};
 
     /// Table 4, C2050.
     const KERNELS: [(&str, f64, f64); 8] = [
@@ -134,6 +166,22 @@ mod tests {
         };
         assert_eq!(pruned(near, (0.8642, 0.0604)), 10);
         assert_eq!(pruned(Thresholds::default(), (0.8642, 0.0604)), 10);
+    }
+
+    #[test]
+    fn thresholds_are_relaxed_until_a_pair_is_left_and_the_greatest_profit_is_taken() {
+        let used = |pur: f64| Utilisation { pur, mur: 0.0 };
+        let find = |pairs: &[(f64, [f64; 2])]| {
+            let pairs = pairs.iter();
+            let pairs = pairs.map(|(profit, pur)| (*profit, pur.map(used)));
+            find_co_schedule(Thresholds::default(), pairs, |profit| Some((*profit, ())))
+        };
+        // The second is left out at first, and is all that there is without the others.
+        let all = [(0.1, [0.0, 0.5]), (0.9, [0.0, 0.3]), (0.2, [0.0, 0.9])];
+        assert_eq!(find(&all), Some((0.2, ())));
+        assert_eq!(find(&all[1..2]), Some((0.9, ())));
+        assert_eq!(find(&[(0.0, [0.0, 0.9])]), None, "it gains nothing");
+        assert_eq!(find(&[(0.9, [0.5, 0.5])]), None, "they are alike");
     }
 
     #[test]

@@ -83,26 +83,49 @@ pub fn best_ratio(
 ) -> Option<CoSchedule> {
     let alone = pair.map(|kernel| alone(machine, device, kernel));
     let blocks = pair.map(|kernel| &kernel.block);
-    let schedules = ratios(device, blocks).map(|ratio| {
-        let ipc = ipc_at(machine, pair, ratio);
-        CoSchedule {
-            ratio,
-            ipc,
-            profit: profit(&ipc, &alone),
+    let mut best = None;
+    for ratio in ratios(device, blocks) {
+        let next = at_ratio(machine, pair, alone, ratio);
+        best = Some(choice.better(pair, best, next));
+    }
+    best
+}
+
+/// Returns what is predicted of a pair with slices of a ratio; `alone` are the instructions a cycle of each alone.
+#[must_use]
+pub fn at_ratio(
+    machine: &Machine,
+    pair: [&Candidate; 2],
+    alone: [f64; 2],
+    ratio: Ratio,
+) -> CoSchedule {
+    let ipc = ipc_at(machine, pair, ratio);
+    CoSchedule {
+        ratio,
+        ipc,
+        profit: profit(&ipc, &alone),
+    }
+}
+
+impl Choice {
+    /// Returns the better one of two slices of a pair, the first where they are equal.
+    #[must_use]
+    pub fn better(
+        self,
+        pair: [&Candidate; 2],
+        best: Option<CoSchedule>,
+        next: CoSchedule,
+    ) -> CoSchedule {
+        let worth = |of: &CoSchedule| match self {
+            Self::Balanced => -imbalance(pair, of),
+            Self::Profitable => of.profit,
+        };
+        match best {
+            Some(best) if worth(&next) > worth(&best) => next,
+            Some(best) => best,
+            None => next,
         }
-    });
-    let worth = |of: &CoSchedule| match choice {
-        Choice::Balanced => -imbalance(pair, of),
-        Choice::Profitable => of.profit,
-    };
-    // Of equal ones the first is taken.
-    schedules.reduce(|best, next| {
-        if worth(&next) > worth(&best) {
-            next
-        } else {
-            best
-        }
-    })
+    }
 }
 
 /// Returns by how much the durations of a pair's slices differ, as a part of the longer one (equation 8).

@@ -2,7 +2,8 @@
 
 use super::body::Body;
 use crate::decode::{
-    AddressBase, CacheOp, Instruction, MemoryOrder, Opcode, Operand, RegId, StateSpace, Symbol,
+    AddressBase, CacheOp, Instruction, MemoryOrder, Opcode, Operand, RegId, Scope, StateSpace,
+    Symbol,
 };
 
 /// Steps back from an address to the variable that it lies in.
@@ -133,6 +134,11 @@ pub(super) fn reads(body: &Body, n: u32) -> Reads {
         Opcode::MultimemLdReduce | Opcode::Suld | Opcode::Other => Reads::Strongly,
         _ => Reads::Never,
     }
+}
+
+/// Returns whether an instruction orders accesses as other blocks see them.
+pub(super) fn orders(i: &Instruction) -> bool {
+    matches!(i.opcode, Opcode::Membar | Opcode::Fence) && i.mods.scope != Some(Scope::Cta)
 }
 
 /// Returns whether an instruction may write memory that other blocks read.

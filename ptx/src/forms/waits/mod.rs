@@ -11,8 +11,8 @@
 //! proved to be for earlier blocks ([`earlier`]); what cannot be proved counts as a wait for anybody. Loads and stores
 //! of system scope talk to the host or to other GPUs, and such waits are for the whole launch.
 //!
-//! What goes undetected: waiting by weak reads of memory at an address that moves from round to round, which cannot be
-//! told from a search.
+//! What goes undetected: waiting by weak reads, without a fence, of memory at an address that moves from round to
+//! round, which cannot be told from a search.
 
 mod body;
 mod bounds;

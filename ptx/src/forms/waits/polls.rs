@@ -2,7 +2,8 @@
 //!
 //! - A *weak* read, as of memory that nobody else changes, is one where its address stays. From an address that moves
 //!   it is a search: through a list, a table, an array.
-//! - A *strong* read is one wherever it reads.
+//! - A *strong* read is one wherever it reads, and so is a weak one in a loop with a fence that other blocks see: after
+//!   each fence it asks anew.
 //! - An atomic operation that changes what it reads is one, too, but for three: an addition of a constant, which comes
 //!   to an end by itself; `cas` against what was just read at that place, which fails only where somebody else
 //!   succeeds; a lock, which is taken by a change that the same block takes back.
@@ -88,6 +89,7 @@ impl Polls<'_, '_> {
     pub(super) fn of(&self, of: &Loop) -> BTreeMap<u32, Reads> {
         let mut found = BTreeMap::new();
         let mut locks = Vec::new();
+        let has_fence = self.body.instructions(of).any(|(_, i)| memory::orders(i));
         for (n, i) in self.body.instructions(of) {
             let poll = match i.opcode {
                 Opcode::Atom if memory::is_global(self.body, n) => {
@@ -99,6 +101,10 @@ impl Polls<'_, '_> {
                 }
                 Opcode::Call => self.called(n),
                 _ => memory::reads(self.body, n),
+            };
+            let poll = match poll {
+                Reads::Weakly if has_fence && i.opcode == Opcode::Ld => Reads::Strongly,
+                poll => poll,
             };
             let is_poll = match poll {
                 Reads::Never => false,

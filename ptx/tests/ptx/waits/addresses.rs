@@ -167,6 +167,36 @@ fn an_address_of_a_later_block_is_not_hidden() {
     ] {
         assert_waits(name, "", &polls_at(offset));
     }
+    // As numba compiles `while cuda.atomic.add(flags, block + 1, 0) == 0: pass`.
+    let numba = |wait: &str| {
+        format!(
+            "cvt.s64.s32 %rd3, %b; ld.param.u64 %rd4, [q]; setp.lt.s32 %p1, %b, -1; selp.b64 %rd5, %rd4, 0, %p1; \
+             add.s64 %rd6, %rd5, %rd3; shl.b64 %rd7, %rd6, 2; add.s64 %rd8, %flags, %rd7; add.s64 %rd9, %rd8, 4; \
+             {wait} setp.lt.s32 %p3, %b, 0; selp.b64 %rd12, %rd4, 0, %p3; add.s64 %rd13, %rd12, %rd3; \
+             shl.b64 %rd14, %rd13, 2; add.s64 %rd15, %flags, %rd14; atom.global.exch.b32 %r7, [%rd15], 1;"
+        )
+    };
+    for (name, wait) in [
+        (
+            "asked before the loop",
+            "atom.global.add.u32 %r4, [%rd9], 0; setp.ne.s32 %p2, %r4, 0; @%p2 bra E; \
+             W: atom.global.add.u32 %r5, [%rd9], 0; setp.eq.s32 %p2, %r5, 0; @%p2 bra W; E:",
+        ),
+        (
+            "asked in the loop alone",
+            "W: atom.global.add.u32 %r5, [%rd9], 0; setp.eq.s32 %p2, %r5, 0; @%p2 bra W;",
+        ),
+        (
+            "by cas",
+            "W: atom.global.cas.b32 %r5, [%rd9], 1, 1; setp.ne.s32 %p2, %r5, 1; @%p2 bra W;",
+        ),
+        (
+            "by a volatile read",
+            "W: ld.volatile.global.u32 %r5, [%rd9]; setp.eq.s32 %p2, %r5, 0; @%p2 bra W;",
+        ),
+    ] {
+        assert_waits(name, "", &numba(wait));
+    }
     for (name, body) in [
         (
             "generic",

@@ -18,6 +18,12 @@ fn every_kind_of_poll_is_found() {
     let until = |read: &str| format!("{SAY} W: {read} setp.eq.u32 %p9, %r9, 0; @%p9 bra W;");
     for (name, read) in [
         ("ld", "ld.global.u32 %r9, [%mine+4]; membar.gl;"),
+        (
+            "ld with a fence, at an address that each round computes, as code that is not optimised does",
+            ".local .align 8 .b64 place; .local .align 4 .b32 index; add.s32 %r7, %b, 1; st.local.u32 [index], %r7; \
+             ld.local.u32 %r8, [index]; mul.wide.s32 %rd3, %r8, 4; add.s64 %rd3, %flags, %rd3; \
+             st.local.u64 [place], %rd3; ld.local.u64 %rd4, [place]; ld.global.u32 %r9, [%rd4]; membar.gl;",
+        ),
         ("ld.volatile", "ld.volatile.global.u32 %r9, [%mine+4];"),
         ("ld.relaxed", "ld.relaxed.gpu.global.u32 %r9, [%mine+4];"),
         ("ld.acquire", "ld.acquire.gpu.global.u32 %r9, [%mine+4];"),

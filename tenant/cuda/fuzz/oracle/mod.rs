@@ -5,6 +5,8 @@
 
 mod arguments;
 mod image;
+mod wrapper;
 
 pub use arguments::arguments;
 pub use image::image;
+pub use wrapper::wrapper;

@@ -4,6 +4,7 @@ use super::Context;
 use crate::api::driver_api;
 use crate::driver::Driver;
 use crate::event::Event;
+use crate::graph::capture;
 use crate::registry::Handle;
 use crate::status::{CudaResult, Status};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ fn record(context: Arc<Context>, event: Arc<Event>) -> CudaResult {
     if event.context() != context.handle() {
         return Err(Status::INVALID_HANDLE);
     }
+    capture::check_context(context.handle())?;
     let stream = context.legacy(driver)?;
     let lanes = context.lanes.all();
     event.record_on(driver, &stream, |own| {
@@ -34,6 +36,7 @@ fn record(context: Arc<Context>, event: Arc<Event>) -> CudaResult {
 fn wait(context: Arc<Context>, event: Arc<Event>) -> CudaResult {
     let driver = Driver::get()?;
     context.check(driver)?;
+    capture::check_context(context.handle())?;
     match event.mark() {
         Some(mark) => context.lanes.wait_mark(driver, mark),
         None => Ok(()),

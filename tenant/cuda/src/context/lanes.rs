@@ -6,6 +6,7 @@
 //! anything that is submitted later.
 
 use crate::driver::Driver;
+use crate::report;
 use crate::status::{CudaResult, Status};
 use gridmux_tenant::{ClientError, Mark};
 use parking_lot::Mutex;
@@ -51,7 +52,10 @@ impl Lanes {
                     list.push(Arc::clone(&lane));
                     return Ok(lane);
                 }
-                Err(error @ ClientError::Call(_)) if list.is_empty() => return Err(error.into()),
+                Err(error @ ClientError::Call(_)) if list.is_empty() => {
+                    report::out_of_memory(&error);
+                    return Err(error.into());
+                }
                 Err(error) if error.is_lost() => return Err(error.into()),
                 Err(_) => {}
             }

@@ -4,6 +4,7 @@
 use super::current::current;
 use crate::api::driver_api;
 use crate::border::Out;
+use crate::driver::Driver;
 use crate::status::{CudaResult, Status};
 use parking_lot::Mutex;
 use std::ffi::{c_int, c_uint};
@@ -25,9 +26,16 @@ driver_api! {
 pub const GREATEST_PRIORITY: c_int = -5;
 
 /// How many limits there are (`CUlimit`), and what each is at first: stack of a thread, `printf` buffer, heap of
-/// `malloc`, depth and number of launches from the device, L2 fetch granularity, persisting L2 cache, and two for
-/// debugging. The device decides; values are remembered.
-const AT_FIRST: [usize; 9] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0];
+/// `malloc`, depth and number of launches from the device, L2 fetch granularity, persisting L2 cache, three for sharing
+/// with a graphics client, and memory of a block. The device decides; values are remembered.
+const AT_FIRST: [usize; 11] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0, 0, 0];
+/// The depth at which a kernel may wait for one that it launched: devices from compute capability 9.0 on have none.
+const SYNC_DEPTH: c_uint = 3;
+/// Limits that can be read and not set: shared memory beside a graphics client, and whether there is one.
+const READ_ONLY: std::ops::RangeInclusive<c_uint> = 7..=8;
+/// The L2 fetch granularity, and its greatest value in bytes.
+const FETCH_GRANULARITY: c_uint = 5;
+const MOST_FETCHED: usize = 128;
 
 /// Limits and preferences of one context.
 #[derive(Debug, Default)]
@@ -53,8 +61,18 @@ impl Default for Values {
     }
 }
 
+/// Succeeds if the device has a limit.
+fn check_limit(limit: c_uint) -> CudaResult {
+    let (major, _) = Driver::get()?.description.facts.compute_capability;
+    match limit {
+        SYNC_DEPTH if major >= 9 => Err(Status::UNSUPPORTED_LIMIT),
+        _ => Ok(()),
+    }
+}
+
 fn get_limit(value: Out<usize>, limit: c_uint) -> CudaResult {
     let context = current()?;
+    check_limit(limit)?;
     let values = context.limits.0.lock();
     let known = values.limits.get(limit as usize);
     value.set(*known.ok_or(Status::UNSUPPORTED_LIMIT)?);
@@ -63,9 +81,16 @@ fn get_limit(value: Out<usize>, limit: c_uint) -> CudaResult {
 
 fn set_limit(limit: c_uint, value: usize) -> CudaResult {
     let context = current()?;
+    check_limit(limit)?;
+    if READ_ONLY.contains(&limit) {
+        return Err(Status::INVALID_VALUE);
+    }
     let mut values = context.limits.0.lock();
     let known = values.limits.get_mut(limit as usize);
-    *known.ok_or(Status::UNSUPPORTED_LIMIT)? = value;
+    *known.ok_or(Status::UNSUPPORTED_LIMIT)? = match limit {
+        FETCH_GRANULARITY => value.min(MOST_FETCHED),
+        _ => value,
+    };
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use crate::api::driver_api;
 use crate::border::{In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
+use crate::graph::{capture, leftovers};
 use crate::record;
 use crate::registry::{Handle, Object, Registry};
 use crate::report;
@@ -241,6 +242,7 @@ impl Context {
     /// The fault of an operation.
     pub fn synchronize(&self, driver: &Driver) -> CudaResult {
         self.check(driver)?;
+        capture::check_context(self.handle)?;
         for lane in self.lanes.all() {
             lane.stream.drain()?;
         }
@@ -286,6 +288,7 @@ impl Driver {
         self.write_printed();
         record::after_synchronization();
         self.trim_pools();
+        leftovers::collect(self);
     }
 }
 

@@ -8,7 +8,7 @@ use gridmux_tenant::DeviceFacts;
 use std::ffi::c_int;
 
 /// The greatest pitch of a copy in bytes, as on all NVIDIA devices.
-const MOST_PITCH: u64 = 0x7fff_ffff;
+pub(crate) const MOST_PITCH: u64 = 0x7fff_ffff;
 
 /// Returns the value of an attribute, or nothing if there is no such attribute.
 #[must_use]
@@ -57,6 +57,7 @@ pub fn value(facts: &DeviceFacts, attribute: c_int) -> Option<c_int> {
         device::SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO => 2,
         // Kernels give way to others.
         device::COMPUTE_PREEMPTION_SUPPORTED => 1,
+        device::COOPERATIVE_LAUNCH => 1,
         device::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => facts.shared_bytes_per_block.into(),
         device::HOST_REGISTER_SUPPORTED | device::MEMORY_POOLS_SUPPORTED => 1,
         device::MAX_BLOCKS_PER_MULTIPROCESSOR => facts.sm.blocks.into(),

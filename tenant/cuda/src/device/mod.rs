@@ -209,11 +209,32 @@ fn pci_bus_id(place: Out<c_char>, len: c_int, device: CUdevice) -> CudaResult {
 }
 
 fn by_pci_bus_id(device: Out<CUdevice>, id: &'static std::ffi::CStr) -> CudaResult {
-    if !id.to_bytes().eq_ignore_ascii_case(PCI_BUS_ID.as_bytes()) {
-        return Err(Status::INVALID_DEVICE);
+    let place = id.to_str().ok().and_then(pci_place);
+    match place.ok_or(Status::INVALID_VALUE)? {
+        [0, 0, 0, 0] => {
+            device.set(0);
+            Ok(())
+        }
+        _ => Err(Status::INVALID_DEVICE),
     }
-    device.set(0);
-    Ok(())
+}
+
+/// Reads `[domain:]bus:device[.function]` in hexadecimal; `None` for anything else.
+fn pci_place(id: &str) -> Option<[u32; 4]> {
+    let number = |text: &str| {
+        let is_one = (1..=8).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        u32::from_str_radix(text, 16).ok().filter(|_| is_one)
+    };
+    let (place, function) = match id.split_once('.') {
+        Some((place, function)) => (place, number(function)?),
+        None => (id, 0),
+    };
+    let parts: Vec<&str> = place.split(':').collect();
+    match parts[..] {
+        [domain, bus, device] => Some([number(domain)?, number(bus)?, number(device)?, function]),
+        [bus, device] => Some([0, number(bus)?, number(device)?, function]),
+        _ => None,
+    }
 }
 
 fn can_access_peer(can: Out<c_int>, device: CUdevice, peer: CUdevice) -> CudaResult {
@@ -225,7 +246,27 @@ fn can_access_peer(can: Out<c_int>, device: CUdevice, peer: CUdevice) -> CudaRes
 
 #[cfg(test)]
 mod tests {
-    use super::uuid_of;
+    use super::{pci_place, uuid_of};
+
+    #[test]
+    fn places_on_a_bus_are_read_in_all_their_forms() {
+        assert_eq!(pci_place("0000:00:00.0"), Some([0, 0, 0, 0]));
+        assert_eq!(pci_place("FFFF:1a:02"), Some([0xffff, 0x1a, 2, 0]));
+        assert_eq!(pci_place("1a:02.7"), Some([0, 0x1a, 2, 7]));
+        for wrong in [
+            "",
+            "fake:id",
+            "1",
+            "1:2:3:4",
+            "1:2.",
+            ":2",
+            "+1:2",
+            "1:2.3.4",
+            "123456789:0",
+        ] {
+            assert_eq!(pci_place(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn uuids_tell_devices_apart() {

@@ -12,11 +12,15 @@
 //! record      0 u16 kind   4 u32 offset in the unpacked payload   8 u64 bytes   28 u32 architecture   40 u64 flags
 //! ```
 //!
+//! Where a card would take machine code that is there for it, and all PTX is for later devices, as in packages that
+//! bring machine code for many, the earliest of that PTX stands in for the machine code: both were made from one source.
+//! It says of itself which architecture it is for (`CU_FUNC_ATTRIBUTE_PTX_VERSION`), which libraries choose launches by.
+//!
 //! Flags: 0x2000 LZ4, 0x8000 zstd, 0x10_0000 for its own architecture only (`sm_90a`), 0x20_0000 for its family
 //! (`sm_100f`).
 
 use super::compression::{Compression, unpack};
-use super::target::{Reach, Target};
+use super::target::{self, Reach, Target};
 use super::{Capability, ImageError, Source};
 
 /// The first bytes of a container.
@@ -105,12 +109,24 @@ impl Fields<'_> {
 /// Returns the PTX in the container at the source's start that fits the device best.
 ///
 /// # Errors
-/// It holds none that the device runs, or its lengths contradict each other.
+/// It holds none that the device runs or that stands in for such, or its lengths contradict each other; as
+/// [`target::check`].
 pub fn ptx(source: &(impl Source + ?Sized), device: Capability) -> Result<Vec<u8>, ImageError> {
     let entries = entries(source)?;
     let texts = || entries.iter().filter(|entry| entry.is_ptx);
     let fitting = texts().filter(|entry| entry.target.runs_on(device));
-    let Some(best) = fitting.max_by_key(|entry| entry.target) else {
+    let best = fitting.max_by_key(|entry| entry.target);
+    let has_machine_code = || {
+        let mut code = entries.iter().filter(|entry| !entry.is_ptx);
+        code.any(|entry| entry.target.is_machine_code_of(device))
+    };
+    let stand_in = || {
+        let later = texts().filter(|entry| entry.target.reach == Reach::Later);
+        later
+            .min_by_key(|entry| entry.target)
+            .filter(|_| has_machine_code())
+    };
+    let Some(taken) = best.or_else(stand_in) else {
         let names = |ptx| {
             let of_kind = entries.iter().filter(|entry| entry.is_ptx == ptx);
             let mut found: Vec<Target> = of_kind.map(|entry| entry.target).collect();
@@ -135,18 +151,19 @@ pub fn ptx(source: &(impl Source + ?Sized), device: Capability) -> Result<Vec<u8
         bytes,
         compression,
         unpacked_bytes,
-    } = best.payload;
+    } = taken.payload;
     let packed = source.read(offset, bytes).ok_or_else(short)?;
     let mut text = unpack(packed, compression, unpacked_bytes)?;
-    if let Some((start, len)) = best.within {
+    if let Some((start, len)) = taken.within {
         text = text.as_slice().read(start, len).ok_or_else(short)?;
     }
     // Text ends with a zero, and is padded with some.
     let text = text.as_slice().text().unwrap_or_default();
-    match text.is_empty() {
-        true => Err(ImageError::corrupt("a PTX entry is empty")),
-        false => Ok(text),
+    if text.is_empty() {
+        return Err(ImageError::corrupt("a PTX entry is empty"));
     }
+    target::check(&text, best.map_or(target::ANY_DEVICE, |_| device))?;
+    Ok(text)
 }
 
 /// Reads the headers of all entries.

@@ -29,7 +29,8 @@ pub use source::{ProcessMemory, Source};
 use crate::status::{CudaResult, Status};
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -151,7 +152,8 @@ pub unsafe fn ptx_at(image: *const c_void, device: Capability) -> Result<Vec<Vec
     };
     if first == wrapper::MAGIC {
         // SAFETY: the caller's promise holds for all that the wrapper points to.
-        return unsafe { wrapper::ptx(&memory, device) };
+        let texts = unsafe { wrapper::ptx(&memory, device)? };
+        return checked(texts, device);
     }
     texts_of(&memory, device)
 }
@@ -168,19 +170,23 @@ fn texts_of(
     image: &(impl Source + ?Sized),
     device: Capability,
 ) -> Result<Vec<Vec<u8>>, ImageError> {
-    let texts = unpacked(image, device)?;
+    checked(unpacked(image, device)?, device)
+}
+
+/// Returns texts that the device runs.
+fn checked(texts: Vec<Vec<u8>>, device: Capability) -> Result<Vec<Vec<u8>>, ImageError> {
     texts
         .iter()
         .try_for_each(|text| target::check(text, device))?;
     Ok(texts)
 }
 
+/// Returns the texts of an image that is no container.
 fn unpacked(
     image: &(impl Source + ?Sized),
     device: Capability,
 ) -> Result<Vec<Vec<u8>>, ImageError> {
     match image.read_array::<4>(0) {
-        Some(fatbin::MAGIC) => Ok(vec![fatbin::ptx(image, device)?]),
         Some(bundle::MAGIC) => bundle::unpack(image),
         Some(ELF) => Err(ImageError::NoPtx {
             found: Vec::new(),
@@ -190,8 +196,11 @@ fn unpacked(
             "a fat binary's wrapper points into the memory of a program and cannot stand in a file",
         )),
         _ => match image.text() {
-            Some(text) if !text.is_empty() => Ok(vec![text]),
-            Some(_) => Err(ImageError::corrupt("it is empty")),
+            Some(text) if target::is_ptx(&text) => Ok(vec![text]),
+            Some(text) if text.is_empty() => Err(ImageError::corrupt("it is empty")),
+            Some(_) => Err(ImageError::corrupt(
+                "it is neither PTX, which begins with .version, nor a fat binary, nor machine code",
+            )),
             None => Err(ImageError::corrupt("a text without an end")),
         },
     }
@@ -202,8 +211,19 @@ fn unpacked(
 /// # Errors
 /// [`Status::FILE_NOT_FOUND`], or [`Status::OPERATING_SYSTEM`]: it cannot be read.
 pub fn read_file(path: &CStr) -> CudaResult<Vec<u8>> {
+    /// Of what is no regular file and may have no end, as `/dev/zero`, more is not read.
+    const MOST_OF_A_DEVICE: u64 = 64 << 20;
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-    std::fs::read(path).map_err(|error| match error.kind() {
+    let read = || {
+        let mut file = File::open(path)?;
+        let mut bytes = Vec::new();
+        match file.metadata()?.is_file() {
+            true => file.read_to_end(&mut bytes)?,
+            false => file.take(MOST_OF_A_DEVICE).read_to_end(&mut bytes)?,
+        };
+        Ok(bytes)
+    };
+    read().map_err(|error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Status::FILE_NOT_FOUND,
         _ => Status::OPERATING_SYSTEM,
     })

@@ -1,11 +1,11 @@
 //! Where an image is read from: bytes whose end is known, or memory of the process whose end only the image knows.
 //!
 //! Rule: a read that goes beyond the end gives nothing. For memory of the process the kernel checks that
-//! ([`border::look`]), so that an image with wrong lengths cannot end the program; where the system forbids that check,
-//! as a sandbox may, the lengths are believed.
+//! ([`address::look`]), so that an image with wrong lengths cannot end the program; where the system forbids that
+//! check, as a sandbox may, the lengths are believed.
 
 use super::MAX_UNPACKED_BYTES;
-use crate::border;
+use crate::address;
 use std::ffi::c_void;
 
 /// Bytes of memory that are read at a time.
@@ -67,7 +67,7 @@ impl ProcessMemory {
 
     /// Copies what is mapped of the bytes at `address`; returns how many these were.
     fn copy(address: usize, into: &mut [u8]) -> usize {
-        border::look(address as u64, into).unwrap_or_else(|| {
+        address::look(address as u64, into).unwrap_or_else(|| {
             let source: *const u8 = std::ptr::with_exposed_provenance(address);
             // SAFETY: the system does not let the process look, so the image's own lengths are believed, which the
             // caller of `at` promised to be right. The target is a slice of this library's, which is no part of an

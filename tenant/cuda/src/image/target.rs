@@ -2,6 +2,9 @@
 
 use super::{Capability, ImageError};
 
+/// What is checked of a text for any device: its version only.
+pub(super) const ANY_DEVICE: Capability = Capability(0);
+
 /// The newest version of PTX that is known: that of CUDA 13.5, whose driver this library stands for.
 const NEWEST_VERSION: (u32, u32) = (9, 5);
 /// The number of words at a text's beginning that are searched for its header.
@@ -46,6 +49,12 @@ impl Target {
             Reach::Family => self.number <= device.0 && self.number / 10 == device.0 / 10,
             Reach::Own => self.number == device.0,
         }
+    }
+
+    /// Returns whether it is of machine code that a device runs: what is for its own architecture, or for an earlier
+    /// one of the same generation.
+    pub(super) fn is_machine_code_of(self, device: Capability) -> bool {
+        self.runs_on(device) && self.number / 10 == device.0 / 10
     }
 
     pub(super) fn name(self) -> String {
@@ -95,6 +104,11 @@ pub(super) fn check(text: &[u8], device: Capability) -> Result<(), ImageError> {
     Ok(())
 }
 
+/// Returns whether a text begins as PTX does: with its version, behind blanks and comments.
+pub(super) fn is_ptx(text: &[u8]) -> bool {
+    words(text).next() == Some(".version")
+}
+
 /// Returns the words of a PTX text, which blanks, commas and comments part; what is no UTF-8 ends them.
 fn words(text: &[u8]) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -131,7 +145,43 @@ fn words(text: &[u8]) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, Target, check};
+    use super::{Capability, Target, check, is_ptx};
+
+    #[test]
+    fn ptx_begins_with_its_version() {
+        for text in [
+            ".version 8.0",
+            "\n\t.version",
+            "/* a\n// */ // b\n.version/**/8",
+        ] {
+            assert!(is_ptx(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "",
+            "hello",
+            ".target sm_80\n.version 8.0",
+            "// .version 8.0",
+            ".versions 8",
+            "/*",
+        ] {
+            assert!(!is_ptx(text.as_bytes()), "{text}");
+        }
+        assert!(!is_ptx(&[0xde, 0xe5, 0xec]));
+    }
+
+    #[test]
+    fn machine_code_runs_within_its_generation() {
+        for (word, runs) in [
+            ("sm_80", [true, true, false]),
+            ("sm_86", [false, true, false]),
+            ("sm_90a", [false, false, true]),
+            ("sm_100f", [false, false, false]),
+        ] {
+            let target = Target::parse(word).expect("a target");
+            let found = [80, 86, 90].map(|number| target.is_machine_code_of(Capability(number)));
+            assert_eq!(found, runs, "{word}");
+        }
+    }
 
     #[test]
     fn a_target_runs_on_its_device_and_on_later_ones() {

@@ -1,11 +1,12 @@
 //! Device memory: allocation, release, and how much there is.
 
 use super::map::Memory;
-use super::{CUdeviceptr, take};
+use super::{CUdeviceptr, graph, take};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::context::current::usable;
 use crate::driver::Driver;
+use crate::graph::capture;
 use crate::status::{CudaResult, Status};
 use std::ffi::c_uint;
 
@@ -46,6 +47,7 @@ fn allocate(place: Out<CUdeviceptr>, bytes: usize) -> CudaResult {
     if bytes == 0 {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     let bytes = bytes as u64;
     let whole = bytes.checked_next_multiple_of(GRANULE_BYTES);
     let buffer = driver.allocate(whole.ok_or(Status::OUT_OF_MEMORY)?)?;
@@ -89,6 +91,12 @@ fn free(address: CUdeviceptr) -> CudaResult {
     let driver = Driver::get()?;
     if address == 0 {
         return Ok(());
+    }
+    capture::check_unsafe()?;
+    if let Ok(memory) = graph::find(driver, address) {
+        // It may be used by what was submitted; only then is it nobody's.
+        usable()?.1.synchronize(driver)?;
+        return memory.release();
     }
     let is_allocation = |memory: &Memory| {
         matches!(

@@ -4,6 +4,7 @@
 //! only a handle. Cubes, mipmaps, sparse arrays and compressed formats are not there, which is said on stderr.
 
 use super::CUdeviceptr;
+use super::boxes::CUDA_MEMCPY3D;
 use super::copy::{self, Transfer};
 use super::map::Memory;
 use crate::api::driver_api;
@@ -11,6 +12,7 @@ use crate::border::{In, Out};
 use crate::context::CUcontext;
 use crate::context::current::usable;
 use crate::driver::Driver;
+use crate::graph::capture;
 use crate::limit;
 use crate::registry::{Handle, Object, Registry};
 use crate::report;
@@ -294,6 +296,7 @@ fn create_spatial(place: Out<CUarray>, In(asked): In<CUDA_ARRAY3D_DESCRIPTOR>) -
     let (driver, context) = usable()?;
     let layout = Layout::of(asked)?;
     let bytes = layout.bytes().ok_or(Status::OUT_OF_MEMORY)?;
+    capture::check_unsafe()?;
     let buffer = driver.allocate(bytes)?;
     let address = buffer.address();
     let memory = Memory::Array(buffer);
@@ -316,6 +319,7 @@ fn forget(driver: &Driver, address: u64) {
 
 fn destroy(array: CUarray) -> CudaResult {
     let driver = Driver::get()?;
+    capture::check_unsafe()?;
     let array = driver.arrays.remove(array)?;
     forget(driver, array.address);
     Ok(())
@@ -337,19 +341,51 @@ fn get_spatial_descriptor(place: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: Arc<Array>
     Ok(())
 }
 
-/// Copies `bytes` bytes to an address from another.
+/// An end of a copy: an address, or that many bytes into an array of one row.
+enum End {
+    At(u64),
+    In(Arc<Array>, usize),
+}
+
+impl End {
+    /// Returns where its `bytes` bytes stand.
+    fn address(&self, bytes: usize) -> CudaResult<u64> {
+        match self {
+            Self::At(address) => Ok(*address),
+            Self::In(array, offset) => array.part(*offset, bytes),
+        }
+    }
+}
+
+/// Copies `bytes` bytes to an end from another.
 fn run(
     default: DefaultStream,
-    (to, from): (u64, u64),
+    (to, from): (End, End),
     bytes: usize,
     stream: Option<CUstream>,
 ) -> CudaResult {
     let wait = stream.is_none();
+    let addresses = (to.address(bytes)?, from.address(bytes)?);
     let (driver, context, stream) = usable_stream(default, stream.unwrap_or(CUstream::NULL))?;
     if bytes == 0 {
         return Ok(());
     }
-    let transfer = Transfer::new(driver, to, from, bytes)?;
+    let transfer = Transfer::new(driver, addresses.0, addresses.1, bytes)?;
+    let node = || {
+        let kinds = transfer.are_devices();
+        let line = CUDA_MEMCPY3D::line((addresses.1, kinds.1), (addresses.0, kinds.0), bytes);
+        let line = match &to {
+            End::At(_) => line,
+            End::In(array, offset) => line.into_array(array.handle, *offset),
+        };
+        match &from {
+            End::At(_) => line,
+            End::In(array, offset) => line.out_of_array(array.handle, *offset),
+        }
+    };
+    if copy::is_captured(&context, &stream, wait, node)? {
+        return Ok(());
+    }
     copy::run(driver, &context, &stream, &transfer, wait)
 }
 
@@ -360,7 +396,12 @@ fn copy_in(
     from: u64,
     bytes: usize,
 ) -> CudaResult {
-    run(default, (to.part(to_offset, bytes)?, from), bytes, None)
+    run(
+        default,
+        (End::In(to, to_offset), End::At(from)),
+        bytes,
+        None,
+    )
 }
 
 fn copy_out(
@@ -370,7 +411,12 @@ fn copy_out(
     from_offset: usize,
     bytes: usize,
 ) -> CudaResult {
-    run(default, (to, from.part(from_offset, bytes)?), bytes, None)
+    run(
+        default,
+        (End::At(to), End::In(from, from_offset)),
+        bytes,
+        None,
+    )
 }
 
 fn copy_across(
@@ -381,7 +427,7 @@ fn copy_across(
     from_offset: usize,
     bytes: usize,
 ) -> CudaResult {
-    let ends = (to.part(to_offset, bytes)?, from.part(from_offset, bytes)?);
+    let ends = (End::In(to, to_offset), End::In(from, from_offset));
     run(default, ends, bytes, None)
 }
 
@@ -393,7 +439,7 @@ fn copy_in_async(
     bytes: usize,
     stream: CUstream,
 ) -> CudaResult {
-    let ends = (to.part(to_offset, bytes)?, from);
+    let ends = (End::In(to, to_offset), End::At(from));
     run(default, ends, bytes, Some(stream))
 }
 
@@ -405,7 +451,7 @@ fn copy_out_async(
     bytes: usize,
     stream: CUstream,
 ) -> CudaResult {
-    let ends = (to, from.part(from_offset, bytes)?);
+    let ends = (End::At(to), End::In(from, from_offset));
     run(default, ends, bytes, Some(stream))
 }
 

@@ -6,7 +6,9 @@ use super::CUdeviceptr;
 use super::copy::{self, OnDevice, Pattern, Repeat, Transfer};
 use crate::api::driver_api;
 use crate::attribute::memory_type::{ARRAY, DEVICE, HOST, UNIFIED};
-use crate::border::In;
+use crate::border::{self, In};
+use crate::context::current::usable;
+use crate::device::attributes::MOST_PITCH;
 use crate::driver::Driver;
 use crate::memory::array::CUarray;
 use crate::status::{CudaResult, Status};
@@ -16,7 +18,7 @@ use std::ffi::{c_uint, c_void};
 driver_api! {
     needs Init;
     3020 cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2D_v2_ptds => planar;
-    3020 cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2DUnaligned_v2_ptds => planar;
+    3020 cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) | cuMemcpy2DUnaligned_v2_ptds => planar_of_any_pitch;
     3020 cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream)
         | cuMemcpy2DAsync_v2_ptsz => planar_async;
     3020 cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) | cuMemcpy3D_v2_ptds => spatial;
@@ -172,6 +174,34 @@ impl SpatialEnd {
 }
 
 impl SpatialEnd {
+    /// Makes the end of a copy of one row.
+    fn of_line(address: u64, is_device: bool, len: usize) -> Self {
+        let host = border::pointer(address).cast_const().cast();
+        Self {
+            x_bytes: 0,
+            y: 0,
+            z: 0,
+            level: 0,
+            kind: if is_device { DEVICE } else { HOST },
+            host: if is_device { std::ptr::null() } else { host },
+            device: if is_device { address } else { 0 },
+            array: std::ptr::null(),
+            reserved: std::ptr::null(),
+            pitch: len,
+            height: 1,
+        }
+    }
+
+    /// Makes the end of a copy of one row in an array.
+    fn of_array(array: CUarray, x_bytes: usize) -> Self {
+        Self {
+            x_bytes,
+            kind: ARRAY,
+            array: border::pointer(array.bits()).cast_const().cast(),
+            ..Self::of_line(0, true, 0)
+        }
+    }
+
     /// Puts an array's memory in the place of the array, of which `size` bytes, rows and planes are copied.
     ///
     /// # Errors
@@ -202,6 +232,60 @@ impl SpatialEnd {
 }
 
 impl CUDA_MEMCPY3D {
+    /// Makes the copy of one row, between addresses that are the device's or not.
+    #[must_use]
+    pub fn line(from: (u64, bool), to: (u64, bool), len: usize) -> Self {
+        Self {
+            from: SpatialEnd::of_line(from.0, from.1, len),
+            to: SpatialEnd::of_line(to.0, to.1, len),
+            width_bytes: len,
+            height: 1,
+            depth: 1,
+        }
+    }
+
+    /// Puts an array in the place of the end that is written, from a byte of its one row on.
+    #[must_use]
+    pub(super) fn into_array(mut self, array: CUarray, x_bytes: usize) -> Self {
+        self.to = SpatialEnd::of_array(array, x_bytes);
+        self
+    }
+
+    /// Puts an array in the place of the end that is read, from a byte of its one row on.
+    #[must_use]
+    pub(super) fn out_of_array(mut self, array: CUarray, x_bytes: usize) -> Self {
+        self.from = SpatialEnd::of_array(array, x_bytes);
+        self
+    }
+
+    /// Returns the kinds of memory of its ends, that of the source first.
+    #[must_use]
+    pub fn kinds(&self) -> (c_uint, c_uint) {
+        (self.from.kind, self.to.kind)
+    }
+
+    /// Returns the bytes of a row, the rows and the planes.
+    #[must_use]
+    pub fn size(&self) -> [usize; 3] {
+        [self.width_bytes, self.height, self.depth]
+    }
+
+    /// Returns whether it copies one row.
+    #[must_use]
+    pub fn is_line(&self) -> bool {
+        self.height == 1 && self.depth == 1
+    }
+
+    /// Returns whether another copies as many bytes, rows and planes, as far from each other.
+    #[must_use]
+    pub fn has_form_of(&self, other: &Self) -> bool {
+        let steps = |copy: &Self| {
+            let [from, to] = [&copy.from, &copy.to].map(|end| (end.pitch, end.height));
+            (from, to)
+        };
+        self.size() == other.size() && steps(self) == steps(other)
+    }
+
     /// Returns the copy with the memory of its arrays.
     fn in_memory(mut self, driver: &Driver) -> CudaResult<Self> {
         let size = [self.width_bytes, self.height, self.depth];
@@ -210,15 +294,29 @@ impl CUDA_MEMCPY3D {
         Ok(self)
     }
 
+    /// Checks it and finds its memory; nothing if it copies nothing.
+    ///
+    /// # Errors
+    /// As [`CUDA_MEMCPY3D::layout`]; [`Status::INVALID_VALUE`]: an end is not where it says, or nowhere, or goes beyond
+    /// the end of an array; [`Status::INVALID_HANDLE`]: there is no such array.
+    pub fn transfer(&self, driver: &Driver) -> CudaResult<Option<Transfer>> {
+        let Some(layout) = self.in_memory(driver)?.layout()? else {
+            return Ok(None);
+        };
+        let transfer = Transfer::of_rows(driver, layout.to, layout.from, layout.pattern)?;
+        transfer.check_ends(layout.ends)?;
+        Ok(Some(transfer))
+    }
+
     /// Lays the copy out, whose ends are in memory; nothing if it copies nothing.
     ///
     /// # Errors
-    /// [`Status::NOT_SUPPORTED`]: an array or a level of one; [`Status::INVALID_VALUE`]: an unknown kind of memory, a
-    /// row or a plane that overlaps the next, or addresses beyond the end of all.
+    /// [`Status::NOT_SUPPORTED`]: an array; [`Status::INVALID_VALUE`]: a level of one, an unknown kind of memory, a row
+    /// or a plane that overlaps the next, or addresses beyond the end of all.
     pub fn layout(&self) -> CudaResult<Option<Layout>> {
         let size = [self.width_bytes, self.height, self.depth];
         if self.from.level != 0 || self.to.level != 0 {
-            return Err(Status::NOT_SUPPORTED);
+            return Err(Status::INVALID_VALUE);
         }
         if size.contains(&0) {
             return Ok(None);
@@ -250,18 +348,39 @@ impl CUDA_MEMCPY3D {
     }
 }
 
+/// Copies with pitches of which the device has an attribute that says how long they may be.
 fn run(copy: &CUDA_MEMCPY3D, default: DefaultStream, stream: CUstream, wait: bool) -> CudaResult {
+    // That of an array is its own.
+    let is_too_long = |end: &SpatialEnd| end.kind != ARRAY && end.pitch as u64 > MOST_PITCH;
+    if is_too_long(&copy.from) || is_too_long(&copy.to) {
+        usable()?;
+        return Err(Status::INVALID_VALUE);
+    }
+    run_any(copy, default, stream, wait)
+}
+
+fn run_any(
+    copy: &CUDA_MEMCPY3D,
+    default: DefaultStream,
+    stream: CUstream,
+    wait: bool,
+) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
-    let Some(layout) = copy.in_memory(driver)?.layout()? else {
+    let Some(transfer) = copy.transfer(driver)? else {
         return Ok(());
     };
-    let transfer = Transfer::of_rows(driver, layout.to, layout.from, layout.pattern)?;
-    transfer.check_ends(layout.ends)?;
+    if copy::is_captured(&context, &stream, wait, || *copy)? {
+        return Ok(());
+    }
     copy::run(driver, &context, &stream, &transfer, wait)
 }
 
 fn planar(default: DefaultStream, In(copy): In<CUDA_MEMCPY2D>) -> CudaResult {
     run(&copy.into(), default, CUstream::NULL, true)
+}
+
+fn planar_of_any_pitch(default: DefaultStream, In(copy): In<CUDA_MEMCPY2D>) -> CudaResult {
+    run_any(&copy.into(), default, CUstream::NULL, true)
 }
 
 fn planar_async(

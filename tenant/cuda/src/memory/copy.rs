@@ -6,15 +6,18 @@
 //! end in host memory returns when it has ended, which is more than NVIDIA promises and what programs count on.
 
 use super::CUdeviceptr;
+use super::boxes::CUDA_MEMCPY3D;
 use super::map::{Memory, Range};
 use crate::api::driver_api;
 use crate::border;
 use crate::context::CUcontext;
 use crate::context::Context;
 use crate::driver::Driver;
+use crate::graph::capture;
+use crate::graph::work::copy::CopyMemory;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, Stream, usable_stream};
-use gridmux_tenant::{ClientError, Mark};
+use gridmux_tenant::{ClientError, Mark, Pinned};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -46,7 +49,7 @@ driver_api! {
 
 /// The location of one end of a copy.
 #[derive(Debug, Clone)]
-pub(super) enum Location {
+pub(crate) enum Location {
     /// In device memory, which is held until the copy is submitted, should another thread give it back.
     Device(u64, Arc<Range>),
     /// In pinned memory, that far from its beginning.
@@ -67,28 +70,35 @@ impl Location {
         }
         let Some(range) = driver.memory.span(address, len)? else {
             // Device memory that was given back, or that is another's, looks like the program's own.
-            let last = address.checked_add(len.saturating_sub(1));
-            let is_mapped =
-                last.is_some_and(|last| border::is_mapped(address) && border::is_mapped(last));
-            return match is_mapped {
-                true => Ok(Self::Pageable(address)),
-                false => Err(Status::INVALID_VALUE),
-            };
+            return Self::pageable(address, len);
         };
-        Ok(match range.memory {
+        match range.memory {
             Memory::Device(_)
             | Memory::Pooled(_)
+            | Memory::Graph(_)
             | Memory::Variable { .. }
             | Memory::Mapped(_)
             | Memory::Array(_)
             | Memory::Reserved(_)
-            | Memory::Managed(_) => Self::Device(address, range),
+            | Memory::Managed(_) => Ok(Self::Device(address, range)),
             Memory::Pinned(..) => {
                 let offset = range.offset(address);
-                Self::Pinned(range, offset)
+                Ok(Self::Pinned(range, offset))
             }
-            Memory::Registered(_) => Self::Pageable(address),
-        })
+            // The program may have unmapped what it registered.
+            Memory::Registered(_) => Self::pageable(address, len),
+        }
+    }
+
+    /// Takes `len` bytes at an address as the program's own memory.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: nothing is mapped where they begin or where they end.
+    fn pageable(address: u64, len: u64) -> CudaResult<Self> {
+        match border::has_ends(address, len) {
+            true => Ok(Self::Pageable(address)),
+            false => Err(Status::INVALID_VALUE),
+        }
     }
 
     /// Returns the place unless the program's memory begins with a page that cannot be written.
@@ -122,6 +132,11 @@ impl Location {
             Self::Device(_, range) | Self::Pinned(range, _) => range.memory.is_seen(),
             Self::Pageable(_) => true,
         }
+    }
+
+    /// Returns whether the device reaches it.
+    fn is_direct(&self) -> bool {
+        matches!(self, Self::Device(..) | Self::Pinned(..))
     }
 
     /// Returns its address in this process.
@@ -215,9 +230,40 @@ impl Pattern {
     }
 }
 
+/// How a copy of a graph is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// By the device alone.
+    Direct,
+    /// From memory of the host that it does not reach.
+    FromHost,
+    /// To such memory.
+    ToHost,
+    /// By the host alone.
+    OnHost,
+}
+
+/// Rows of bytes in memory of the host; numbers alone, so that whoever copies them holds nothing.
+#[derive(Debug, Clone)]
+pub struct HostRows {
+    /// The address of each row.
+    rows: Vec<u64>,
+    /// Bytes of a row.
+    len: usize,
+}
+
+impl HostRows {
+    /// Copies the rows to others of the same form.
+    pub fn copy_to(&self, to: &Self) {
+        for (from, to) in self.rows.iter().zip(&to.rows) {
+            copy_on_host(*to, *from, self.len);
+        }
+    }
+}
+
 /// A copy that was checked.
 #[derive(Debug)]
-pub(super) struct Transfer {
+pub struct Transfer {
     to: Location,
     from: Location,
     pattern: Pattern,
@@ -251,6 +297,115 @@ impl Transfer {
         Ok(())
     }
 
+    /// Returns whether the end that is written is the device's, and whether that is which is read.
+    pub(super) fn are_devices(&self) -> (bool, bool) {
+        (self.to.is_device(), self.from.is_device())
+    }
+
+    /// Returns how a graph executes it.
+    #[must_use]
+    pub fn route(&self) -> Route {
+        let (to, from) = (&self.to, &self.from);
+        match (to.is_device(), from.is_device()) {
+            (false, false) => Route::OnHost,
+            (true, _) if !from.is_direct() => Route::FromHost,
+            (_, true) if !to.is_direct() => Route::ToHost,
+            _ => Route::Direct,
+        }
+    }
+
+    /// Returns how many bytes it copies.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: more than a process can have.
+    pub fn bytes(&self) -> CudaResult<u64> {
+        let rows = self
+            .pattern
+            .rows
+            .count
+            .checked_mul(self.pattern.planes.count);
+        let bytes = rows.and_then(|rows| rows.checked_mul(self.pattern.len));
+        bytes.map(|bytes| bytes as u64).ok_or(Status::INVALID_VALUE)
+    }
+
+    fn host_rows(&self, of: impl Fn((u64, u64)) -> u64) -> HostRows {
+        HostRows {
+            rows: self.pattern.rows().map(of).collect(),
+            len: self.pattern.len,
+        }
+    }
+
+    /// Returns the rows in memory of the host that it writes.
+    #[must_use]
+    pub fn to_rows(&self) -> HostRows {
+        let start = self.to.host_address();
+        self.host_rows(|(to, _)| start + to)
+    }
+
+    /// Returns the rows in memory of the host that it reads.
+    #[must_use]
+    pub fn from_rows(&self) -> HostRows {
+        let start = self.from.host_address();
+        self.host_rows(|(_, from)| start + from)
+    }
+
+    /// Returns its rows one behind the other in memory that is between host and device.
+    #[must_use]
+    pub fn dense_rows(&self, staging: &Pinned) -> HostRows {
+        let start = staging.as_ptr().expose_provenance() as u64;
+        let mut rows = self.host_rows(|_| 0);
+        for (index, row) in (0..).zip(&mut rows.rows) {
+            *row = start + index * self.pattern.len as u64;
+        }
+        rows
+    }
+
+    /// Submits a copy that the device executes alone.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn submit_rows(&self, lane: &gridmux_tenant::Stream) -> Result<Option<Mark>, ClientError> {
+        let mut last = None;
+        for (to, from) in self.pattern.rows() {
+            last = self.submit_row(lane, to, from)?.or(last);
+        }
+        Ok(last)
+    }
+
+    /// Submits the copy of rows that stand one behind the other in `staging` to the device.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn submit_from(
+        &self,
+        lane: &gridmux_tenant::Stream,
+        staging: &Pinned,
+    ) -> Result<Option<Mark>, ClientError> {
+        let (to, len) = (self.to.host_address(), self.pattern.len as u64);
+        let mut last = None;
+        for (index, (offset, _)) in (0..).zip(self.pattern.rows()) {
+            last = Some(lane.copy_from_pinned(staging, index * len, to + offset, len)?);
+        }
+        Ok(last)
+    }
+
+    /// Submits the copy of its rows from the device to `staging`, where they stand one behind the other.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn submit_to(
+        &self,
+        lane: &gridmux_tenant::Stream,
+        staging: &Pinned,
+    ) -> Result<Option<Mark>, ClientError> {
+        let (from, len) = (self.from.host_address(), self.pattern.len as u64);
+        let mut last = None;
+        for (index, (_, offset)) in (0..).zip(self.pattern.rows()) {
+            last = Some(lane.copy_to_pinned(from + offset, staging, index * len, len)?);
+        }
+        Ok(last)
+    }
+
     /// Submits it, and waits for it if `wait` or if it must.
     pub(super) fn submit(
         &self,
@@ -266,13 +421,7 @@ impl Transfer {
             }
             return Ok(());
         }
-        stream.submit(driver, |lane| {
-            let mut last = None;
-            for (to, from) in self.pattern.rows() {
-                last = self.submit_row(lane, to, from)?.or(last);
-            }
-            Ok(last)
-        })?;
+        stream.submit(driver, |lane| self.submit_rows(lane))?;
         // Between places of the device even the synchronous copy returns at once, as documented.
         let waits = wait && (self.to.is_seen() || self.from.is_seen());
         if waits { stream.finish(driver) } else { Ok(()) }
@@ -364,7 +513,32 @@ fn copy(
     }
     let copy = Transfer::new(driver, to, from, bytes)?;
     copy.check_ends(ends)?;
+    let (to_device, from_device) = copy.are_devices();
+    let node = || CUDA_MEMCPY3D::line((from, from_device), (to, to_device), bytes);
+    if is_captured(&context, &stream, wait, node)? {
+        return Ok(());
+    }
     run(driver, &context, &stream, &copy, wait)
+}
+
+/// Adds a copy to the capture of its stream; false if there is none. One that the program waits for cannot be.
+///
+/// # Errors
+/// [`Status::STREAM_CAPTURE_UNSUPPORTED`]: the program would wait; as [`capture::of`].
+pub(super) fn is_captured(
+    context: &Context,
+    stream: &Stream,
+    wait: bool,
+    copy: impl FnOnce() -> CUDA_MEMCPY3D,
+) -> CudaResult<bool> {
+    if wait {
+        return capture::check_wait(stream).map(|()| false);
+    }
+    let Some(captured) = capture::of(stream)? else {
+        return Ok(false);
+    };
+    captured.add(CopyMemory::new(copy(), context.handle())?)?;
+    Ok(true)
 }
 
 /// Submits a copy; a fault that it meets is the context's.

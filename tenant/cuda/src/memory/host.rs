@@ -10,6 +10,7 @@ use crate::api::driver_api;
 use crate::border::{self, Out};
 use crate::context::current::usable;
 use crate::driver::Driver;
+use crate::graph::capture;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
@@ -19,6 +20,8 @@ use std::sync::Arc;
 const ALLOC_FLAGS: c_uint = 7;
 /// Flags of registered memory: all contexts, mapped, of a device, read-only.
 const REGISTER_FLAGS: c_uint = 15;
+const OF_A_DEVICE: c_uint = 4;
+const READ_ONLY: c_uint = 8;
 
 driver_api! {
     needs Init;
@@ -38,6 +41,7 @@ fn allocate(place: Out<*mut c_void>, bytes: usize, flags: c_uint) -> CudaResult 
     if flags & !ALLOC_FLAGS != 0 {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     if bytes == 0 {
         place.set(std::ptr::null_mut());
         return Ok(());
@@ -62,6 +66,7 @@ fn free(memory: *mut c_void) -> CudaResult {
     if memory.is_null() {
         return Ok(());
     }
+    capture::check_unsafe()?;
     let is_pinned = |memory: &Memory| matches!(memory, Memory::Pinned(..));
     // It goes when everything that was submitted has ended.
     take(
@@ -142,18 +147,24 @@ fn device_pointer(place: Out<CUdeviceptr>, memory: *mut c_void, flags: c_uint) -
 
 fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
     let (driver, context) = usable()?;
-    if memory.is_null() || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
+    let start = memory.addr() as u64;
+    if memory.is_null()
+        || bytes == 0
+        || flags & !REGISTER_FLAGS != 0
+        || !border::has_ends(start, bytes as u64)
+    {
         return Err(Status::INVALID_VALUE);
     }
-    driver.memory.add_to(
-        &context,
-        memory.addr() as u64,
-        bytes as u64,
-        Memory::Registered(Registered {
-            flags,
-            ..Registered::default()
-        }),
-    )
+    // Of its attributes the device has neither that for memory of other devices nor that for memory that is only read.
+    if flags & (OF_A_DEVICE | READ_ONLY) != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    capture::check_unsafe()?;
+    let memory = Memory::Registered(Registered {
+        flags,
+        ..Registered::default()
+    });
+    driver.memory.add_to(&context, start, bytes as u64, memory)
 }
 
 fn unregister(memory: *mut c_void) -> CudaResult {
@@ -161,8 +172,13 @@ fn unregister(memory: *mut c_void) -> CudaResult {
     if memory.is_null() {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     let is_registered = |memory: &Memory| matches!(memory, Memory::Registered(_));
-    let unknown = Status::HOST_MEMORY_NOT_REGISTERED;
+    // What is known and was not registered from there on is a bad argument, anything else was never registered.
+    let unknown = match driver.memory.find(memory.addr() as u64) {
+        Some(_) => Status::INVALID_VALUE,
+        None => Status::HOST_MEMORY_NOT_REGISTERED,
+    };
     let (range, _) = take(driver, memory.addr() as u64, unknown, is_registered)?;
     if let Memory::Registered(registered) = &range.memory
         && let Some(adopted) = registered.adopted.lock().take()

@@ -7,12 +7,13 @@
 use super::CUdeviceptr;
 use super::advice::{Advice, Advices, ManagedRange, Place};
 use super::map::{Memory, Range};
-use super::pool::CUmemLocation;
+use super::properties::CUmemLocation;
 use crate::api::driver_api;
 use crate::border::{AnyOut, FromC, Out};
 use crate::context::current::usable;
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
+use crate::graph::capture;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
@@ -74,6 +75,7 @@ fn allocate(place: Out<CUdeviceptr>, bytes: usize, flags: c_uint) -> CudaResult 
     if bytes == 0 || ![ATTACH_GLOBAL, ATTACH_HOST].contains(&flags) {
         return Err(Status::INVALID_VALUE);
     }
+    capture::check_unsafe()?;
     let memory = driver.gpu.managed(bytes as u64).map_err(|error| {
         report::managed(&error);
         Status::from(error)
@@ -123,7 +125,7 @@ fn attach(
     bytes: usize,
     flags: c_uint,
 ) -> CudaResult {
-    let (driver, _, _) = usable_stream(default, stream)?;
+    let (driver, _, on) = usable_stream(default, stream)?;
     let range = driver.memory.find(address).ok_or(Status::INVALID_VALUE)?;
     let is_whole = bytes == 0 || range.start == address && range.bytes == bytes as u64;
     let is_known = [ATTACH_GLOBAL, ATTACH_HOST, ATTACH_SINGLE].contains(&flags);
@@ -131,7 +133,7 @@ fn attach(
     if !is_whole || !is_known || to_none || !matches!(range.memory, Memory::Managed(_)) {
         return Err(Status::INVALID_VALUE);
     }
-    Ok(())
+    capture::refuse_in(&on)
 }
 
 fn prefetch(
@@ -166,8 +168,9 @@ fn prefetch_at(
     to: CudaResult<Place>,
     stream: CUstream,
 ) -> CudaResult {
-    usable_stream(default, stream)?;
+    let (_, _, stream) = usable_stream(default, stream)?;
     let to = to?;
+    capture::refuse_in(&stream)?;
     change(address, bytes, |advice| advice.prefetched_to = Some(to))
 }
 

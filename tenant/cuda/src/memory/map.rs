@@ -12,7 +12,7 @@ use gridmux_tenant::{Adopted, Buffer, GlobalInfo, Pinned};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A piece of memory.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Range {
     pub context: CUcontext,
     /// A number that no other range of the process has (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
     pub id: u64,
+    /// The program asked for memory operations that wait (`CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`); a hint.
+    pub is_synchronous: AtomicBool,
     /// Its kind of memory.
     pub memory: Memory,
 }
@@ -36,6 +38,8 @@ pub enum Memory {
     Device(Buffer),
     /// Device memory of a pool.
     Pooled(Arc<crate::memory::pool::Block>),
+    /// Device memory that a graph allocates.
+    Graph(Arc<crate::memory::graph::GraphMemory>),
     /// A variable of a module.
     Variable {
         /// The module.
@@ -73,6 +77,7 @@ impl Memory {
         match self {
             Self::Device(_)
             | Self::Pooled(_)
+            | Self::Graph(_)
             | Self::Variable { .. }
             | Self::Mapped(_)
             | Self::Array(_)
@@ -148,6 +153,7 @@ impl MemoryMap {
             context,
             // Relaxed: the number is all that counts.
             id: IDS.fetch_add(1, Ordering::Relaxed),
+            is_synchronous: AtomicBool::new(false),
             memory,
         });
         ranges.insert(start, range);

@@ -9,11 +9,13 @@ pub mod array;
 pub mod boxes;
 pub mod copy;
 pub mod extents;
+pub mod graph;
 pub mod host;
 pub mod managed;
 pub mod map;
 pub mod pointer;
 pub mod pool;
+pub mod properties;
 pub mod set;
 pub mod virtual_memory;
 

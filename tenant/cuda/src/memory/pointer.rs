@@ -4,12 +4,13 @@ use super::CUdeviceptr;
 use super::map::{Memory, Range};
 use crate::api::driver_api;
 use crate::attribute::{memory_type, pointer};
-use crate::border::{AnyOut, FromC, Out};
+use crate::border::{AnyOut, FromC, In, Out};
 use crate::context::CUcontext;
 use crate::context::current::usable;
 use crate::driver::Driver;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
 
 /// `CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE`.
 const READ_WRITE: c_uint = 3;
@@ -20,7 +21,7 @@ driver_api! {
     7000 cuPointerGetAttributes(
         count: c_uint, attributes: *mut c_uint, values: *mut *mut c_void, address: CUdeviceptr,
     ) => get_attributes;
-    6000 cuPointerSetAttribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr) => set_attribute;
+    6000 cuPointerSetAttribute(value: *const u8, attribute: c_uint, address: CUdeviceptr) => set_attribute;
 }
 
 /// A value of an attribute, in the type that the API gives it.
@@ -62,33 +63,45 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
         pointer::CONTEXT => (known.map(|range| bits(range.context)), Value::Wide(0)),
         pointer::MEMORY_TYPE => (is_device.map(memory_type_of), Value::Word(0)),
         pointer::DEVICE_POINTER => (device_pointer(range, address), Value::Wide(0)),
-        pointer::HOST_POINTER => (host_pointer(range, address), Value::Wide(0)),
-        // Memory operations wait or not as they do without the attribute.
-        pointer::SYNC_MEMOPS => (known.map(|_| Value::Bool(false)), Value::Bool(false)),
-        pointer::BUFFER_ID => (known.map(|range| Value::Wide(range.id)), Value::Wide(0)),
+        // What is not known is taken for the program's own memory.
+        pointer::HOST_POINTER => (host_pointer(range, address), Value::Wide(address)),
+        pointer::SYNC_MEMOPS => (known.map(is_synchronous), Value::Bool(false)),
+        pointer::BUFFER_ID | pointer::MEMORY_BLOCK_ID => {
+            (known.map(|range| Value::Wide(range.id)), Value::Wide(0))
+        }
+        pointer::LOCALITY_DOMAIN_ORDINAL => (known.map(|_| Value::Number(-1)), Value::Number(-1)),
         pointer::DEVICE_ORDINAL => (known.map(|_| Value::Number(0)), Value::Number(-2)),
         pointer::IS_MANAGED => {
             let is_managed = |range: &Range| matches!(range.memory, Memory::Managed(_));
             (
-                Ok(Value::Bool(range.is_some_and(is_managed))),
+                known.map(|range| Value::Bool(is_managed(range))),
                 Value::Bool(false),
             )
         }
-        pointer::IS_LEGACY_CUDA_IPC_CAPABLE => (Ok(Value::Bool(false)), Value::Bool(false)),
-        pointer::ALLOWED_HANDLE_TYPES => (Ok(Value::Wide(0)), Value::Wide(0)),
-        pointer::RANGE_START_ADDR => (known.map(|range| Value::Wide(range.start)), Value::Wide(0)),
-        pointer::RANGE_SIZE => (known.map(|range| Value::Wide(range.bytes)), Value::Wide(0)),
+        pointer::IS_LEGACY_CUDA_IPC_CAPABLE
+        | pointer::IS_GPU_DIRECT_RDMA_CAPABLE
+        | pointer::IS_HW_DECOMPRESS_CAPABLE => {
+            (known.map(|_| Value::Bool(false)), Value::Bool(false))
+        }
+        pointer::ALLOWED_HANDLE_TYPES => (known.map(|_| Value::Wide(0)), Value::Wide(0)),
+        pointer::RANGE_START_ADDR | pointer::MAPPING_BASE_ADDR => {
+            (known.map(|range| Value::Wide(range.start)), Value::Wide(0))
+        }
+        pointer::RANGE_SIZE | pointer::MAPPING_SIZE => {
+            (known.map(|range| Value::Wide(range.bytes)), Value::Wide(0))
+        }
         pointer::MAPPED => (Ok(Value::Bool(range.is_some())), Value::Bool(false)),
         pointer::ACCESS_FLAGS => (known.map(|_| Value::Word(READ_WRITE)), Value::Word(0)),
         pointer::MEMPOOL_HANDLE => (known.map(pool), Value::Wide(0)),
-        pointer::P2P_TOKENS
-        | pointer::IS_GPU_DIRECT_RDMA_CAPABLE
-        | pointer::MAPPING_SIZE..=pointer::MEMORY_BLOCK_ID => {
-            return (Err(Status::NOT_SUPPORTED), None);
-        }
+        pointer::P2P_TOKENS => return (Err(Status::NOT_SUPPORTED), None),
         _ => return (Err(Status::INVALID_VALUE), None),
     };
     (found, Some(unknown))
+}
+
+fn is_synchronous(range: &Range) -> Value {
+    // relaxed: a value that stands alone.
+    Value::Bool(range.is_synchronous.load(Ordering::Relaxed))
 }
 
 fn memory_type_of(is_device: bool) -> Value {
@@ -120,6 +133,7 @@ fn host_pointer(range: Option<&Range>, address: u64) -> CudaResult<Value> {
         Memory::Mapped(adopted) => Ok(Value::Wide(adopted.host_address() + range.offset(address))),
         Memory::Device(_)
         | Memory::Pooled(_)
+        | Memory::Graph(_)
         | Memory::Variable { .. }
         | Memory::Array(_)
         | Memory::Reserved(_) => Err(Status::INVALID_VALUE),
@@ -158,13 +172,16 @@ fn get_attributes(
     Ok(())
 }
 
-/// Takes the one attribute that can be set. It asks for synchronous memory operations, which is a hint where all are
-/// ordered.
-fn set_attribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr) -> CudaResult {
+/// Takes the one attribute that can be set, a boolean. It asks for synchronous memory operations, which is a hint where
+/// all are ordered, and is remembered.
+fn set_attribute(value: Option<In<u8>>, attribute: c_uint, address: CUdeviceptr) -> CudaResult {
     let (driver, _) = usable()?;
-    let is_known = driver.memory.find(address).is_some();
-    if value.is_null() || attribute != pointer::SYNC_MEMOPS || !is_known {
-        return Err(Status::INVALID_VALUE);
+    match (value, attribute, driver.memory.find(address)) {
+        (Some(In(value)), pointer::SYNC_MEMOPS, Some(range)) => {
+            // relaxed: a value that stands alone.
+            range.is_synchronous.store(value != 0, Ordering::Relaxed);
+            Ok(())
+        }
+        _ => Err(Status::INVALID_VALUE),
     }
-    Ok(())
 }

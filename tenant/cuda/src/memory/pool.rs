@@ -4,23 +4,29 @@
 //! takes such a block if the same stream gave it back, or if the mark has been passed, and else new memory. At a
 //! synchronisation, what the pool holds over its release threshold goes back to the device.
 
-use super::CUdeviceptr;
 use super::map::Memory;
+use super::properties::{
+    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, ON_DEVICE, PINNED, READ_WRITE,
+};
+use super::{CUdeviceptr, graph};
 use crate::api::driver_api;
 use crate::attribute::pool::{
+    ALLOCATION_TYPE, HW_DECOMPRESS_ENABLED, LOCALITY_DOMAIN_ID, LOCATION_TYPE, MAX_POOL_SIZE,
     RELEASE_THRESHOLD, RESERVED_MEM_CURRENT, RESERVED_MEM_HIGH, REUSE_ALLOW_INTERNAL_DEPENDENCIES,
     REUSE_FOLLOW_EVENT_DEPENDENCIES, USED_MEM_CURRENT, USED_MEM_HIGH,
 };
 use crate::border::{self, AnyOut, In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
+use crate::graph::work::memory::Allocate;
+use crate::graph::{capture, work};
 use crate::registry::{Handle, Object, Registry};
 use crate::report;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, Stream, usable_stream};
 use gridmux_tenant::{Buffer, Mark};
 use parking_lot::Mutex;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -40,6 +46,8 @@ pub struct Pool {
     release_threshold: AtomicU64,
     /// The three attributes that allow or forbid reuse; remembered.
     reuse: [AtomicU32; 3],
+    /// The most bytes that it may reserve; 0 for all there are.
+    most_bytes: u64,
     reserved: Meter,
     used: Meter,
 }
@@ -75,49 +83,10 @@ impl Object for Pool {
     }
 }
 
-/// The properties of a new pool (`CUmemPoolProps`).
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct CUmemPoolProps {
-    alloc_type: c_uint,
-    handle_types: c_uint,
-    location_type: c_uint,
-    location_id: c_int,
-    win32_security: *mut c_void,
-    max_size: usize,
-    usage: u16,
-    reserved: [u8; 54],
-}
-
-/// The location of memory (`CUmemLocation`).
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct CUmemLocation {
-    /// Its kind, as a device or the host.
-    pub kind: c_uint,
-    /// The number of the device or node.
-    pub id: c_int,
-}
-
-/// The access that a location has to memory (`CUmemAccessDesc`).
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct CUmemAccessDesc {
-    /// The location.
-    pub location: CUmemLocation,
-    /// What it may do.
-    pub flags: c_uint,
-}
-
-/// The one location that may access a pool's memory: a device, this one.
-const ON_DEVICE: c_uint = 1;
-/// Reading and writing.
-const READ_WRITE: c_uint = 3;
-
 driver_api! {
     needs Init;
     11020 cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) => default_pool;
-    11020 cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice) => default_pool;
+    11020 cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice) => get_pool;
     11020 cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) => set_pool;
     11020 cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) => create;
     11020 cuMemPoolDestroy(pool: CUmemoryPool) => destroy;
@@ -139,6 +108,19 @@ impl Meter {
         // relaxed: figures for the program to read, which order nothing.
         let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.most.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Adds bytes unless there would be more than `most`.
+    fn add_within(&self, bytes: u64, most: u64) -> bool {
+        let more = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= most);
+        // relaxed: as in `add`; the exchange alone keeps the sum within its bound.
+        let added = self
+            .now
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if let Ok(before) = added {
+            self.most.fetch_max(before + bytes, Ordering::Relaxed);
+        }
+        added.is_ok()
     }
 
     fn take(&self, bytes: u64) {
@@ -167,12 +149,13 @@ impl Drop for Block {
 }
 
 impl Pool {
-    fn new(driver: &Driver) -> CudaResult<Arc<Self>> {
+    fn new(driver: &Driver, most_bytes: u64) -> CudaResult<Arc<Self>> {
         driver.pools.add(|handle| Self {
             handle,
             free: Mutex::new(Some(Vec::new())),
             release_threshold: AtomicU64::new(0),
             reuse: [1, 1, 1].map(AtomicU32::new),
+            most_bytes,
             reserved: Meter::default(),
             used: Meter::default(),
         })
@@ -183,13 +166,26 @@ impl Pool {
         if let Some(pool) = driver.default_pool.get() {
             return Ok(Arc::clone(pool));
         }
-        let made = Self::new(driver)?;
+        let made = Self::new(driver, 0)?;
         let pool = Arc::clone(driver.default_pool.get_or_init(|| Arc::clone(&made)));
         if !Arc::ptr_eq(&pool, &made) {
             // Another thread was first.
             drop(driver.pools.remove(made.handle));
         }
         Ok(pool)
+    }
+
+    /// Returns the pool that allocations come from which name none: the one that the program set, or else the device's
+    /// own.
+    fn current(driver: &Driver) -> CudaResult<Arc<Self>> {
+        let set = driver.current_pool.lock().clone();
+        set.map_or_else(|| Self::default(driver), Ok)
+    }
+
+    /// Makes a pool that is destroyed the device's no more.
+    fn leave(driver: &Driver, pool: CUmemoryPool) {
+        let left = driver.current_pool.lock().take_if(|set| set.handle == pool);
+        drop(left);
     }
 
     /// Takes a block of `bytes` bytes that may be used on `stream`.
@@ -204,12 +200,30 @@ impl Pool {
         if let Some(block) = self.take_free(driver, bytes, stream)? {
             return Ok(block);
         }
-        let buffer = driver.allocate(bytes)?;
-        self.reserved.add(bytes);
+        self.reserve(driver, bytes)?;
+        let buffer = driver.allocate(bytes);
+        let buffer = buffer.inspect_err(|_| self.reserved.take(bytes))?;
         Ok(Arc::new(Block {
             buffer,
             pool: Arc::clone(self),
         }))
+    }
+
+    /// Counts new memory as the pool's, if it may have so much; what it keeps is given back before it has too much.
+    fn reserve(&self, driver: &Driver, bytes: u64) -> CudaResult {
+        let most = match self.most_bytes {
+            0 => u64::MAX,
+            most => most,
+        };
+        if self.reserved.add_within(bytes, most) {
+            return Ok(());
+        }
+        self.await_free(driver)?;
+        self.trim(driver, 0);
+        match self.reserved.add_within(bytes, most) {
+            true => Ok(()),
+            false => Err(Status::OUT_OF_MEMORY),
+        }
     }
 
     fn take_free(
@@ -309,7 +323,8 @@ impl Driver {
         };
         let status = Status::from(&error);
         let pools = self.pools.all();
-        if status != Status::OUT_OF_MEMORY || !pools.iter().any(|pool| pool.holds_free()) {
+        let is_held = pools.iter().any(|pool| pool.holds_free()) || graph::keeps_unused();
+        if status != Status::OUT_OF_MEMORY || !is_held {
             report::out_of_memory(&error);
             return Err(status);
         }
@@ -317,6 +332,7 @@ impl Driver {
             pool.await_free(self)?;
             pool.trim(self, 0);
         }
+        graph::trim(self);
         let allocated = self.gpu.alloc(bytes);
         Ok(allocated.inspect_err(report::out_of_memory)?)
     }
@@ -336,50 +352,29 @@ fn default_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
     Ok(())
 }
 
-/// Makes a pool the device's, which only the one that it has already can be.
-fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
+fn get_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
     let driver = device::check(device)?;
-    if pool.handle != Pool::default(driver)?.handle {
-        return Err(Status::NOT_SUPPORTED);
-    }
+    place.set(Pool::current(driver)?.handle);
     Ok(())
 }
 
-impl CUmemPoolProps {
-    /// Checks that there can be such a pool.
-    ///
-    /// # Errors
-    /// [`Status::INVALID_VALUE`]: not of pinned memory, as a pool must be; [`Status::NOT_SUPPORTED`]: not on a device,
-    /// or shared with other processes; [`Status::INVALID_DEVICE`].
-    pub fn check(&self) -> CudaResult {
-        const PINNED: c_uint = 1;
-        if self.alloc_type != PINNED {
-            return Err(Status::INVALID_VALUE);
-        }
-        if self.location_type != ON_DEVICE || self.handle_types != 0 {
-            return Err(Status::NOT_SUPPORTED);
-        }
-        device::exists(self.location_id)
+/// Makes a pool the one that allocations come from which name none.
+fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
+    let driver = device::check(device)?;
+    // Who destroys the pool meanwhile makes it the device's no more, before or after.
+    let before = driver.current_pool.lock().replace(Arc::clone(&pool));
+    drop(before);
+    if driver.pools.get(pool.handle).is_err() {
+        Pool::leave(driver, pool.handle);
+        return Err(Pool::UNKNOWN);
     }
-}
-
-impl CUmemAccessDesc {
-    /// Checks that memory of a pool can be accessed so: by the device, and for reading and writing.
-    ///
-    /// # Errors
-    /// [`Status::INVALID_VALUE`]; [`Status::INVALID_DEVICE`].
-    pub fn check(&self) -> CudaResult {
-        if self.location.kind != ON_DEVICE || self.flags != READ_WRITE {
-            return Err(Status::INVALID_VALUE);
-        }
-        device::exists(self.location.id)
-    }
+    Ok(())
 }
 
 fn create(place: Out<CUmemoryPool>, In(properties): In<CUmemPoolProps>) -> CudaResult {
     properties.check()?;
     let driver = Driver::get()?;
-    place.set(Pool::new(driver)?.handle);
+    place.set(Pool::new(driver, properties.max_size as u64)?.handle);
     Ok(())
 }
 
@@ -389,7 +384,9 @@ fn destroy(pool: CUmemoryPool) -> CudaResult {
     if driver.default_pool.get().is_some_and(is_default) {
         return Err(Status::INVALID_VALUE);
     }
-    driver.pools.remove(pool)?.close(driver);
+    let removed = driver.pools.remove(pool)?;
+    Pool::leave(driver, pool);
+    removed.close(driver);
     Ok(())
 }
 
@@ -417,6 +414,8 @@ fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {
 }
 
 fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResult {
+    /// -1, as an unsigned number.
+    const NONE: c_uint = c_uint::MAX;
     let wide = |figure: &AtomicU64| {
         // relaxed: a value that stands alone.
         value.of::<u64>()?.set(figure.load(Ordering::Relaxed));
@@ -434,6 +433,22 @@ fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResul
         RESERVED_MEM_HIGH => wide(&pool.reserved.most),
         USED_MEM_CURRENT => wide(&pool.used.now),
         USED_MEM_HIGH => wide(&pool.used.most),
+        MAX_POOL_SIZE => {
+            value.of::<u64>()?.set(pool.most_bytes);
+            Ok(())
+        }
+        // What every pool is here: of pinned memory of device 0, all of it, shared with nobody, not unpacked by the
+        // device.
+        ALLOCATION_TYPE..=LOCATION_TYPE | HW_DECOMPRESS_ENABLED..=LOCALITY_DOMAIN_ID => {
+            let told = match attribute {
+                ALLOCATION_TYPE => PINNED,
+                LOCATION_TYPE => ON_DEVICE,
+                LOCALITY_DOMAIN_ID => NONE,
+                _ => 0,
+            };
+            value.of::<c_uint>()?.set(told);
+            Ok(())
+        }
         _ => Err(Status::INVALID_VALUE),
     }
 }
@@ -472,7 +487,7 @@ fn allocate(
     bytes: usize,
     stream: CUstream,
 ) -> CudaResult {
-    let pool = Pool::default(Driver::get()?)?;
+    let pool = Pool::current(Driver::get()?)?;
     allocate_from(default, place, bytes, pool, stream)
 }
 
@@ -485,7 +500,16 @@ fn allocate_from(
 ) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
     if bytes == 0 {
-        return Err(Status::INVALID_VALUE);
+        // Unlike `cuMemAlloc`, it gives null, which may be given back.
+        place.set(0);
+        return Ok(());
+    }
+    if let Some(captured) = capture::of(&stream)? {
+        let node = Allocate::captured(driver, bytes)?;
+        let address = node.address();
+        captured.add(node)?;
+        place.set(address);
+        return Ok(());
     }
     let block = pool.take(driver, bytes as u64, &stream)?;
     let (start, len) = (block.buffer.address(), block.buffer.bytes());
@@ -503,6 +527,13 @@ fn free(default: DefaultStream, address: CUdeviceptr, stream: CUstream) -> CudaR
     let (driver, _, stream) = usable_stream(default, stream)?;
     if address == 0 {
         return Ok(());
+    }
+    if let Some(captured) = capture::of(&stream)? {
+        let node = work::memory::Free::new(captured.capture.graph(), address)?;
+        return captured.add(node).map(drop);
+    }
+    if let Ok(memory) = graph::find(driver, address) {
+        return memory.release();
     }
     let is_allocation = |memory: &Memory| matches!(memory, Memory::Device(_) | Memory::Pooled(_));
     let range = driver.memory.remove(address, is_allocation);

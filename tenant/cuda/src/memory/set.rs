@@ -1,11 +1,17 @@
 //! Fills of device memory with one value.
 
 use super::CUdeviceptr;
+use super::map::Range;
 use crate::api::driver_api;
+use crate::border;
+use crate::driver::Driver;
+use crate::graph::capture;
+use crate::graph::work::fill::{FillMemory, FillParams};
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
-use gridmux_tenant::Width;
+use gridmux_tenant::{ClientError, Mark, Width};
 use std::ffi::{c_uchar, c_uint, c_ushort};
+use std::sync::Arc;
 
 driver_api! {
     needs Init;
@@ -95,6 +101,93 @@ impl Rows {
     }
 }
 
+/// A fill that was checked, of memory that was found.
+#[derive(Debug)]
+pub struct Fill {
+    rows: Rows,
+    layout: Layout,
+    value: u32,
+    width: Width,
+    /// Held until the fill is submitted, should another thread give it back.
+    held: Arc<Range>,
+}
+
+/// Rows in memory of the host to be filled; numbers alone, so that whoever does it holds nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct HostFill {
+    rows: Rows,
+    layout: Layout,
+    value: u32,
+    width: Width,
+}
+
+impl Fill {
+    /// Checks a fill of memory of the device, or of the host where the device reaches it.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]: nothing to fill; as [`Rows::layout`]; there is no such memory.
+    pub fn new(driver: &Driver, rows: Rows, value: u32, width: Width) -> CudaResult<Self> {
+        let layout = rows.layout(width.bytes() as usize)?;
+        let layout = layout.ok_or(Status::INVALID_VALUE)?;
+        let held = driver.memory.span(rows.to, layout.span)?;
+        let held = held.ok_or(Status::INVALID_VALUE)?;
+        Ok(Self {
+            rows,
+            layout,
+            value,
+            width,
+            held,
+        })
+    }
+
+    /// Returns whether the device reaches the memory.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.held.memory.is_reached()
+    }
+
+    /// Submits a fill of memory that the device reaches.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn submit(&self, lane: &gridmux_tenant::Stream) -> Result<Option<Mark>, ClientError> {
+        let mut mark = None;
+        for index in 0..self.layout.count {
+            let to = self.rows.to + (index * self.rows.pitch) as u64;
+            mark = Some(lane.fill_address(to, self.layout.len, self.value, self.width)?);
+        }
+        Ok(mark)
+    }
+
+    /// Returns a fill of the host's memory.
+    #[must_use]
+    pub fn host_rows(&self) -> HostFill {
+        HostFill {
+            rows: self.rows,
+            layout: self.layout,
+            value: self.value,
+            width: self.width,
+        }
+    }
+}
+
+impl HostFill {
+    /// Does it.
+    pub fn fill(&self) {
+        let bytes = self.value.to_le_bytes();
+        let element = &bytes[..self.width.bytes() as usize];
+        let len = usize::try_from(self.layout.len).unwrap_or(0);
+        for index in 0..self.layout.count {
+            let to = border::pointer(self.rows.to + (index * self.rows.pitch) as u64);
+            for (at, byte) in (0..len).zip(element.iter().cycle()) {
+                // SAFETY: `Fill::new` found the memory in this process, pinned or registered; the program lets it be
+                // until the graph was executed, and gives it back after that.
+                unsafe { to.add(at).write(*byte) };
+            }
+        }
+    }
+}
+
 /// Fills on a stream, or on the default one before it returns.
 fn fill(
     rows: Rows,
@@ -105,21 +198,28 @@ fn fill(
 ) -> CudaResult {
     let is_synchronous = stream.is_none();
     let (driver, context, stream) = usable_stream(default, stream.unwrap_or(CUstream::NULL))?;
-    let Some(Layout { count, len, span }) = rows.layout(width.bytes() as usize)? else {
+    if rows.width == 0 || rows.height == 0 {
         return Ok(());
-    };
-    // Held until the fill is submitted, should another thread give it back.
-    let held = driver.memory.device_span(rows.to, span)?;
-    stream.submit(driver, |lane| {
-        let mut mark = None;
-        for index in 0..count {
-            let to = rows.to + (index * rows.pitch) as u64;
-            mark = Some(lane.fill_address(to, len, value, width)?);
-        }
-        Ok(mark)
-    })?;
+    }
+    let fill = Fill::new(driver, rows, value, width)?;
+    if !fill.is_reached() {
+        return Err(Status::INVALID_VALUE);
+    }
+    if let Some(captured) = capture::of(&stream)? {
+        let params = FillParams {
+            to: rows.to,
+            pitch: rows.pitch,
+            value,
+            element_bytes: width.bytes(),
+            width: rows.width,
+            height: rows.height,
+        };
+        let node = FillMemory::new(params, context.handle())?;
+        return captured.add(node).map(drop);
+    }
+    stream.submit(driver, |lane| fill.submit(lane))?;
     // Of memory that the program sees the function returns when it is filled, as documented.
-    if is_synchronous && held.memory.is_seen() {
+    if is_synchronous && fill.held.memory.is_seen() {
         stream
             .finish(driver)
             .map_err(|error| context.fail(&error))?;

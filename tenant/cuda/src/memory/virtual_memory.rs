@@ -8,7 +8,7 @@
 use super::CUdeviceptr;
 use super::extents::Extents;
 use super::map::Memory;
-use super::pool::{CUmemAccessDesc, CUmemLocation};
+use super::properties::{CUmemAccessDesc, CUmemLocation};
 use crate::api::driver_api;
 use crate::border::{self, In, Out};
 use crate::context::CUcontext;

@@ -3,7 +3,7 @@
 use super::Function;
 use crate::api::driver_api;
 use crate::attribute::function;
-use crate::border::Out;
+use crate::border::{NotNull, Out};
 use crate::driver::Driver;
 use crate::module::CUfunction;
 use crate::status::{CudaResult, Status};
@@ -55,7 +55,10 @@ pub(crate) fn attribute(function: &Function, attribute: c_int) -> CudaResult<c_i
         function::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
             function.dynamic_shared_bytes.load(Ordering::Relaxed)
         }
-        function::PREFERRED_SHARED_MEMORY_CARVEOUT => return Ok(-1),
+        // relaxed: as above.
+        function::PREFERRED_SHARED_MEMORY_CARVEOUT => {
+            return Ok(function.carveout.load(Ordering::Relaxed));
+        }
         cluster if CLUSTERS.contains(&cluster) => 0,
         _ => return Err(Status::INVALID_VALUE),
     };
@@ -79,7 +82,12 @@ pub(crate) fn set(function: &Function, attribute: c_int, value: c_int) -> CudaRe
                 .store(value, Ordering::Relaxed);
             Ok(())
         }
-        function::PREFERRED_SHARED_MEMORY_CARVEOUT if (-1..=100).contains(&value) => Ok(()),
+        // A hint, which is remembered.
+        function::PREFERRED_SHARED_MEMORY_CARVEOUT if (-1..=100).contains(&value) => {
+            // relaxed: as above.
+            function.carveout.store(value, Ordering::Relaxed);
+            Ok(())
+        }
         cluster if CLUSTERS.contains(&cluster) => Err(Status::NOT_SUPPORTED),
         _ => Err(Status::INVALID_VALUE),
     }
@@ -121,13 +129,13 @@ fn set_shared_config(_: Arc<Function>, config: c_uint) -> CudaResult {
     Ok(())
 }
 
-fn get_name(name: Out<*const c_char>, function: Arc<Function>) -> CudaResult {
+fn get_name(name: Out<*const c_char>, NotNull(function): NotNull<Function>) -> CudaResult {
     name.set(function.name().as_ptr());
     Ok(())
 }
 
 fn get_param_info(
-    function: Arc<Function>,
+    NotNull(function): NotNull<Function>,
     index: usize,
     offset: Out<usize>,
     size: Option<Out<usize>>,
@@ -138,7 +146,7 @@ fn get_param_info(
     Ok(())
 }
 
-fn get_param_count(function: Arc<Function>, count: Out<usize>) -> CudaResult {
+fn get_param_count(NotNull(function): NotNull<Function>, count: Out<usize>) -> CudaResult {
     count.set(function.info().params.len());
     Ok(())
 }

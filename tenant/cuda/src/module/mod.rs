@@ -7,7 +7,7 @@ pub mod attributes;
 pub mod jit;
 
 use crate::api::driver_api;
-use crate::border::Out;
+use crate::border::{NotNull, Out};
 use crate::context::current::{current, usable};
 use crate::context::{CUcontext, Context};
 use crate::driver::Driver;
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// A module as C holds it.
 pub type CUmodule = Handle<Module>;
@@ -54,6 +54,10 @@ pub struct Function {
     pub(crate) kernel: gridmux_tenant::Kernel,
     /// Dynamic shared memory that a launch may ask for, in bytes.
     pub(crate) dynamic_shared_bytes: AtomicU32,
+    /// The division of L1 cache and shared memory that the program prefers, in percent of shared memory; -1 for none.
+    pub(crate) carveout: AtomicI32,
+    /// The handle of the library's kernel that it is; 0 for a module's function.
+    library_kernel: AtomicU64,
 }
 
 impl Object for Module {
@@ -194,6 +198,8 @@ impl Module {
                 driver,
                 kernel.info(),
             )),
+            carveout: AtomicI32::new(-1),
+            library_kernel: AtomicU64::new(0),
             kernel,
         })?;
         functions.insert(name.to_owned(), Arc::clone(&function));
@@ -242,6 +248,19 @@ impl Function {
     #[must_use]
     pub fn handle(&self) -> CUfunction {
         self.handle
+    }
+
+    /// Returns the bits of the handle of the library's kernel that it is; 0 for a module's function.
+    #[must_use]
+    pub fn library_kernel(&self) -> u64 {
+        // Relaxed: a number, set before the program has the kernel's handle.
+        self.library_kernel.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it is a library's kernel.
+    pub fn set_library_kernel(&self, bits: u64) {
+        // Relaxed: as in `library_kernel`.
+        self.library_kernel.store(bits, Ordering::Relaxed);
     }
 
     /// Returns its name.
@@ -300,7 +319,7 @@ fn unload(module: CUmodule) -> CudaResult {
     current()?;
     // A library's module goes with the library.
     if driver.modules.get(module)?.context.is_null() {
-        return Err(Status::INVALID_HANDLE);
+        return Err(Status::NOT_PERMITTED);
     }
     Module::take(driver, module)
 }
@@ -319,10 +338,25 @@ fn get_global(
     name: &'static CStr,
 ) -> CudaResult {
     usable()?;
+    tell_global(&module, name, address.as_ref(), bytes.as_ref())
+}
+
+/// Writes address and size of a variable, one of which may be left out.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`]: there is a place for neither; [`Status::NOT_FOUND`].
+pub(crate) fn tell_global(
+    module: &Module,
+    name: &CStr,
+    address: Option<&Out<u64>>,
+    bytes: Option<&Out<usize>>,
+) -> CudaResult {
+    if address.is_none() && bytes.is_none() {
+        return Err(Status::INVALID_VALUE);
+    }
     let global = module.global(name)?;
-    Out::set_if(address.as_ref(), global.address);
-    let len = usize::try_from(global.bytes).unwrap_or(usize::MAX);
-    Out::set_if(bytes.as_ref(), len);
+    Out::set_if(address, global.address);
+    Out::set_if(bytes, usize::try_from(global.bytes).unwrap_or(usize::MAX));
     Ok(())
 }
 
@@ -350,7 +384,7 @@ fn loading_mode(mode: Out<c_uint>) -> CudaResult {
     Ok(())
 }
 
-fn module_of(place: Out<CUmodule>, function: Arc<Function>) -> CudaResult {
+fn module_of(place: Out<CUmodule>, NotNull(function): NotNull<Function>) -> CudaResult {
     place.set(function.module);
     Ok(())
 }

@@ -1,4 +1,6 @@
 //! Attributes of a stream: hints that are remembered, and the priority.
+//!
+//! Rule: a value that the attribute cannot have is refused, so that what is read back is what a device would tell.
 
 use super::{CUstream, DefaultStream, Kind, known};
 use crate::api::driver_api;
@@ -6,6 +8,7 @@ use crate::attribute::stream::{
     ACCESS_POLICY_WINDOW, MEM_SYNC_DOMAIN, MEM_SYNC_DOMAIN_MAP, PRIORITY, SYNCHRONIZATION_POLICY,
 };
 use crate::border::{In, Out};
+use crate::context::limits::GREATEST_PRIORITY;
 use crate::status::{CudaResult, Status};
 use parking_lot::Mutex;
 use std::ffi::c_uint;
@@ -92,11 +95,33 @@ fn set(
     attribute: c_uint,
     In(value): In<Value>,
 ) -> CudaResult {
-    known(default, stream)?.attributes.set(attribute, value)
+    let stream = known(default, stream)?;
+    stream.attributes.set(attribute, checked(attribute, value)?)
+}
+
+/// Returns a value as it is remembered: a priority as near as streams have it.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`]: a way to wait that is none of the four, or a domain that the device does not have.
+fn checked(attribute: c_uint, mut value: Value) -> CudaResult<Value> {
+    let first = &mut value.0[0];
+    match attribute {
+        SYNCHRONIZATION_POLICY if !(1..=4).contains(first) => Err(Status::INVALID_VALUE),
+        MEM_SYNC_DOMAIN if *first > 1 => Err(Status::INVALID_VALUE),
+        PRIORITY => {
+            let priority = first.cast_signed().clamp(GREATEST_PRIORITY, 0);
+            *first = priority.cast_unsigned();
+            Ok(value)
+        }
+        _ => Ok(value),
+    }
 }
 
 fn copy(default: DefaultStream, to: CUstream, from: CUstream) -> CudaResult {
     let (to, from) = (known(default, to)?, known(default, from)?);
+    if to.context != from.context {
+        return Err(Status::INVALID_VALUE);
+    }
     let values = *from.attributes.0.lock();
     *to.attributes.0.lock() = values;
     Ok(())

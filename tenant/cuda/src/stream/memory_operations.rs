@@ -3,6 +3,7 @@
 
 use super::{CUstream, DefaultStream, usable_stream};
 use crate::api::driver_api;
+use crate::graph::capture;
 use crate::memory::CUdeviceptr;
 use crate::status::{CudaResult, Status};
 use gridmux_tenant::Width;
@@ -39,6 +40,7 @@ fn write_32(
 ) -> CudaResult {
     let (driver, _, stream) = usable_stream(default, stream)?;
     check(address, 4, flags)?;
+    capture::refuse_in(&stream)?;
     let _held = driver.memory.device_span(address, 4)?;
     stream.submit(driver, |lane| {
         lane.fill_address(address, 4, value, Width::Four).map(Some)
@@ -55,6 +57,7 @@ fn write_64(
 ) -> CudaResult {
     let (driver, _, stream) = usable_stream(default, stream)?;
     check(address, 8, flags)?;
+    capture::refuse_in(&stream)?;
     let _held = driver.memory.device_span(address, 8)?;
     stream.submit(driver, |lane| {
         lane.copy_to_address(address, &value.to_ne_bytes())

@@ -19,13 +19,14 @@ use crate::context::lanes::Lane;
 use crate::context::limits::GREATEST_PRIORITY;
 use crate::context::{CUcontext, Context};
 use crate::driver::Driver;
-use crate::event::Event;
+use crate::event::{self, Event};
+use crate::graph::capture::{self, Capture};
 use crate::registry::{Handle, Object, Registry};
 use crate::status::{CudaResult, Status};
 use gridmux_tenant::{ClientError, Mark};
 use order::{Last, Order};
 use parking_lot::Mutex;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +75,8 @@ pub struct Stream {
     order: Arc<Order>,
     last: Arc<Last>,
     attributes: attributes::Attributes,
+    /// The capture that it is part of.
+    pub(crate) capture: Mutex<Option<Arc<Capture>>>,
     /// Held for a submission and the waits in front of it.
     turn: Mutex<Turn>,
 }
@@ -103,7 +106,7 @@ driver_api! {
     2000 cuStreamQuery(stream: CUstream) | cuStreamQuery_ptsz => query;
     2000 cuStreamSynchronize(stream: CUstream) | cuStreamSynchronize_ptsz => synchronize;
     3020 cuStreamWaitEvent(stream: CUstream, event: Handle<Event>, flags: c_uint)
-        | cuStreamWaitEvent_ptsz => wait_event;
+        | cuStreamWaitEvent_ptsz => event::wait;
     5050 cuStreamGetPriority(stream: CUstream, priority: *mut c_int) | cuStreamGetPriority_ptsz => get_priority;
     5050 cuStreamGetFlags(stream: CUstream, flags: *mut c_uint) | cuStreamGetFlags_ptsz => get_flags;
     12000 cuStreamGetId(stream: CUstream, id: *mut u64) | cuStreamGetId_ptsz => get_id;
@@ -112,18 +115,6 @@ driver_api! {
         | cuStreamGetCtx_v2_ptsz => get_context_and_green;
     12080 cuStreamGetDevice(stream: CUstream, device: *mut c_int) | cuStreamGetDevice_ptsz => get_device;
     12040 cuStreamGetGreenCtx(stream: CUstream, green: *mut u64) => get_green;
-    10010 cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) => exchange_capture_mode;
-    10000 cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) | cuStreamIsCapturing_ptsz => is_capturing;
-    10010 cuStreamGetCaptureInfo(stream: CUstream, status: *mut c_uint, id: *mut u64)
-        | cuStreamGetCaptureInfo_ptsz => capture_info;
-    11030 cuStreamGetCaptureInfo_v2(
-        stream: CUstream, status: *mut c_uint, id: *mut u64, graph: *mut u64, dependencies: *mut u64,
-        count: *mut usize,
-    ) | cuStreamGetCaptureInfo_v2_ptsz => capture_info_v2;
-    12030 cuStreamGetCaptureInfo_v3(
-        stream: CUstream, status: *mut c_uint, id: *mut u64, graph: *mut u64, dependencies: *mut u64,
-        edges: *mut u64, count: *mut usize,
-    ) | cuStreamGetCaptureInfo_v3_ptsz => capture_info_v3;
 }
 
 impl Stream {
@@ -152,6 +143,7 @@ impl Stream {
             order,
             last,
             attributes: attributes::Attributes::default(),
+            capture: Mutex::default(),
             turn: Mutex::default(),
         };
         context.grow(|| driver.streams.add(make))
@@ -173,6 +165,24 @@ impl Stream {
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Returns whether it is a legacy default stream.
+    #[must_use]
+    pub fn is_legacy(&self) -> bool {
+        self.kind == Kind::Default(DefaultStream::Legacy)
+    }
+
+    /// Returns whether it and the legacy default stream wait for each other.
+    #[must_use]
+    pub fn is_blocking(&self) -> bool {
+        !matches!(
+            self.kind,
+            Kind::Made {
+                blocking: false,
+                ..
+            }
+        )
     }
 
     /// Submits work behind everything that the stream must wait for, and notes it as the stream's last.
@@ -224,6 +234,12 @@ impl Stream {
             Some(mark) => driver.gpu.has_passed(mark),
             None => Ok(true),
         }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        capture::stream_gone(self);
     }
 }
 
@@ -333,11 +349,13 @@ fn destroy(stream: CUstream) -> CudaResult {
     if matches!(found.kind, Kind::Default(_)) {
         return Err(Status::INVALID_HANDLE);
     }
+    capture::stream_gone(&found);
     driver.streams.remove(stream).map(drop)
 }
 
 fn query(default: DefaultStream, stream: CUstream) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
+    capture::check_wait(&stream)?;
     if !stream.has_finished(driver)? {
         return Err(Status::NOT_READY);
     }
@@ -346,29 +364,14 @@ fn query(default: DefaultStream, stream: CUstream) -> CudaResult {
 
 fn synchronize(default: DefaultStream, stream: CUstream) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
+    capture::check_wait(&stream)?;
     stream.finish(driver)?;
     driver.after_synchronization();
     context.check(driver)
 }
 
-fn wait_event(
-    default: DefaultStream,
-    stream: CUstream,
-    event: Arc<Event>,
-    flags: c_uint,
-) -> CudaResult {
-    if flags & !1 != 0 {
-        return Err(Status::INVALID_VALUE);
-    }
-    let (driver, _, stream) = usable_stream(default, stream)?;
-    if let Some(mark) = event.mark() {
-        stream.submit(driver, |lane| lane.wait_mark(mark))?;
-    }
-    Ok(())
-}
-
 /// Resolves a stream of which something is asked that holds after a fault too.
-fn known(default: DefaultStream, stream: CUstream) -> CudaResult<Arc<Stream>> {
+pub(crate) fn known(default: DefaultStream, stream: CUstream) -> CudaResult<Arc<Stream>> {
     resolve(Driver::get()?, &current()?, stream, default)
 }
 
@@ -421,60 +424,4 @@ fn get_green(stream: CUstream, green: Out<u64>) -> CudaResult {
     known(DefaultStream::Legacy, stream)?;
     green.set(0);
     Ok(())
-}
-
-/// Writes that the stream is not captured: there are no graphs.
-fn is_capturing(default: DefaultStream, stream: CUstream, status: Out<c_uint>) -> CudaResult {
-    known(default, stream)?;
-    status.set(0);
-    Ok(())
-}
-
-/// Returns the thread's mode and takes the one that stands there. Without captures it means nothing.
-fn exchange_capture_mode(mode: Out<c_uint>) -> CudaResult {
-    thread_local! {
-        static MODE: Cell<c_uint> = const { Cell::new(0) };
-    }
-    let asked = mode.get_at(0);
-    if asked > 2 {
-        return Err(Status::INVALID_VALUE);
-    }
-    let before = MODE.try_with(|own| own.replace(asked));
-    mode.set(before.map_err(|_| Status::DEINITIALIZED)?);
-    Ok(())
-}
-
-fn capture_info(
-    default: DefaultStream,
-    stream: CUstream,
-    status: Out<c_uint>,
-    _: Option<Out<u64>>,
-) -> CudaResult {
-    is_capturing(default, stream, status)
-}
-
-fn capture_info_v2(
-    default: DefaultStream,
-    stream: CUstream,
-    status: Out<c_uint>,
-    _: Option<Out<u64>>,
-    _: Option<Out<u64>>,
-    _: Option<Out<u64>>,
-    _: Option<Out<usize>>,
-) -> CudaResult {
-    is_capturing(default, stream, status)
-}
-
-#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
-fn capture_info_v3(
-    default: DefaultStream,
-    stream: CUstream,
-    status: Out<c_uint>,
-    _: Option<Out<u64>>,
-    _: Option<Out<u64>>,
-    _: Option<Out<u64>>,
-    _: Option<Out<u64>>,
-    _: Option<Out<usize>>,
-) -> CudaResult {
-    is_capturing(default, stream, status)
 }

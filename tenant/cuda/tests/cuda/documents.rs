@@ -22,11 +22,11 @@ named once on stderr.
 const LIMITS: &str = "\
 ## Not covered
 
-Not yet: graphs, cooperative launches and clusters, peers, and memory shared between processes (`cuIpc…`, handles that
-are exported). Of textures: references of modules, cubes, mipmaps, views, sRGB, border colours other than zero, and
-compressed, normalised and video formats. Of virtual memory: mappings for reading alone, and of the host. Programs that
-are linked with the static CUDA runtime must be linked again with `-cudart shared`, and then find gridmux's
-`libcudart.so.13`.
+Not yet: of graphs conditional nodes, semaphores, batches of operations on words or of copies, and launches from the
+device; clusters, peers, and memory shared between processes (`cuIpc…`, handles that are exported). Of textures:
+references of modules, cubes, mipmaps, views, sRGB, border colours other than zero, and compressed, normalised and video
+formats. Of virtual memory: mappings for reading alone, and of the host. Programs that are linked with the static CUDA
+runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
 
 Host memory, managed memory, textures and virtual memory are there on modelled devices; on a GPU they return
 `CUDA_ERROR_NOT_SUPPORTED`, and the device's attributes say so.

@@ -1,6 +1,6 @@
 //! Every case that fuzzing has found, and the seeds, run again: what was mended stays mended.
 //!
-//! `cargo xtask fuzz` puts a case into `found` when it finds one; its name begins with the target that found it.
+//! `cargo xtask fuzz` puts a case into `found` when it finds one; its name ends with the suite that found it.
 
 #[allow(
     unreachable_pub,
@@ -15,21 +15,47 @@ use std::path::Path;
 fn found_cases_stay_mended() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut cases = 0;
-    for folder in ["image", "found"] {
+    for folder in ["image", "wrapper", "found"] {
         // Nothing was found yet where the folder is not there.
         for entry in std::fs::read_dir(tests.join(folder)).into_iter().flatten() {
             let path = entry.expect("the folder can be listed").path();
             println!("{}", path.display());
             let case = std::fs::read(&path).expect("a listed file can be read");
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            match name.starts_with("arguments-") {
-                true => oracle::arguments(&case),
-                false => oracle::image(&case),
+            match path.extension().and_then(|ending| ending.to_str()) {
+                Some("arguments") => oracle::arguments(&case),
+                Some("wrapper") => oracle::wrapper(&case),
+                _ => oracle::image(&case),
             }
             cases += 1;
         }
     }
     assert!(cases > 0, "the seeds are there");
+}
+
+/// Returns a case of the target `wrapper`: a wrapper of version 1 or 2 of an image.
+fn wrapped(version: u8, image: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(image.len()).expect("a small image");
+    // It points to the first container, lists it, and there is one.
+    [&[version, 5, 0, 1], &length.to_le_bytes()[..], image].concat()
+}
+
+#[test]
+fn registered_images_give_what_they_give_alone() {
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/image");
+    for entry in std::fs::read_dir(images).expect("the seeds are there") {
+        let image = std::fs::read(entry.expect("it can be listed").path()).expect("a file");
+        for version in 0..4 {
+            let case = wrapped(version, &image);
+            oracle::wrapper(&case);
+            // Cut, and with a byte that is another.
+            for at in [20, 40, 60, case.len() / 2, case.len() - 1] {
+                oracle::wrapper(&case[..at]);
+                let mut other = case.clone();
+                other[at] ^= 0x41;
+                oracle::wrapper(&other);
+            }
+        }
+    }
 }
 
 /// Does a little of what the fuzz target does, on every run of the tests: the first cases of a fixed sequence.

@@ -111,7 +111,10 @@ fn text_ends_with_a_zero_or_with_the_bytes() {
         at(c".version 8.0".as_ptr().cast()).unwrap(),
         [b".version 8.0"]
     );
-    assert_eq!(at(c"x".as_ptr().cast()).unwrap(), [b"x"]);
+    assert_eq!(
+        at(c"x".as_ptr().cast()).unwrap_err().status(),
+        Status::INVALID_IMAGE
+    );
 }
 
 #[test]
@@ -185,6 +188,24 @@ fn the_best_entry_for_the_device_is_taken() {
         ),
         "{said}"
     );
+}
+
+#[test]
+fn ptx_for_later_devices_stands_in_for_machine_code_of_the_device() {
+    let texts = ["sm_100", "sm_120", "sm_100a"].map(text);
+    let image = container(&[
+        Entry(1, 120, 0, Packed::Zstd, &texts[1]),
+        Entry(1, 100, OWN, Packed::No, &texts[2]),
+        Entry(2, 80, 0, Packed::No, b"\x7fELF"),
+        Entry(1, 100, 0, Packed::Lz4, &texts[0]),
+    ]);
+    // sm_86 runs machine code of sm_80.
+    for device in [80, 86, 110] {
+        assert_eq!(target(&image, device).as_deref(), Ok("sm_100"));
+    }
+    for device in [75, 90] {
+        assert_eq!(target(&image, device), Err(Status::NO_BINARY_FOR_GPU));
+    }
 }
 
 #[test]

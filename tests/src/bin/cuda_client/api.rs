@@ -33,6 +33,51 @@ pub(crate) struct PoolProperties {
     pub(crate) reserved: [u64; 9],
 }
 
+/// A node that launches a kernel (`CUDA_KERNEL_NODE_PARAMS_v2`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelNode {
+    pub(crate) function: u64,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) params: *mut *mut c_void,
+    pub(crate) extra: *mut *mut c_void,
+    pub(crate) kernel: u64,
+    pub(crate) context: u64,
+}
+
+/// A node that fills memory (`CUDA_MEMSET_NODE_PARAMS`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FillNode {
+    pub(crate) to: u64,
+    pub(crate) pitch: usize,
+    pub(crate) value: u32,
+    pub(crate) element_bytes: u32,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+}
+
+/// A node that calls a function (`CUDA_HOST_NODE_PARAMS`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostNode {
+    pub(crate) function: Option<extern "C" fn(*mut c_void)>,
+    pub(crate) data: *mut c_void,
+}
+
+/// A node that allocates memory (`CUDA_MEM_ALLOC_NODE_PARAMS`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AllocateNode {
+    pub(crate) pool: PoolProperties,
+    pub(crate) access: *const c_void,
+    pub(crate) access_count: usize,
+    pub(crate) bytes: usize,
+    pub(crate) address: u64,
+}
+
 /// What a context is asked for (`CUctxCreateParams`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +182,10 @@ functions! {
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
         shared_bytes: u32, stream: u64, params: *mut *mut c_void, extra: *mut *mut c_void
     );
+    cuLaunchCooperativeKernel(
+        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared_bytes: u32, stream: u64, params: *mut *mut c_void
+    );
     cuLaunchKernelEx(
         config: *const LaunchConfig, function: u64, params: *mut *mut c_void, extra: *mut *mut c_void
     );
@@ -238,6 +287,78 @@ functions! {
     cuEventQuery(event: u64);
     cuEventSynchronize(event: u64);
     cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64);
+    cuEventRecordWithFlags(event: u64, stream: u64, flags: u32);
+    cuGraphCreate(graph: *mut u64, flags: u32);
+    cuGraphDestroy(graph: u64);
+    cuGraphClone(copy: *mut u64, original: u64);
+    cuGraphNodeFindInClone(found: *mut u64, original: u64, copy: u64);
+    cuGraphNodeGetType(node: u64, kind: *mut u32);
+    cuGraphDestroyNode(node: u64);
+    cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphGetRootNodes(graph: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphGetEdges_v2(graph: u64, from: *mut u64, to: *mut u64, data: *mut [u8; 8], count: *mut usize);
+    cuGraphNodeGetDependencies(node: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphAddDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
+    cuGraphAddDependencies_v2(graph: u64, from: *const u64, to: *const u64, data: *const [u8; 8], count: usize);
+    cuGraphRemoveDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
+    cuGraphAddEmptyNode(node: *mut u64, graph: u64, dependencies: *const u64, count: usize);
+    cuGraphAddKernelNode_v2(
+        node: *mut u64, graph: u64, dependencies: *const u64, count: usize, params: *const KernelNode
+    );
+    cuGraphKernelNodeGetParams_v2(node: u64, params: *mut KernelNode);
+    cuGraphKernelNodeSetParams_v2(node: u64, params: *const KernelNode);
+    cuGraphExecKernelNodeSetParams_v2(executable: u64, node: u64, params: *const KernelNode);
+    cuGraphAddMemcpyNode(
+        node: *mut u64, graph: u64, dependencies: *const u64, count: usize, copy: *const Spatial, context: u64
+    );
+    cuGraphAddMemsetNode(
+        node: *mut u64, graph: u64, dependencies: *const u64, count: usize, params: *const FillNode, context: u64
+    );
+    cuGraphMemsetNodeGetParams(node: u64, params: *mut FillNode);
+    cuGraphExecMemsetNodeSetParams(executable: u64, node: u64, params: *const FillNode, context: u64);
+    cuGraphAddHostNode(
+        node: *mut u64, graph: u64, dependencies: *const u64, count: usize, params: *const HostNode
+    );
+    cuGraphAddChildGraphNode(node: *mut u64, graph: u64, dependencies: *const u64, count: usize, child: u64);
+    cuGraphChildGraphNodeGetGraph(node: u64, graph: *mut u64);
+    cuGraphAddEventRecordNode(node: *mut u64, graph: u64, dependencies: *const u64, count: usize, event: u64);
+    cuGraphAddEventWaitNode(node: *mut u64, graph: u64, dependencies: *const u64, count: usize, event: u64);
+    cuGraphAddMemAllocNode(
+        node: *mut u64, graph: u64, dependencies: *const u64, count: usize, params: *mut AllocateNode
+    );
+    cuGraphAddMemFreeNode(node: *mut u64, graph: u64, dependencies: *const u64, count: usize, address: u64);
+    cuDeviceGraphMemTrim(device: i32);
+    cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut c_void);
+    cuGraphAddNode_v2(
+        node: *mut u64, graph: u64, dependencies: *const u64, data: *const [u8; 8], count: usize,
+        params: *mut [u64; 32]
+    );
+    cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, flags: u64);
+    cuGraphExecDestroy(executable: u64);
+    cuGraphExecUpdate_v2(executable: u64, graph: u64, info: *mut [u64; 3]);
+    cuGraphNodeSetEnabled(executable: u64, node: u64, enabled: u32);
+    cuGraphNodeGetEnabled(executable: u64, node: u64, enabled: *mut u32);
+    cuGraphUpload(executable: u64, stream: u64);
+    cuGraphLaunch(executable: u64, stream: u64);
+    cuGraphDebugDotPrint(graph: u64, path: *const c_char, flags: u32);
+    cuUserObjectCreate(
+        object: *mut u64, data: *mut c_void, destructor: Option<extern "C" fn(*mut c_void)>, count: u32, flags: u32
+    );
+    cuUserObjectRetain(object: u64, count: u32);
+    cuUserObjectRelease(object: u64, count: u32);
+    cuGraphRetainUserObject(graph: u64, object: u64, count: u32, flags: u32);
+    cuGraphReleaseUserObject(graph: u64, object: u64, count: u32);
+    cuStreamBeginCapture_v2(stream: u64, mode: u32);
+    cuStreamBeginCaptureToGraph(
+        stream: u64, graph: u64, dependencies: *const u64, data: *const [u8; 8], count: usize, mode: u32
+    );
+    cuStreamEndCapture(stream: u64, graph: *mut u64);
+    cuStreamIsCapturing(stream: u64, status: *mut u32);
+    cuStreamGetCaptureInfo_v2(
+        stream: u64, status: *mut u32, id: *mut u64, graph: *mut u64, dependencies: *mut *const u64, count: *mut usize
+    );
+    cuStreamUpdateCaptureDependencies(stream: u64, dependencies: *const u64, count: usize, flags: u32);
+    cuThreadExchangeStreamCaptureMode(mode: *mut u32);
     cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut i32, function: u64, threads: i32, shared: usize);
     cuOccupancyMaxPotentialBlockSize(
         min_grid: *mut i32, threads: *mut i32, function: u64, shared_of: Option<unsafe extern "C" fn(i32) -> usize>,
@@ -263,15 +384,27 @@ type Any = unsafe extern "C" fn(
     usize,
 ) -> u32;
 
+/// Calls a symbol of a library with some arguments, integers and addresses; what it takes beyond these is 0.
+pub(crate) fn call_in(library: &Library, symbol: &str, arguments: &[usize]) -> u32 {
+    // SAFETY: every symbol of the API is a function of integers and pointers, at most twelve of them.
+    let function = unsafe { library.get::<Any>(symbol.as_bytes()) };
+    let function = function.unwrap_or_else(|error| panic!("{symbol}: {error}"));
+    let mut all = [0; 12];
+    all[..arguments.len()].copy_from_slice(arguments);
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = all;
+    // SAFETY: the library must refuse null and unaligned pointers; others point to memory of this program.
+    unsafe { function(a, b, c, d, e, f, g, h, i, j, k, l) }
+}
+
 impl Cuda {
     /// Calls a symbol with the same number for every argument.
     pub(crate) fn call(&self, symbol: &str, argument: usize) -> u32 {
-        // SAFETY: every symbol of the API is a function of integers and pointers, at most twelve of them.
-        let function = unsafe { self.library.get::<Any>(symbol.as_bytes()) };
-        let function = function.unwrap_or_else(|error| panic!("{symbol}: {error}"));
-        let a = argument;
-        // SAFETY: the library must refuse null and unaligned pointers; others point to memory of this program.
-        unsafe { function(a, a, a, a, a, a, a, a, a, a, a, a) }
+        self.call_with(symbol, &[argument; 12])
+    }
+
+    /// Calls a symbol with some arguments, as [`call_in`].
+    pub(crate) fn call_with(&self, symbol: &str, arguments: &[usize]) -> u32 {
+        call_in(&self.library, symbol, arguments)
     }
 
     /// Returns whether the library exports a symbol.

@@ -68,6 +68,27 @@ pub(crate) struct Spatial {
     pub(crate) depth: usize,
 }
 
+impl Spatial {
+    /// Returns a copy of one row, from and to a place of either kind.
+    pub(crate) fn line(from: (u64, bool), to: (u64, bool), bytes: usize) -> Self {
+        let end = |(address, is_device): (u64, bool)| SpatialEnd {
+            kind: if is_device { DEVICE } else { HOST },
+            host: address,
+            device: address,
+            pitch: bytes,
+            height: 1,
+            ..SpatialEnd::default()
+        };
+        Self {
+            from: end(from),
+            to: end(to),
+            width: bytes,
+            height: 1,
+            depth: 1,
+        }
+    }
+}
+
 /// How the memory of an end is laid out, and where the copy begins in it.
 #[derive(Debug, Clone, Copy)]
 struct Layout {

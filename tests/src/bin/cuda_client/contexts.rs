@@ -7,7 +7,8 @@ use std::ptr::null;
 
 scenarios! {
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
-        what_a_context_holds_goes_with_it parameters_that_ask_for_nothing;
+        what_a_context_holds_goes_with_it parameters_that_ask_for_nothing
+        more_than_the_service_has_streams;
 }
 
 /// The attribute of a pool that says how many bytes programs hold of it (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
@@ -196,4 +197,24 @@ fn parameters_that_ask_for_nothing() {
     refused(create(&raw const graphics), code::NOT_SUPPORTED);
     invalid(create(&raw const both));
     assert_eq!(current(&session), context, "the last that was made");
+}
+
+/// Each context at work has a stream of the service's. Where there is none left the code says so, and the library says
+/// on stderr what there are too many of.
+fn more_than_the_service_has_streams() {
+    let session = Session::start();
+    let fill = || session.cuMemsetD8_v2(session.alloc(4), 1, 4);
+    let mut contexts = Vec::new();
+    let code = loop {
+        assert!(contexts.len() < 1000, "a limit was due");
+        contexts.push(session.new_context());
+        let code = fill();
+        if code != 0 {
+            break code;
+        }
+    };
+    assert_eq!(code, code::OUT_OF_MEMORY);
+    assert!(contexts.len() > 16, "{} contexts", contexts.len());
+    ok(session.cuCtxDestroy_v2(contexts[0]));
+    ok(fill());
 }

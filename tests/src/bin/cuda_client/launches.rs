@@ -219,9 +219,12 @@ fn configurations() {
     ok(launch(&[]));
     ok(session.cuStreamSynchronize(stream));
     assert_eq!(session.read(to, 1), [42]);
-    // A priority is a hint; blocks that wait for each other are promised to nobody; 999 does not exist.
+    // A priority is a hint; this one works with no cluster of blocks; 999 does not exist.
     ok(launch(&[attribute(8, 1)]));
-    refused(launch(&[attribute(2, 1)]), code::NOT_SUPPORTED);
+    ok(launch(&[attribute(2, 1)]));
+    let mut cluster = attribute(4, 2);
+    cluster[3..5].fill(1);
+    refused(launch(&[cluster]), code::NOT_SUPPORTED);
     invalid(launch(&[attribute(999, 1)]));
     let config = LaunchConfig {
         grid: [1; 3],

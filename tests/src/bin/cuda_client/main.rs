@@ -2,8 +2,8 @@
 //!
 //! Each scenario is a function that panics where the library answers otherwise than NVIDIA documents. It runs in a
 //! process of its own, because a process has one connection, may fork, and may be killed. `CUDA_LIBRARY` names the
-//! library, `CUDART_LIBRARY` the runtime library on it; `tests/tests/service/cuda` starts the scenarios, each against a
-//! service of its own.
+//! library, `CUDART_LIBRARY` and `CUDART12_LIBRARY` the runtime libraries on it; `tests/tests/service/cuda` starts the
+//! scenarios, each against a service of its own.
 
 /// Declares the scenarios of a module: a family's name and functions of the module, by whose names they are started.
 macro_rules! scenarios {
@@ -16,11 +16,17 @@ macro_rules! scenarios {
 mod api;
 mod arrays;
 mod boxes;
+mod captures;
+mod codes;
 mod contexts;
+mod cooperative;
 mod copies;
 mod entry;
 mod faults;
 mod forks;
+mod graph_objects;
+mod graph_races;
+mod graphs;
 mod handles;
 mod host_functions;
 mod kernels;
@@ -51,6 +57,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     contexts::SCENARIOS,
     modules::SCENARIOS,
     launches::SCENARIOS,
+    cooperative::SCENARIOS,
     memory::SCENARIOS,
     mapped::SCENARIOS,
     managed::SCENARIOS,
@@ -59,9 +66,17 @@ const SCENARIOS: &[&[Scenario]] = &[
     virtual_memory::SCENARIOS,
     copies::SCENARIOS,
     boxes::SCENARIOS,
+    codes::OBJECTS,
+    codes::MEMORY,
+    codes::WORK,
+    codes::RUNTIME,
     pools::SCENARIOS,
     streams::SCENARIOS,
     host_functions::SCENARIOS,
+    graphs::SCENARIOS,
+    graph_objects::SCENARIOS,
+    graph_races::SCENARIOS,
+    captures::SCENARIOS,
     printing::SCENARIOS,
     records::SCENARIOS,
     runtime::SCENARIOS,

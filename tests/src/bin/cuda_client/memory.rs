@@ -6,7 +6,8 @@ use std::ptr::{from_mut, null_mut};
 
 scenarios! {
     memory: allocated_and_released over_the_limit pitched pinned_and_registered too_many_pinned
-        what_is_told_of_addresses what_is_given_back_is_found_by_its_address nothing_is_shared_between_processes;
+        what_is_told_of_addresses what_is_given_back_is_found_by_its_address registered_and_unmapped
+        nothing_is_shared_between_processes;
 }
 
 fn allocated_and_released() {
@@ -14,6 +15,7 @@ fn allocated_and_released() {
     let before = session.free_bytes();
     let address = session.alloc(1 << 20);
     assert_eq!(address % 256, 0);
+    large_allocations_begin_at_pages(&session);
     assert!(before - session.free_bytes() >= 1 << 20);
     let mut none = 5;
     invalid(session.cuMemAlloc_v2(&mut none, 0));
@@ -38,6 +40,24 @@ fn allocated_and_released() {
     ok(session.launch(session.function(c"next"), (1, 1), 0, &[out, watched]));
     ok(session.cuMemFree_v2(watched));
     assert_eq!(session.read(out, 1), [10]);
+}
+
+/// Programs that carve buffers of a page and more out of a large allocation count on that.
+fn large_allocations_begin_at_pages(session: &Session) {
+    let held: Vec<u64> = [8, 5 << 20, 24, 1 << 20, 2 << 20, 600, (9 << 20) + 1]
+        .into_iter()
+        .map(|bytes| {
+            let address = session.alloc(bytes);
+            assert!(
+                bytes < 1 << 20 || address % (2 << 20) == 0,
+                "{bytes} at {address:#x}"
+            );
+            address
+        })
+        .collect();
+    for address in held {
+        ok(session.cuMemFree_v2(address));
+    }
 }
 
 /// The tenant may have 64 MiB.
@@ -181,7 +201,7 @@ fn pinned_and_registered() {
     ok(session.cuStreamSynchronize(stream));
     assert_eq!(session.read(device, 4096), own);
     invalid(session.cuMemFreeHost(start));
-    refused(session.cuMemHostUnregister(part), code::NOT_REGISTERED);
+    invalid(session.cuMemHostUnregister(part));
     ok(session.cuMemHostUnregister(start));
     refused(session.cuMemHostUnregister(start), code::NOT_REGISTERED);
     invalid(session.cuMemHostRegister_v2(null_mut(), 16, 0));
@@ -221,6 +241,26 @@ fn what_is_given_back_is_found_by_its_address() {
     let gone = session.alloc(64);
     ok(session.cuCtxDestroy_v2(session.context));
     invalid(session.cuMemFree_v2(gone));
+}
+
+/// A program may unmap what it registered: copies from and to there are refused, and it can still be unregistered.
+fn registered_and_unmapped() {
+    const BYTES: usize = 1 << 16;
+    let session = Session::start();
+    let device = session.alloc(BYTES);
+    let mut map = memmap2::MmapMut::map_anon(BYTES).expect("memory");
+    let start: *mut c_void = map.as_mut_ptr().cast();
+    ok(session.cuMemHostRegister_v2(start, BYTES, 0));
+    ok(session.cuMemcpyHtoD_v2(device, start, BYTES));
+    let streams = [0, session.stream(NON_BLOCKING)];
+    drop(map);
+    for stream in streams {
+        invalid(session.cuMemcpyHtoDAsync_v2(device, start, BYTES, stream));
+        invalid(session.cuMemcpyDtoHAsync_v2(start, device, BYTES, stream));
+    }
+    invalid(session.cuMemcpyHtoD_v2(device, start, BYTES));
+    invalid(session.cuMemcpyDtoH_v2(start, device, BYTES));
+    ok(session.cuMemHostUnregister(start));
 }
 
 fn what_is_told_of_addresses() {

@@ -67,7 +67,7 @@ fn bad_images() {
     refused(load(c"".as_ptr().cast()), code::INVALID_IMAGE);
     let broken = text(BROKEN);
     refused(load(broken.as_ptr().cast()), code::INVALID_PTX);
-    refused(load(c"this is no PTX".as_ptr().cast()), code::INVALID_PTX);
+    refused(load(c"this is no PTX".as_ptr().cast()), code::INVALID_IMAGE);
     let cut = text(&PTX[..PTX.len() / 2]);
     refused(load(cut.as_ptr().cast()), code::INVALID_PTX);
     // What no device of this capability runs, and what only a later driver knows.

@@ -19,10 +19,11 @@ fn formula(session: &Session, function: u64, threads: u64, dynamic: u64) -> u64 
         u64::try_from(value).unwrap()
     };
     let (most_threads, own_shared, registers) = (kernel(0), kernel(1), kernel(4));
+    let most_dynamic = kernel(8);
     let warps = threads.div_ceil(32);
     let of_block = warps * (registers * 32).next_multiple_of(REGISTER_UNIT);
     let shared = (own_shared + dynamic + device(111)).next_multiple_of(SHARED_UNIT);
-    if threads > most_threads || of_block > device(12) || own_shared + dynamic > device(97) {
+    if threads > most_threads || of_block > device(12) || dynamic > most_dynamic {
         return 0;
     }
     let limits = [

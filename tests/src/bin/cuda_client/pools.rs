@@ -79,7 +79,8 @@ fn reuse_follows_the_order_of_streams() {
     ok(session.cuStreamSynchronize(one));
     ok(session.cuMemAllocAsync(&mut first, MIB, two));
     assert_eq!(first, same, "the first stream is done with it");
-    invalid(session.cuMemAllocAsync(&mut first, 0, one));
+    ok(session.cuMemAllocAsync(&mut first, 0, one));
+    assert_eq!(first, 0, "nothing is null");
     refused(
         session.cuMemAllocAsync(&mut first, usize::MAX, one),
         code::OUT_OF_MEMORY,

@@ -1,7 +1,7 @@
 //! The runtime library as nvcc's host code and the program around it use it: what is registered before `main`, launches
 //! by stubs, variables by shadows, and errors that are noted.
 
-use crate::api::Cuda;
+use crate::api::{Cuda, call_in};
 use crate::session::{code, ok, refused};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_void};
@@ -10,7 +10,7 @@ use std::ptr::{from_ref, null, null_mut};
 scenarios! {
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
-        a_device_is_reset;
+        a_device_is_reset a_device_is_reset_under_other_threads the_library_of_cuda_12;
 }
 
 /// A kernel that stores in each of a block's threads what `base` holds plus its number, one that reads address 8, and
@@ -64,7 +64,7 @@ macro_rules! functions {
     ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
         /// The library's functions.
         #[allow(non_snake_case, reason = "the names are those of the C API")]
-        struct Functions {
+        pub(crate) struct Functions {
             $($name: unsafe extern "C" fn($($type),*) -> $result,)*
         }
 
@@ -162,17 +162,18 @@ fn container() -> Vec<u8> {
 static STUBS: [u8; 3] = [0; 3];
 static SHADOW: u8 = 0;
 
-fn stub(n: usize) -> *const u8 {
+pub(crate) fn stub(n: usize) -> *const u8 {
     from_ref(&STUBS[n])
 }
 
-fn shadow() -> *const u8 {
+pub(crate) fn shadow() -> *const u8 {
     from_ref(&SHADOW)
 }
 
 /// A program that nvcc made, as it is when `main` begins.
-struct Program {
+pub(crate) struct Program {
     runtime: Functions,
+    library: &'static Library,
     binary: *mut c_void,
     _driver: Cuda,
 }
@@ -186,18 +187,26 @@ impl std::ops::Deref for Program {
 }
 
 impl Program {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
+        Self::on("CUDART_LIBRARY")
+    }
+
+    /// Starts one on the library that a variable names.
+    fn on(variable: &str) -> Self {
         // By its name the runtime library finds the driver library that is loaded already.
         let driver = Cuda::open();
-        let path = std::env::var_os("CUDART_LIBRARY").expect("CUDART_LIBRARY names the library");
+        let path = std::env::var_os(variable);
+        let path = path.unwrap_or_else(|| panic!("{variable} names the library"));
         // SAFETY: the library's constructors do nothing but what any shared object's do.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library = library.unwrap_or_else(|error| panic!("{error}"));
-        let runtime = Functions::of(&library);
-        std::mem::forget(library);
+        // It stays open as long as the process.
+        let library = Box::leak(Box::new(library));
+        let runtime = Functions::of(library);
         let binary = register(&runtime);
         Self {
             runtime,
+            library,
             binary,
             _driver: driver,
         }
@@ -216,7 +225,12 @@ impl Program {
         self.cudaLaunchKernel(stub, grid, block, arguments.as_mut_ptr(), shared, stream)
     }
 
-    fn alloc(&self, bytes: usize) -> u64 {
+    /// Calls a function of the library, as [`call_in`].
+    pub(crate) fn call_with(&self, symbol: &str, arguments: &[usize]) -> u32 {
+        call_in(self.library, symbol, arguments)
+    }
+
+    pub(crate) fn alloc(&self, bytes: usize) -> u64 {
         let mut address = 0;
         ok(self.cudaMalloc(&mut address, bytes));
         address
@@ -474,4 +488,76 @@ fn a_device_is_reset() {
     let out = program.alloc(16);
     ok(program.launch(stub(0), 1, out));
     assert_eq!(program.read(out), [40]);
+}
+
+/// Threads that are at work when their device is reset have errors, and what comes after it works.
+fn a_device_is_reset_under_other_threads() {
+    let program = Program::start();
+    let runtime = &program.runtime;
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    // Relaxed: it carries nothing.
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !ends.load(relaxed) {
+                    let mut address = 0;
+                    if runtime.cudaMalloc(&mut address, 64) == 0 {
+                        let _ = runtime.cudaFree(address);
+                    }
+                    let _ = runtime.cudaDeviceSynchronize();
+                }
+            });
+        }
+        for _ in 0..200 {
+            let _ = runtime.cudaDeviceReset();
+        }
+        ends.store(true, relaxed);
+    });
+    ok(program.cudaDeviceReset());
+    let out = program.alloc(16);
+    ok(program.launch(stub(0), 1, out));
+    assert_eq!(program.read(out), [40]);
+}
+
+/// Programs of CUDA 12 find the same under its version, and a device as its header describes it: with
+/// `cudaGetDeviceProperties_v2`, and what is before `hostRegisterSupported` with `cudaGetDeviceProperties`. Attributes
+/// of pointers have no reserved words yet.
+fn the_library_of_cuda_12() {
+    type Describe = unsafe extern "C" fn(*mut [u8; 1032], i32) -> u32;
+    type Attributes = unsafe extern "C" fn(*mut [u64; 4], u64) -> u32;
+    let program = Program::on("CUDART12_LIBRARY");
+    let out = program.alloc(16);
+    ok(program.launch(stub(0), 4, out));
+    assert_eq!(program.read(out), [40, 41, 42, 43]);
+    let (mut version, mut sms) = (0, 0);
+    ok(program.cudaRuntimeGetVersion(&mut version));
+    assert_eq!(version / 1000, 12);
+    ok(program.cudaDeviceGetAttribute(&mut sms, 16, 0));
+    for (name, written) in [
+        (&b"cudaGetDeviceProperties_v2\0"[..], 1032),
+        (b"cudaGetDeviceProperties\0", 728),
+    ] {
+        // SAFETY: the type is that of the function's C declaration.
+        let describe = unsafe { program.library.get::<Describe>(name) }.expect("the function");
+        let mut properties = [0xff_u8; 1032];
+        // SAFETY: there is room for all that the structure has.
+        ok(unsafe { describe(&mut properties, 0) });
+        // Where `multiProcessorCount` stands.
+        let told = i32::from_le_bytes(properties[388..392].try_into().expect("four"));
+        assert_eq!(told, sms);
+        assert!(properties[written..].iter().all(|byte| *byte == 0xff));
+        assert_ne!(properties[written - 8..written], [0xff; 8]);
+    }
+    // SAFETY: the type is that of the function's C declaration.
+    let attributes = unsafe {
+        program
+            .library
+            .get::<Attributes>(b"cudaPointerGetAttributes\0")
+    };
+    let mut told = [u64::MAX; 4];
+    // SAFETY: there is room for more than the structure has.
+    ok(unsafe { attributes.expect("the function")(&mut told, out) });
+    // The device's memory, of device 0, which the host does not reach.
+    assert_eq!(told, [2, out, 0, u64::MAX]);
 }

@@ -15,11 +15,16 @@ pub(crate) mod code {
     pub(crate) const INVALID_DEVICE: u32 = 101;
     pub(crate) const INVALID_IMAGE: u32 = 200;
     pub(crate) const INVALID_CONTEXT: u32 = 201;
+    pub(crate) const UNSUPPORTED_LIMIT: u32 = 215;
+    pub(crate) const PEER_ACCESS_UNSUPPORTED: u32 = 217;
+    pub(crate) const LAUNCH_OUT_OF_RESOURCES: u32 = 701;
+    pub(crate) const PEER_ACCESS_NOT_ENABLED: u32 = 705;
     pub(crate) const NO_BINARY_FOR_GPU: u32 = 209;
     pub(crate) const INVALID_PTX: u32 = 218;
     pub(crate) const UNSUPPORTED_PTX_VERSION: u32 = 222;
     pub(crate) const UNSUPPORTED_EXEC_AFFINITY: u32 = 224;
     pub(crate) const FILE_NOT_FOUND: u32 = 301;
+    pub(crate) const ILLEGAL_STATE: u32 = 401;
     pub(crate) const INVALID_HANDLE: u32 = 400;
     pub(crate) const NOT_FOUND: u32 = 500;
     pub(crate) const NOT_READY: u32 = 600;
@@ -31,8 +36,19 @@ pub(crate) mod code {
     pub(crate) const NOT_REGISTERED: u32 = 713;
     pub(crate) const MISALIGNED_ADDRESS: u32 = 716;
     pub(crate) const LAUNCH_FAILED: u32 = 719;
+    pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: u32 = 720;
     pub(crate) const NOT_PERMITTED: u32 = 800;
     pub(crate) const NOT_SUPPORTED: u32 = 801;
+    pub(crate) const CAPTURE_UNSUPPORTED: u32 = 900;
+    pub(crate) const CAPTURE_INVALIDATED: u32 = 901;
+    pub(crate) const CAPTURE_MERGE: u32 = 902;
+    pub(crate) const CAPTURE_UNMATCHED: u32 = 903;
+    pub(crate) const CAPTURE_UNJOINED: u32 = 904;
+    pub(crate) const CAPTURE_ISOLATION: u32 = 905;
+    pub(crate) const CAPTURE_IMPLICIT: u32 = 906;
+    pub(crate) const CAPTURED_EVENT: u32 = 907;
+    pub(crate) const CAPTURE_WRONG_THREAD: u32 = 908;
+    pub(crate) const UPDATE_FAILURE: u32 = 910;
 }
 
 /// The handle of the legacy default stream.

@@ -62,8 +62,15 @@ scenarios! {
     modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers
         unloaded_while_it_runs libraries;
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
+    codes: of_devices of_contexts without_a_context of_limits of_images of_modules_and_functions of_libraries of_links
+        of_searches of_device_memory of_copies of_fills of_boxes of_host_memory of_addresses of_pools the_devices_pool
+        of_streams of_events of_launches of_launch_attributes of_host_functions of_occupancy of_another_context
+        of_registers of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
+        of_the_runtimes_launches;
+    cooperative: blocks_meet_in_the_middle what_does_not_fit_is_refused blocks_wait_for_each_other
+        the_device_runtime_is_linked;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses
-        what_is_given_back_is_found_by_its_address;
+        what_is_given_back_is_found_by_its_address registered_and_unmapped;
     mapped: kernels_use_pinned_memory host_and_kernel_see_each_other_at_once copies_and_fills_take_its_addresses
         registered_memory_has_device_addresses memory_that_cannot_be_registered_for_kernels
         it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once;
@@ -84,14 +91,29 @@ scenarios! {
     events: waits_across_streams times_and_queries;
     host_functions: order_in_their_stream many_at_once calls_into_the_library_are_refused their_stream_is_destroyed
         across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
+    graphs: construction edges_and_cycles every_type_of_node clones updates memory_nodes user_objects
+        destroyed_and_foreign_handles drawings;
+    captures: two_streams what_a_program_is_told allocations broken_rules wrong_ends modes the_legacy_stream;
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
-        a_device_is_reset;
+        a_device_is_reset a_device_is_reset_under_other_threads the_library_of_cuda_12;
     occupancy: answers_agree_with_the_formula;
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
     forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
-    races: on_every_kind_of_handle on_contexts;
+    races: on_every_kind_of_handle on_contexts on_graphs;
+}
+
+#[test]
+fn a_device_that_counts_cycles_launches_cooperatively_too() {
+    for scenario in [
+        "cooperative::blocks_meet_in_the_middle",
+        "cooperative::blocks_wait_for_each_other",
+        "cooperative::the_device_runtime_is_linked",
+    ] {
+        let timed = ServiceBuilder::new(&[("tenant", 1), ("other", 1)]);
+        pass(timed, scenario, "");
+    }
 }
 
 #[test]
@@ -153,6 +175,12 @@ fn pinned_buffers_beyond_a_clients_limit_are_refused() {
 }
 
 #[test]
+fn more_contexts_at_work_than_a_client_may_have_streams_are_refused() {
+    let said = pass(builder(), "contexts::more_than_the_service_has_streams", "");
+    assert_names(&said, &["streams exist"]);
+}
+
+#[test]
 fn an_endless_kernel_ends_at_its_budget() {
     let impatient = builder().limit("kernel_budget_cpu_seconds", 1);
     let said = pass(
@@ -165,6 +193,25 @@ fn an_endless_kernel_ends_at_its_budget() {
         &said,
         &["kernel endless was ended", limit, "--kernel-seconds"],
     );
+}
+
+#[test]
+fn limits_hold_inside_of_graphs() {
+    let limited = builder()
+        .limit("kernel_budget_cpu_seconds", 1)
+        .tenant_key("tenant", "memory_limit_bytes = 67108864");
+    let said = pass(limited, "graphs::limits_hold_inside", "");
+    assert_names(&said, &["kernel endless was ended", "of tenant tenant"]);
+}
+
+#[test]
+fn every_node_of_a_graph_is_accounted_for() {
+    let service = service();
+    Program::start(&service, "tenant", "graphs::construction", "").succeed();
+    service.await_gone("tenant");
+    let usage = service.tenant("tenant").usage;
+    // 41 launches of a graph of four kernels.
+    assert!(usage.completed >= 4 * 41, "{usage:?}");
 }
 
 #[test]

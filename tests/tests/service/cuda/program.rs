@@ -1,6 +1,6 @@
 //! A process that runs a scenario.
 
-use gridmux_tests::{Service, driver_library, runtime_library, until};
+use gridmux_tests::{Service, driver_library, runtime_library, runtime_library_of_cuda_12, until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -25,6 +25,7 @@ impl Program {
             .env("GRIDMUX_TENANT", tenant)
             .env("CUDA_LIBRARY", driver_library())
             .env("CUDART_LIBRARY", runtime_library())
+            .env("CUDART12_LIBRARY", runtime_library_of_cuda_12())
             .env_remove("CUDA_VISIBLE_DEVICES")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,8 +1,9 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
-//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core and Triton from
-//! the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the runtime API. A
-//! program that is a test suite prints a line for each test; any other counts as one test, by its exit status.
+//! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, CuPy, tinygrad
+//! and Triton from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the
+//! runtime API. A program that is a test suite prints a line for each test; any other counts as one test, by its exit
+//! status.
 
 use super::{Counts, Stage};
 use crate::setup::{self, Need};
@@ -24,7 +25,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 13] = [
+const CLIENTS: [Client; 18] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -35,6 +36,8 @@ const CLIENTS: [Client; 13] = [
         "CUDA program linked on the device",
         &["{build}/clients/cuda_linked"],
     ),
+    program("CUDA 12 program", &["{build}/clients/cuda12/program"]),
+    program("CUDA program with graphs", &["{build}/clients/cuda_graphs"]),
     program("cudarc program", &["{build}/examples/cudarc_program"]),
     program(
         "the README's script",
@@ -44,11 +47,20 @@ const CLIENTS: [Client; 13] = [
         "cuda-bindings",
         &["{python}", "{clients}/suite.py", "bindings"],
     ),
+    suite(
+        "cuda-bindings' runtime",
+        &["{python}", "{clients}/suite.py", "runtime"],
+    ),
     suite("cuda-core", &["{python}", "{clients}/suite.py", "core"]),
+    suite("cupy", &["{python}", "{clients}/suite.py", "cupy"]),
     suite("numba", &["{python}", "{clients}/suite.py", "numba"]),
     program(
         "numba training",
         &["{python}", "{clients}/numba/training.py"],
+    ),
+    program(
+        "tinygrad training",
+        &["{python}", "{clients}/tinygrad/training.py"],
     ),
     suite("triton", &["{python}", "{clients}/suite.py", "triton"]),
     Client {
@@ -92,11 +104,16 @@ struct Places {
     clients: PathBuf,
 }
 
-/// How nvcc compiles the CUDA program: names, and flags beside the usual ones.
-const CUDA_PROGRAMS: [(&str, &[&str]); 3] = [
-    ("cuda", &[]),
-    ("cuda_per_thread", &["--default-stream=per-thread"]),
-    ("cuda_linked", &["-rdc=true"]),
+/// How nvcc compiles the CUDA programs: names, sources, and flags beside the usual ones.
+const CUDA_PROGRAMS: [(&str, &str, &[&str]); 4] = [
+    ("cuda", "runtime.cu", &[]),
+    (
+        "cuda_per_thread",
+        "runtime.cu",
+        &["--default-stream=per-thread"],
+    ),
+    ("cuda_linked", "runtime.cu", &["-rdc=true"]),
+    ("cuda_graphs", "graphs.cu", &[]),
 ];
 
 /// Builds these targets of the workspace, programs and examples among them, installs what else the clients need, and
@@ -111,7 +128,9 @@ pub(super) fn stages(targets: &[&str]) -> Result<Vec<Stage>> {
     process::aloud(&mut super::build(targets))?;
     let build = super::programs();
     compile_c(&clients, &build)?;
-    compile_cuda(&clients, &build)?;
+    let compiler = Compiler::ensure()?;
+    compile_cuda(&clients, &build, &compiler)?;
+    compile_for_cuda_12(&clients, &build, &compiler)?;
     let script = build.join("clients/readme.py");
     fs::write(&script, readme_script()?)
         .with_context(|| format!("cannot write {}", script.display()))?;
@@ -154,21 +173,56 @@ fn compile_c(clients: &Path, build: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the CUDA program as a user does, and links it with gridmux's runtime library, as it would be with NVIDIA's.
-fn compile_cuda(clients: &Path, build: &Path) -> Result<()> {
-    let compiler = Compiler::ensure()?;
-    for (name, flags) in CUDA_PROGRAMS {
+/// Compiles the CUDA programs as a user does, and links them with gridmux's runtime library, as they would be with
+/// NVIDIA's.
+fn compile_cuda(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
+    for (name, source, flags) in CUDA_PROGRAMS {
         let libraries = format!("-L{}", build.display());
         let usual = ["-arch=sm_80", "-cudart=shared", &libraries];
         let flags: Vec<&str> = usual.iter().chain(flags).copied().collect();
-        let source = clients.join("cuda/runtime.cu");
+        let source = clients.join("cuda").join(source);
         compiler.compile(&source, &build.join("clients").join(name), &flags)?;
     }
     Ok(())
 }
 
+/// Compiles the CUDA program with the headers of CUDA 12, and links it with the runtime library of that version. The
+/// package index has the headers, and no nvcc of CUDA 12.
+fn compile_for_cuda_12(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
+    let environment = python::ensure("cuda12", &["nvidia-cuda-runtime-cu12==12.9.79"])?;
+    let pythons = fs::read_dir(environment.join("lib"))?.flatten();
+    let include = pythons
+        .map(|python| {
+            python
+                .path()
+                .join("site-packages/nvidia/cuda_runtime/include")
+        })
+        .find(|include| include.is_dir())
+        .context("the package with the headers of CUDA 12 has none")?;
+    // The linker looks for the library under the name that it has in every version.
+    let folder = build.join("clients/cuda12");
+    fs::create_dir_all(&folder)?;
+    let link = folder.join("libcudart.so");
+    if !link.exists() {
+        std::os::unix::fs::symlink(build.join("libcudart12.so"), link)?;
+    }
+    let (include, library) = (
+        format!("-I{}", include.display()),
+        format!("-L{}", folder.display()),
+    );
+    let flags = ["-arch=sm_80", "-cudart=shared", &include, &library];
+    compiler.compile(
+        &clients.join("cuda/runtime.cu"),
+        &folder.join("program"),
+        &flags,
+    )
+}
+
 /// Returns the script that the README has its reader keep.
-fn readme_script() -> Result<String> {
+///
+/// # Errors
+/// README.md cannot be read or has no such block.
+pub(crate) fn readme_script() -> Result<String> {
     let readme =
         fs::read_to_string(repo::root().join("README.md")).context("cannot read README.md")?;
     let behind = readme.split_once("```python\n").map(|(_, behind)| behind);
@@ -186,7 +240,8 @@ impl Client {
             .args(["--kill-after=20", PATIENCE_S])
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("TRITON_CACHE_DIR", caches.join("triton"))
-            .env("NUMBA_CACHE_DIR", caches.join("numba"));
+            .env("NUMBA_CACHE_DIR", caches.join("numba"))
+            .env("CUPY_CACHE_DIR", caches.join("cupy"));
         if self.through_run {
             command.arg(&places.gridmux).args(["run", "--"]);
         }

@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads and the test kit.
-const ROOMS: [(&str, &str, MayKnow); 19] = [
+const ROOMS: [(&str, &str, MayKnow); 23] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-launch", "launch", MayKnow::Only(&["gridmux-ptx"])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
@@ -62,6 +62,10 @@ const ROOMS: [(&str, &str, MayKnow); 19] = [
         MayKnow::Only(&["gridmux-tenant", "gridmux-channel", "gridmux-sync"]),
     ),
     ("gridmux-cudart", "tenant/cudart", MayKnow::Only(&[])),
+    ("gridmux-cudart12", "tenant/cudart12", MayKnow::Only(&[])),
+    ("gridmux-nvrtc", "tenant/nvrtc", MayKnow::Only(&[])),
+    ("gridmux-nvrtc12", "tenant/nvrtc12", MayKnow::Only(&[])),
+    ("gridmux-search", "tenant/search", MayKnow::Only(&[])),
     ("gridmux", "cli", MayKnow::All),
     ("gridmux-workloads", "workloads", MayKnow::Only(&[])),
     (

@@ -38,6 +38,7 @@ pub(super) enum Work<'a> {
         grid: [u32; 3],
         block: [u32; 3],
         dynamic_shared_bytes: u32,
+        is_cooperative: bool,
         level: Level,
         params: &'a [u8],
         /// Where each parameter stands among the bytes.

@@ -10,9 +10,10 @@
 //!   ([`GpuConfig::estimated_cycles`](gridmux_hw_model::GpuConfig::estimated_cycles)), in which an instruction that
 //!   costs the host much counts as several ([`running`]), and with wall time while the device is idle ([`clock`]). The
 //!   dispatcher takes it for a real clock: there are no permits, and it waits for nobody.
-//! - **Order.** Blocks of a piece run in ascending order on one thread, so that atomic operations of one piece have a
-//!   fixed order; how pieces of different lanes are interleaved depends on the host. A block that waits for one that
-//!   comes later waits until its budget ends it.
+//! - **Order.** Blocks of a piece begin in ascending order on one thread, and one that waits gives way to others of its
+//!   piece, as many as the device would hold ([`FunctionalRun`](gridmux_hw_model::FunctionalRun)), so that atomic
+//!   operations of one piece have a fixed order; how pieces of different lanes are interleaved depends on the host.
+//!   Launches whose blocks may wait for later ones go as one piece.
 //!
 //! Rules: the lock is held for one turn at most; a launch is checked against the limits of the description as on the
 //! timed device.

@@ -6,7 +6,7 @@
 
 use super::super::State;
 use crate::device::{DeviceReport, LaunchCommand, Tag};
-use gridmux_hw_model::launch::{Launch, LaunchError, Level, QueueId};
+use gridmux_hw_model::launch::{Launch, LaunchError, Level, QueueId, Workspace};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::{Counters, FunctionalRun, Kernel, RunError, occupancy};
 use gridmux_policy::units::Nanos;
@@ -128,7 +128,7 @@ impl Running {
         if self.run.is_some() {
             return Ok(());
         }
-        let run = state.gpu.begin_functional(&Launch {
+        let launch = Launch {
             queue: QueueId(self.command.tag.lane.0),
             level: Level::LOWEST,
             tag: self.command.tag.to_bits(),
@@ -139,7 +139,13 @@ impl Running {
             dynamic_shared_bytes: self.command.dynamic_shared_bytes,
             params: &self.params,
             budget: None,
-        })?;
+        };
+        let run = match self.command.is_cooperative {
+            true => state
+                .gpu
+                .begin_functional_cooperative(&launch, Workspace::OfLaunch)?,
+            false => state.gpu.begin_functional(&launch)?,
+        };
         self.run = Some(run);
         (self.start, self.at) = (now, now);
         Ok(())

@@ -122,7 +122,7 @@ pub(super) fn spatial_copies(values: &mut Values<'_>) {
 fn check_copy(copy: &CUDA_MEMCPY3D, to: End, from: End, size: [u128; 3], has_level: bool) {
     let layout = copy.layout();
     if has_level {
-        assert_eq!(layout.err(), Some(Status::NOT_SUPPORTED));
+        assert_eq!(layout.err(), Some(Status::INVALID_VALUE));
         return;
     }
     if size.contains(&0) {

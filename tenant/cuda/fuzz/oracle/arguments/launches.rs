@@ -1,7 +1,7 @@
 //! Launches: shapes, attributes, and the two ways to pass parameters.
 
 use super::Values;
-use cuda::launch::{CUlaunchAttribute, CUlaunchConfig, Shape, pack};
+use cuda::launch::{CUlaunchAttribute, CUlaunchConfig, Request, Shape, pack};
 use cuda::occupancy::resident_blocks;
 use cuda::status::Status;
 use gridmux_tenant::{DeviceFacts, KernelInfo, ParamInfo, SmFacts};
@@ -69,11 +69,12 @@ pub(super) fn launch_shapes(values: &mut Values<'_>) {
     assert_eq!(shape.check(&facts, &kernel, shared_most), expected);
 
     let (threads, shared) = (values.word(), values.wide());
-    let blocks = |threads, shared| resident_blocks(&facts, &kernel, threads, shared);
+    let blocks = |threads, shared| resident_blocks(&facts, &kernel, threads, shared, shared_most);
     let resident = blocks(threads, shared);
     assert!(resident <= facts.sm.blocks.into());
     if resident > 0 && threads > 0 {
         assert!(threads <= kernel.max_threads && shared <= kernel.max_dynamic_shared_bytes.into());
+        assert!(shared <= shared_most.into());
         assert!(resident * u64::from(threads) <= facts.sm.threads.into());
         assert!(resident * shared <= facts.sm.shared_bytes.into());
     }
@@ -86,7 +87,7 @@ pub(super) fn launch_attributes(values: &mut Values<'_>) {
     // SAFETY: an attribute is of integers.
     let mut attributes: Vec<CUlaunchAttribute> =
         (0..count).map(|_| unsafe { values.structure() }).collect();
-    let mut expected = Ok(());
+    let (mut expected, mut is_cooperative) = (Ok(()), false);
     for attribute in &mut attributes {
         if values.flag() {
             // A small number instead, which is more likely to be an attribute, and a first word that may be zero.
@@ -101,11 +102,16 @@ pub(super) fn launch_attributes(values: &mut Values<'_>) {
         // SAFETY: as above.
         let words = unsafe { &*std::ptr::from_ref(attribute).cast::<[u32; 18]>() };
         let alone = match (words[0], &words[2..5]) {
-            (2, [0, ..]) | (4, [1, 1, 1]) => Ok(()),
-            (2 | 4 | 7 | 12 | 13, _) => Err(Status::NOT_SUPPORTED),
-            (0..=14, _) => Ok(()),
+            (4, [1, 1, 1]) => Ok(()),
+            (4 | 7 | 12, _) => Err(Status::NOT_SUPPORTED),
+            (10 | 16, [0 | 1, ..]) | (17 | 18, [0..=2, ..]) => Ok(()),
+            (14, [0..=100 | u32::MAX, ..]) => Ok(()),
+            (0..=2 | 5 | 6 | 8 | 9 | 11, _) => Ok(()),
             _ => Err(Status::INVALID_VALUE),
         };
+        if words[0] == 2 {
+            is_cooperative = words[2] != 0;
+        }
         expected = expected.and(alone);
     }
     let shape = Shape {
@@ -113,18 +119,23 @@ pub(super) fn launch_attributes(values: &mut Values<'_>) {
         block: values.words(),
         shared_bytes: values.word(),
     };
+    let request = |is_cooperative| Request {
+        shape,
+        is_cooperative,
+    };
     let config = CUlaunchConfig::new(shape, attributes.as_ptr(), count as u32);
     // SAFETY: there are that many attributes.
-    assert_eq!(unsafe { config.shape() }, expected.map(|()| shape));
+    let found = unsafe { config.request() };
+    assert_eq!(found, expected.map(|()| request(is_cooperative)));
     let announced = values.word();
     let missing = CUlaunchConfig::new(shape, null(), announced);
     let expected = if announced == 0 {
-        Ok(shape)
+        Ok(request(false))
     } else {
         Err(Status::INVALID_VALUE)
     };
     // SAFETY: the pointer is null.
-    assert_eq!(unsafe { missing.shape() }, expected);
+    assert_eq!(unsafe { missing.request() }, expected);
 }
 
 /// Makes a kernel with some parameters, and bytes for them.

@@ -3,7 +3,7 @@
 use super::Values;
 use cuda::context::CUcontext;
 use cuda::memory::map::{Memory, MemoryMap, Registered};
-use cuda::memory::pool::{CUmemAccessDesc, CUmemPoolProps};
+use cuda::memory::properties::{CUmemAccessDesc, CUmemPoolProps};
 use cuda::memory::{allocate, set};
 use cuda::status::Status;
 
@@ -131,7 +131,9 @@ pub(super) fn pools(values: &mut Values<'_>) {
     let expected = match words {
         [1, 0, 1, 0, ..] => Ok(()),
         [1, 0, 1, _, ..] => Err(Status::INVALID_DEVICE),
-        [1, ..] => Err(Status::NOT_SUPPORTED),
+        [1, _, 1, ..] | [1, 0, 2, ..] | [1, _, 3 | 6, ..] => Err(Status::NOT_SUPPORTED),
+        // Managed memory, whose pools have no greatest size.
+        [2, 0, 0..=3, _, _, _, 0, 0, ..] => Err(Status::NOT_SUPPORTED),
         _ => Err(Status::INVALID_VALUE),
     };
     assert_eq!(properties.check(), expected);

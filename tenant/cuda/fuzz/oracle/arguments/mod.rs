@@ -12,6 +12,7 @@
 
 mod copies;
 mod figures;
+mod graphs;
 mod launches;
 mod memory;
 mod options;
@@ -19,7 +20,7 @@ mod options;
 type Part = fn(&mut Values<'_>);
 
 /// The parts of the API.
-const PARTS: [Part; 14] = [
+const PARTS: [Part; 15] = [
     launches::launch_shapes,
     launches::launch_attributes,
     launches::packed_parameters,
@@ -34,6 +35,7 @@ const PARTS: [Part; 14] = [
     figures::stream_attributes,
     figures::device_figures,
     figures::entry_points,
+    graphs::graph_shapes,
 ];
 
 /// Checks that what a program passes is taken as documented or refused with the code for it, and that nothing panics.

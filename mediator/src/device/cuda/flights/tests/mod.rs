@@ -135,6 +135,7 @@ impl Bench {
             grid: [blocks.all, 1, 1],
             block: [1, 1, 1],
             dynamic_shared_bytes: 0,
+            is_cooperative: false,
             level: Level(2),
             params: &[],
             places: &[],

@@ -1,0 +1,31 @@
+//! What launches that were submitted may still use, though the program has given it up: it goes when they have ended.
+
+use crate::driver::Driver;
+use gridmux_tenant::Mark;
+use parking_lot::Mutex;
+use std::any::Any;
+
+type Leftover = (Mark, Box<dyn Any + Send + Sync>);
+
+static LEFTOVERS: Mutex<Vec<Leftover>> = Mutex::new(Vec::new());
+
+/// Keeps something until a mark has been passed; without one it goes at once.
+pub fn keep(mark: Option<Mark>, what: impl Any + Send + Sync) {
+    if let Some(mark) = mark {
+        LEFTOVERS.lock().push((mark, Box::new(what)));
+    }
+}
+
+/// Lets go of what is used no more. No lock may be held: what goes may wait for the device.
+pub fn collect(driver: &Driver) {
+    let mut leftovers = LEFTOVERS.lock();
+    if leftovers.is_empty() {
+        return;
+    }
+    let all = std::mem::take(&mut *leftovers);
+    let is_over = |(mark, _): &Leftover| driver.gpu.has_passed(*mark).unwrap_or(true);
+    let (over, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
+    *leftovers = rest;
+    drop(leftovers);
+    drop(over);
+}

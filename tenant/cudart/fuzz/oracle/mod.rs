@@ -1,0 +1,141 @@
+//! What must hold for anything that programs register, in whatever order; a violation panics.
+//!
+//! The crate's tests run the same function over every case that fuzzing has found, so that a mended fault stays mended.
+
+use cudart::registered::Registered;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+
+/// Handles and addresses that cases name; few, so that they name the same ones again.
+const HANDLES: u8 = 5;
+const ADDRESSES: u8 = 6;
+const NAMES: [&CStr; 4] = [c"", c"fill", c"_Z4fillPi", c"\xff\x80"];
+
+/// What happened under one address, told by the serial number of the binary that it was registered with.
+struct Added {
+    address: usize,
+    serial: usize,
+    name: CString,
+    /// The driver's handle, if it was asked for.
+    found: Option<u64>,
+}
+
+/// All that happened, from which it follows what is registered: the last that was added under an address, if its binary
+/// is there still.
+#[derive(Default)]
+struct Story {
+    /// Handle, wrapper's address and serial number of the binaries that are there.
+    binaries: Vec<(usize, usize, usize)>,
+    kernels: Vec<Added>,
+    variables: Vec<Added>,
+}
+
+impl Story {
+    fn serial(&self, handle: usize) -> Option<usize> {
+        let mut binaries = self.binaries.iter();
+        binaries
+            .find(|binary| binary.0 == handle)
+            .map(|binary| binary.2)
+    }
+
+    fn last<'a>(&self, of: &'a [Added], address: usize) -> Option<&'a Added> {
+        let last = of.iter().rev().find(|added| added.address == address)?;
+        let mut binaries = self.binaries.iter();
+        binaries
+            .any(|binary| binary.2 == last.serial)
+            .then_some(last)
+    }
+
+    fn image(&self, serial: usize) -> Option<usize> {
+        let mut binaries = self.binaries.iter();
+        binaries
+            .find(|binary| binary.2 == serial)
+            .map(|binary| binary.1)
+    }
+}
+
+/// Checks that after each step exactly what the story says is registered.
+pub fn registered(case: &[u8]) {
+    let mut registered = Registered::default();
+    let mut story = Story::default();
+    let mut serials = 0;
+    for step in case.chunks_exact(4) {
+        let handle = usize::from(step[1] % HANDLES);
+        let address = usize::from(step[2] % ADDRESSES);
+        let name = NAMES[usize::from(step[3]) % NAMES.len()].to_owned();
+        let added = |serial| Added {
+            address,
+            serial,
+            name: name.clone(),
+            found: None,
+        };
+        match step[0] % 5 {
+            0 => {
+                serials += 1;
+                registered.add_binary(handle, address);
+                story.binaries.retain(|binary| binary.0 != handle);
+                story.binaries.push((handle, address, serials));
+            }
+            1 => {
+                registered.add_kernel(handle, address, name.clone());
+                let serial = story.serial(handle);
+                story.kernels.extend(serial.map(added));
+            }
+            2 => {
+                registered.add_variable(handle, address, name.clone());
+                let serial = story.serial(handle);
+                story.variables.extend(serial.map(added));
+            }
+            3 => {
+                let was_there = story.serial(handle).is_some();
+                let removed = registered.remove_binary(handle);
+                assert_eq!(removed.is_some(), was_there);
+                story.binaries.retain(|binary| binary.0 != handle);
+            }
+            // The driver finds a kernel, sometimes one that has another name by now.
+            _ => {
+                let Some(mut named) = registered.kernel(address).cloned() else {
+                    continue;
+                };
+                let is_same = step[3] & 1 == 0 || named.name == name;
+                if !is_same {
+                    named.name = name;
+                }
+                let kernel = u64::from(step[3]);
+                registered.remember(address, &named, kernel);
+                let last = story
+                    .kernels
+                    .iter_mut()
+                    .rev()
+                    .find(|added| added.address == address);
+                if let Some(last) = last.filter(|_| is_same) {
+                    last.found = Some(kernel);
+                }
+            }
+        }
+        compare(&registered, &story);
+    }
+}
+
+fn compare(registered: &Registered, story: &Story) {
+    let mut images = HashSet::new();
+    for address in 0..usize::from(ADDRESSES) {
+        let due = story.last(&story.kernels, address);
+        let kernel = registered.kernel(address);
+        assert_eq!(
+            kernel.map(|named| &named.name),
+            due.map(|added| &added.name)
+        );
+        assert_eq!(registered.found(address), due.and_then(|added| added.found));
+        let image = due.and_then(|added| story.image(added.serial));
+        assert_eq!(kernel.map(|named| named.binary.image), image);
+        images.extend(image);
+        let due = story.last(&story.variables, address);
+        let variable = registered.variable(address);
+        assert_eq!(
+            variable.map(|named| &named.name),
+            due.map(|added| &added.name)
+        );
+    }
+    assert!(images.len() <= story.binaries.len());
+}
