@@ -2,7 +2,8 @@
 //! before anything ran.
 //!
 //! Rules: a pipe with a name is refused, because nobody may write or read at its other end; the pipe of a shell, as
-//! `<(command)`, is a file like others, and `-` is stdin.
+//! `<(command)`, is a file like others, and `-` is stdin. Of a file a read never waits: some of the kernel's, as
+//! /proc/kmsg, would wait without end.
 
 use anyhow::{Context, bail, ensure};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -63,11 +64,14 @@ fn open(path: &Path) -> anyhow::Result<File> {
         .read(true)
         .custom_flags(O_NONBLOCK)
         .open(path)?;
-    if file.metadata()?.file_type().is_fifo() && fstatfs(&file)?.filesystem_type() != PIPES {
+    let kind = file.metadata()?.file_type();
+    if kind.is_fifo() && fstatfs(&file)?.filesystem_type() != PIPES {
         bail!("a named pipe, and no file");
     }
-    // From here on reads may wait, as those of a shell's pipe do.
-    fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    if !kind.is_file() {
+        // From here on reads may wait, as those of a shell's pipe do.
+        fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    }
     Ok(file)
 }
 
@@ -169,6 +173,8 @@ pub(crate) fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{bytes, check_apart, check_writable, text, write};
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc::O_NONBLOCK;
     use nix::sys::stat::Mode;
     use std::path::Path;
 
@@ -218,6 +224,17 @@ mod tests {
             assert!(error.contains("named pipe"), "{error}");
         }
         write(&pipe, b"x").unwrap_err();
+    }
+
+    #[test]
+    fn a_read_of_a_file_does_not_wait() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let opened = super::open(file.path()).unwrap();
+        let flags = fcntl(&opened, FcntlArg::F_GETFL).unwrap();
+        assert_ne!(flags & O_NONBLOCK, 0);
+        let opened = super::open(Path::new("/dev/null")).unwrap();
+        let flags = fcntl(&opened, FcntlArg::F_GETFL).unwrap();
+        assert_eq!(flags & O_NONBLOCK, 0, "of a terminal it does");
     }
 
     #[test]

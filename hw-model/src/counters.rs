@@ -253,9 +253,15 @@ impl Counters {
             l2_gigabytes_per_second: gigabytes(l2_sectors * SECTOR_BYTES),
             dram_gigabytes_per_second: rate,
             dram_row_hit_rate: of(self.dram_row_hits, self.dram_row_misses),
-            energy_microjoules: self.picojoules(config) * 1e-6
+            energy_microjoules: self.event_microjoules(config)
                 + config.energy.static_watts * seconds * 1e6,
         }
+    }
+
+    /// Returns the energy of the events in microjoules, without leakage.
+    #[must_use]
+    pub fn event_microjoules(&self, config: &GpuConfig) -> f64 {
+        self.picojoules(config) * 1e-6
     }
 
     /// Returns the energy of the events, leakage apart: a sum of counts times energies (the way of GPUWattch, ISCA

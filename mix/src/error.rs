@@ -41,8 +41,13 @@ pub enum MixError {
         arrival_ns: u64,
     },
     /// Launches are open, and nothing will happen.
-    #[error("launches do not end: the policy gives them no room, or a kernel does not end")]
-    Endless,
+    #[error(
+        "{programs}: launches do not end: the policy gives them no room, or a kernel does not end"
+    )]
+    Endless {
+        /// The programs whose launches they are.
+        programs: String,
+    },
     /// A kernel could not be measured.
     #[error("{program}, measured alone on the model")]
     NotMeasured {

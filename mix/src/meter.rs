@@ -26,6 +26,8 @@ struct Holding {
     held: Held,
     /// The same as a part of the device.
     share: f64,
+    /// The greatest part that it held.
+    peak: f64,
     /// Until when its spans are filled.
     at_ns: u64,
     spans: Vec<Span>,
@@ -41,7 +43,8 @@ pub struct Meter {
     running: usize,
     /// Since when at least two have.
     together_since: Option<u64>,
-    met: bool,
+    /// For how long at least two had.
+    together_ns: u64,
 }
 
 impl Meter {
@@ -53,13 +56,30 @@ impl Meter {
             tracks: (0..programs).map(|_| Holding::default()).collect(),
             running: 0,
             together_since: None,
-            met: false,
+            together_ns: 0,
         }
     }
 
     /// Returns whether two programs ever had blocks on the device at the same time.
     pub fn met(&self) -> bool {
-        self.met
+        self.together_ns > 0
+    }
+
+    /// Returns for how long two programs had blocks on the device at the same time, in nanoseconds.
+    pub fn together_ns(&self) -> u64 {
+        self.together_ns
+    }
+
+    /// Returns for how long a program had blocks on the device, in nanoseconds.
+    pub fn running_ns(&self, program: usize) -> f64 {
+        let spans = self.tracks[program].spans.iter();
+        spans.map(|span| span.running_ns).sum()
+    }
+
+    /// Returns the sum over programs of the greatest part of the device that each held: at most 1 where the device has
+    /// room for all of them at once.
+    pub fn peaks(&self) -> f64 {
+        self.tracks.iter().map(|track| track.peak).sum()
     }
 
     /// Returns the length of a span in nanoseconds.
@@ -95,6 +115,7 @@ impl Meter {
         }
         let sms = f64::from(self.device.sms.max(1));
         track.share = track.held.dominant(&self.device).as_sms() / sms;
+        track.peak = track.peak.max(track.share);
         let runs = track.held.blocks() > 0;
         if runs != was_running {
             self.running = match runs {
@@ -119,7 +140,7 @@ impl Meter {
         match (self.running >= 2, self.together_since) {
             (true, None) => self.together_since = Some(at_ns),
             (false, Some(since)) => {
-                self.met |= at_ns > since;
+                self.together_ns += at_ns.saturating_sub(since);
                 self.together_since = None;
             }
             _ => {}
@@ -230,5 +251,10 @@ mod tests {
         meter.block(0, &BLOCK, ENDS, 41);
         meter.block(1, &BLOCK, ENDS, 50);
         assert!(meter.met());
+        assert_eq!((meter.together_ns(), meter.peaks()), (1, 0.5));
+        assert_eq!(
+            [0, 1].map(|program| meter.running_ns(program)),
+            [21.0, 20.0]
+        );
     }
 }

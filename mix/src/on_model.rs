@@ -3,12 +3,13 @@
 //! Rules: every program has memory of its own; the buffers of our kernels are as at first before each launch, and what
 //! each launch left in them is compared with the host reference; buffers of users' kernels keep what is in them.
 
+use crate::driver::Driver;
 use crate::error::MixError;
 use crate::member::{Member, Source};
 use crate::model::{ModelSubmission, OwnKernel};
-use crate::play::{self, Planned, Program, Run};
+use crate::play::{self, Counted, Planned, Played, Program, Run};
 use crate::replay::{StandIns, queue};
-use gridmux_hw_model::{Gpu, GpuConfig, QueueId};
+use gridmux_hw_model::{Counters, Gpu, GpuConfig, QueueId};
 use gridmux_policy::Profiles;
 use std::rc::Rc;
 
@@ -65,18 +66,39 @@ impl OnModel<'_> {
             loaded.push(kernel);
         }
         let mut driver = play::driver(gpu, policy)?;
-        let run = play::run(&mut driver, &programs, |gpu, program| {
+        let mut run = play::run(&mut driver, &programs, |gpu, program| {
             match loaded[program].as_mut() {
                 Some(Loaded::Own(own)) => Ok(own.judge(gpu)?),
                 Some(Loaded::User(_)) | None => Ok(()),
             }
         })?;
+        for ((member, _), played) in take.iter().zip(&mut run.played) {
+            // What stands for a recorded kernel does something else than it did.
+            if self.members[*member].recording().is_none() {
+                played.counted = Some(self.counted(&driver, played));
+            }
+        }
         let verdict = |loaded: Option<Loaded>| match loaded? {
             Loaded::Own(own) => Some(own.wrong().map_or(Ok(()), |wrong| Err(wrong.to_owned()))),
             Loaded::User(_) => None,
         };
         let verdicts = loaded.into_iter().map(verdict).collect();
         Ok((run, verdicts, driver.into_engine()))
+    }
+}
+
+impl OnModel<'_> {
+    /// Returns what the launches of a program did.
+    fn counted(&self, driver: &Driver<Gpu>, played: &Played) -> Counted {
+        let mut sum = Counters::default();
+        let outcomes = played.numbers.iter().map(|number| driver.outcome(*number));
+        for counters in outcomes.filter_map(|outcome| outcome?.counters.as_ref()) {
+            sum += *counters;
+        }
+        Counted {
+            ipc: sum.ipc(self.config.ns_to_cycles(played.under_way_ns())),
+            energy_microjoules: sum.event_microjoules(self.config),
+        }
     }
 }
 

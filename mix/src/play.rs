@@ -3,15 +3,17 @@
 //! Rules: a launch is submitted when it arrives and the one before it in its stream has ended, but its turnaround
 //! counts from its arrival; launches of one instant are submitted in the order of their programs.
 
-use crate::driver::{Driver, DriverOptions, Engine};
+use crate::driver::{Described, Driver, DriverOptions, Engine};
 use crate::error::MixError;
 use crate::meter::Meter;
 use gridmux_hw_model::{FaultKind, RunError};
-use gridmux_policy::ids::{DeviceId, TenantId};
+use gridmux_policy::ids::{DeviceId, ProfileKey, TenantId};
 use gridmux_policy::profiles::Profiles;
-use gridmux_policy::shape::BlockShape;
+use gridmux_policy::shape::{BlockShape, max_residency};
 use gridmux_policy::units::{Cycles, Nanos};
-use gridmux_policy::{Class, ShareReading};
+use gridmux_policy::{Class, DeviceShape, ShareReading};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::rc::Rc;
 
@@ -60,6 +62,25 @@ pub struct LaunchTimes {
     pub end_ns: u64,
 }
 
+/// How long launches of a kernel took.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Runtime {
+    /// Launches.
+    pub launches: u32,
+    /// The sum over them of the duration of a block from which, by equation 2 of SRTF, the time from their first start
+    /// to their last end follows, in nanoseconds.
+    pub block_ns: f64,
+}
+
+/// What a program did, as the model counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Counted {
+    /// Warp instructions per cycle of the whole GPU, while the program had launches under way.
+    pub ipc: f64,
+    /// Energy of what it did, without the GPU's leakage.
+    pub energy_microjoules: f64,
+}
+
 /// What became of a program's launches.
 #[derive(Debug, Default)]
 pub struct Played {
@@ -67,6 +88,12 @@ pub struct Played {
     pub launches: Vec<LaunchTimes>,
     /// What its blocks held, and what it was entitled to.
     pub reading: ShareReading,
+    /// By the name of its profile how long each of its kernels took.
+    pub runtimes: BTreeMap<ProfileKey, Runtime>,
+    /// What it did, where its code was executed.
+    pub counted: Option<Counted>,
+    /// The driver's numbers of its launches.
+    pub(crate) numbers: Vec<u64>,
 }
 
 impl Played {
@@ -76,6 +103,12 @@ impl Played {
         launches
             .map(|went| went.end_ns.saturating_sub(went.arrival_ns))
             .collect()
+    }
+
+    /// Returns for how long a launch was under way: from its first start to its end.
+    pub fn under_way_ns(&self) -> u64 {
+        let launches = self.launches.iter();
+        united(launches.map(|went| (went.start_ns, went.end_ns)))
     }
 
     /// Returns when the first launch arrived, and when the last one ended.
@@ -98,6 +131,35 @@ impl Played {
             .max()
             .unwrap_or(0)
     }
+}
+
+/// Returns the time that is within any of some spans.
+pub(crate) fn united(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let mut spans: Vec<(u64, u64)> = spans.collect();
+    spans.sort_unstable();
+    let (mut all, mut until) = (0, 0);
+    for (from, to) in spans {
+        all += to.saturating_sub(from.max(until));
+        until = until.max(to);
+    }
+    all
+}
+
+/// Returns a store that knows how long kernels of these programs take alone, and learns nothing: what an oracle is told.
+/// Where launches of one kernel differ, it knows their mean.
+#[must_use]
+pub fn oracle(alone: &[Played]) -> Profiles {
+    let mut all: BTreeMap<ProfileKey, Runtime> = BTreeMap::new();
+    for (key, runtime) in alone.iter().flat_map(|played| &played.runtimes) {
+        let sum = all.entry(*key).or_default();
+        sum.launches += runtime.launches;
+        sum.block_ns += runtime.block_ns;
+    }
+    let profiles = Profiles::default();
+    for (key, runtime) in all {
+        profiles.set(key, runtime.block_ns / f64::from(runtime.launches));
+    }
+    profiles.fixed()
 }
 
 /// A run of all programs.
@@ -136,6 +198,8 @@ struct Sent {
     stream: usize,
     arrival_ns: u64,
     block: BlockShape,
+    blocks: u64,
+    profile: ProfileKey,
 }
 
 /// A run under way.
@@ -188,7 +252,7 @@ where
         let ended = stage.driver.run_to_an_end(NEVER);
         stage.measure();
         if ended.is_empty() {
-            return Err(MixError::Endless);
+            return Err(stage.endless());
         }
         for number in ended {
             open -= 1;
@@ -239,7 +303,13 @@ where
         };
         let submission = E::Submission::clone(&planned.submission);
         let described = self.driver.engine().describe(&submission);
-        let block = described.map_err(|error| refused(&error))?.block;
+        let Described {
+            kernel,
+            block,
+            blocks,
+            ..
+        } = described.map_err(|error| refused(&error))?;
+        let profile = self.driver.engine().profile(&kernel, &block);
         let at = self.driver.engine().cycle(Nanos(arrival_ns.max(before_ns)));
         if at >= NEVER {
             return Err(MixError::TooLate {
@@ -255,6 +325,8 @@ where
             stream,
             arrival_ns,
             block,
+            blocks,
+            profile,
         });
         Ok(true)
     }
@@ -271,6 +343,24 @@ where
             let at = self.driver.engine().time(event.at);
             self.meter
                 .block(sent.program, &sent.block, event.change, at.0);
+        }
+    }
+
+    /// Returns the error of launches that are open although nothing will happen.
+    fn endless(&self) -> MixError {
+        let has_open = |program: &usize| {
+            let sent = (0_u64..).zip(&self.sent);
+            let mut own = sent.filter(|(_, sent)| sent.program == *program);
+            own.any(|(number, _)| {
+                self.driver
+                    .outcome(number)
+                    .is_some_and(|of| of.end.is_none())
+            })
+        };
+        let open = (0..self.programs.len()).filter(has_open);
+        let names: Vec<&str> = open.map(|at| self.programs[at].name.as_str()).collect();
+        MixError::Endless {
+            programs: names.join(", "),
         }
     }
 
@@ -294,9 +384,22 @@ where
         };
         self.meter
             .launch(sent.program, (went.arrival_ns, went.end_ns));
-        self.played[sent.program].launches.push(went);
+        let ran_ns = went.end_ns.saturating_sub(went.start_ns);
+        let played = &mut self.played[sent.program];
+        let runtime = played.runtimes.entry(sent.profile).or_default();
+        runtime.launches += 1;
+        runtime.block_ns += block_ns(&self.driver.engine().shape(), &sent, ran_ns);
+        played.launches.push(went);
+        played.numbers.push(number);
         Ok((sent.program, sent.stream, went.end_ns))
     }
+}
+
+/// Returns the duration of a block from which a launch's runtime follows by equation 2 of SRTF.
+fn block_ns(device: &DeviceShape, sent: &Sent, ran_ns: u64) -> f64 {
+    let resident = u64::from(max_residency(device, &sent.block)) * u64::from(device.sms);
+    let blocks = sent.blocks.max(1);
+    ran_ns.max(1) as f64 * resident.clamp(1, blocks) as f64 / blocks as f64
 }
 
 /// Returns whether a launch ended at its budget.

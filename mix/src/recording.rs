@@ -162,6 +162,10 @@ struct Reader {
 
 impl Reader {
     fn line(&mut self, line: Value) -> anyhow::Result<()> {
+        ensure!(
+            line.is_object(),
+            "no JSON object, which every line of a trace is"
+        );
         if let Some(version) = line.get("trace") {
             ensure!(
                 version.as_u64() == Some(VERSION),

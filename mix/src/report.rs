@@ -2,9 +2,10 @@
 
 use crate::member::Member;
 use crate::on_model::Verdict;
-use crate::play::{Played, Run};
+use crate::play::{Counted, Played, Run, united};
 use crate::timeline::{self, Track};
 use gridmux_policy::metrics::Percentiles;
+use gridmux_policy::policies::gridmux;
 use gridmux_policy::{Class, metrics};
 use serde::Serialize;
 
@@ -17,6 +18,9 @@ pub enum On {
     /// Every instruction, cycle by cycle.
     Model,
 }
+
+/// A slowdown beyond a policy's bound by more than this part of it is told of.
+const BEYOND: f64 = 1.1;
 
 /// What ran the mix.
 #[derive(Debug, Serialize)]
@@ -43,8 +47,12 @@ pub struct MixReport {
     pub programs: Vec<ProgramReport>,
     /// From the first arrival to the last end, together.
     pub makespan_ns: u64,
+    /// The part of it in which programs were there: from the first arrival of one to its last end.
+    pub busy_ns: u64,
     /// The programs one after the other, each alone.
     pub serial_ns: u64,
+    /// The slowdown beyond which the policy has launches come first; none for policies without a bound.
+    pub bound: Option<f64>,
     /// What each program held over time.
     pub timeline: Vec<Track>,
 }
@@ -64,7 +72,7 @@ pub struct Metrics {
     pub unfairness: f64,
     /// The part of the whole from the last start to the first end.
     pub overlap: f64,
-    /// The time of the programs one after the other, over that together.
+    /// The time of the programs one after the other, over that in which programs were there together.
     pub throughput: f64,
     /// The least speedup.
     pub min_speedup: f64,
@@ -83,6 +91,8 @@ pub struct ProgramReport {
     pub launches: usize,
     /// Mean turnaround together over that alone.
     pub slowdown: f64,
+    /// That is beyond the policy's bound by more than a tenth.
+    pub is_beyond_bound: bool,
     /// Mean time from a launch's arrival to its end, alone under `fifo`.
     pub alone_ns: f64,
     /// The same together.
@@ -99,6 +109,9 @@ pub struct ProgramReport {
     pub share_got: Option<f64>,
     /// The part that it was entitled to by its weight, up to what it could use.
     pub share_entitled: Option<f64>,
+    /// What it did, where its code was executed.
+    #[serde(flatten)]
+    pub counted: Option<Counted>,
     /// Whether its results equal the host reference; `None` where there is none.
     pub verified: Option<bool>,
     /// What is wrong with them.
@@ -122,6 +135,7 @@ impl ProgramReport {
             class: member.class,
             launches: together.launches.len(),
             slowdown: slowdown(together_ns, alone_ns),
+            is_beyond_bound: false,
             alone_ns,
             together_ns,
             turnaround_ns: Percentiles::of(together.turnaround_ns()),
@@ -130,12 +144,20 @@ impl ProgramReport {
             end_ns: together.end_ns(),
             share_got: reading.got(),
             share_entitled: reading.asked(),
+            counted: together.counted,
             verified: verdict.as_ref().map(Result::is_ok),
             mismatch: verdict.and_then(Result::err),
             left_out: recording.map_or(0, |recording| recording.left_out),
             is_cut_off: recording.is_some_and(|recording| recording.is_cut_off),
         }
     }
+}
+
+/// Returns the slowdown that a policy bounds, if it bounds one.
+fn bound(policy: &str) -> Option<f64> {
+    gridmux::Settings::default()
+        .bound
+        .filter(|_| policy == gridmux::NAME)
 }
 
 /// Returns the time together over that alone; what takes no time either way is not slowed down.
@@ -153,9 +175,13 @@ impl MixReport {
     #[must_use]
     pub fn new(
         setting: Setting,
-        programs: Vec<ProgramReport>,
+        mut programs: Vec<ProgramReport>,
         (together, alone): (&Run, &[Played]),
     ) -> Self {
+        let bound = bound(&setting.policy);
+        for program in &mut programs {
+            program.is_beyond_bound = bound.is_some_and(|bound| program.slowdown > BEYOND * bound);
+        }
         let runs = programs
             .iter()
             .map(|program| (program.alone_ns.max(1.0), program.together_ns.max(1.0)));
@@ -167,6 +193,8 @@ impl MixReport {
         let first = programs.iter().map(|program| program.arrival_ns).min();
         let last = programs.iter().map(|program| program.end_ns).max();
         let makespan_ns = last.unwrap_or(0) - first.unwrap_or(0);
+        let there = programs.iter();
+        let busy_ns = united(there.map(|program| (program.arrival_ns, program.end_ns)));
         let serial = alone.iter().map(|played| {
             let (from, to) = played.span_ns();
             to - from
@@ -181,15 +209,49 @@ impl MixReport {
                 fairness: metrics::strict_f(&runs),
                 unfairness: metrics::unfairness(&runs),
                 overlap: metrics::overlap(&spans),
-                throughput: metrics::throughput(serial_ns as f64, makespan_ns as f64),
+                throughput: metrics::throughput(serial_ns as f64, busy_ns as f64),
                 min_speedup: metrics::min_speedup(&runs),
             },
             timeline: timeline::tracks(&together.meter, names),
             setting,
             programs,
             makespan_ns,
+            busy_ns,
             serial_ns,
+            bound,
         }
+    }
+
+    /// Returns for each program that is slowed down beyond the policy's bound by more than a tenth a line that says so,
+    /// and why, where that is known.
+    #[must_use]
+    pub fn beyond_bound(&self) -> Vec<String> {
+        let beyond = self
+            .programs
+            .iter()
+            .filter(|program| program.is_beyond_bound);
+        let line = |program: &ProgramReport| {
+            let better = |other: &&ProgramReport| other.class < program.class;
+            let better = self.programs.iter().find(better);
+            let why = match (better, program.share_got, program.share_entitled) {
+                (Some(other), ..) => format!(
+                    ": launches of a better class come before it, as those of {} ({})",
+                    other.name, other.class
+                ),
+                (None, Some(got), Some(asked)) if got > asked => {
+                    ": it held more than its weight's part, and such programs come last".to_owned()
+                }
+                _ => String::new(),
+            };
+            format!(
+                "{}: slowed down {:.1} times, beyond the bound of {} that {} has{why}",
+                program.name,
+                program.slowdown,
+                self.bound.unwrap_or_default(),
+                self.setting.policy
+            )
+        };
+        beyond.map(line).collect()
     }
 
     /// Returns what is wrong with results, if anything is.
@@ -213,49 +275,64 @@ mod tests {
     use gridmux_policy::{Class, DeviceShape};
     use gridmux_workloads::{Size, by_name};
 
-    #[test]
-    fn wrong_results_are_told_of() {
-        let played = Played {
+    fn played(arrival_ns: u64, end_ns: u64) -> Played {
+        Played {
             launches: vec![LaunchTimes {
-                arrival_ns: 0,
-                start_ns: 10,
-                end_ns: 110,
+                arrival_ns,
+                start_ns: arrival_ns + 10,
+                end_ns,
             }],
             ..Played::default()
-        };
-        let program = |name: &str, verdict| {
-            let member = Member {
-                name: name.to_owned(),
-                weight: 1,
-                class: Class::Normal,
-                source: Source::Own {
-                    workload: by_name(name).unwrap(),
-                    size: Size::Tiny,
-                },
-                launches: 1,
-                pace: Pace::Closed(0),
-            };
-            ProgramReport::new(&member, (&played, &played), Some(verdict))
-        };
-        let programs = vec![
-            program("vecadd", Ok(())),
-            program("matmul", Err("3 of 4 values are wrong".to_owned())),
-        ];
+        }
+    }
+
+    fn member(name: &str, class: Class) -> Member {
+        Member {
+            name: name.to_owned(),
+            weight: 1,
+            class,
+            source: Source::Own {
+                workload: by_name(name).unwrap(),
+                size: Size::Tiny,
+            },
+            launches: 1,
+            pace: Pace::Closed(0),
+        }
+    }
+
+    fn report(policy: &str, programs: Vec<ProgramReport>, alone: &[Played]) -> MixReport {
         let device = DeviceShape {
             shared_bytes: 65_536,
             ..DeviceShape::small(1)
         };
         let run = Run {
             played: Vec::new(),
-            meter: Meter::new(device, 2),
+            meter: Meter::new(device, programs.len()),
         };
         let setting = Setting {
-            policy: "fifo".to_owned(),
+            policy: policy.to_owned(),
             on: On::Model,
             gpu: "v100".to_owned(),
             sms: 1,
         };
-        let report = MixReport::new(setting, programs, (&run, std::slice::from_ref(&played)));
+        MixReport::new(setting, programs, (&run, alone))
+    }
+
+    #[test]
+    fn wrong_results_are_told_of() {
+        let played = played(0, 110);
+        let program = |name: &str, verdict| {
+            ProgramReport::new(
+                &member(name, Class::Normal),
+                (&played, &played),
+                Some(verdict),
+            )
+        };
+        let programs = vec![
+            program("vecadd", Ok(())),
+            program("matmul", Err("3 of 4 values are wrong".to_owned())),
+        ];
+        let report = report("fifo", programs, std::slice::from_ref(&played));
         assert_eq!(
             report.wrong().unwrap(),
             "matmul: wrong results: 3 of 4 values are wrong"
@@ -263,5 +340,49 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         let verified = [0, 1].map(|place| &json["programs"][place]["verified"]);
         assert_eq!(verified, [true, false], "{json}");
+    }
+
+    #[test]
+    fn a_slowdown_beyond_the_policy_s_bound_is_told_of() {
+        let alone = [played(0, 100), played(0, 100)];
+        let of = |policy: &str, class: Class, end_ns: u64| {
+            let [first, second] = [(Class::Latency, 100), (class, end_ns)];
+            let program = |name: &str, (class, end_ns): (Class, u64)| {
+                let member = member(name, class);
+                ProgramReport::new(&member, (&played(0, end_ns), &alone[0]), None)
+            };
+            report(
+                policy,
+                vec![program("vecadd", first), program("sad", second)],
+                &alone,
+            )
+        };
+        let told = of("gridmux", Class::Batch, 900).beyond_bound();
+        let due = "sad: slowed down 9.0 times, beyond the bound of 8 that gridmux has: launches of a better class \
+                   come before it, as those of vecadd (latency)";
+        assert_eq!(told, [due]);
+        let told = of("gridmux", Class::Latency, 900).beyond_bound();
+        assert_eq!(told.len(), 1);
+        assert!(told[0].ends_with("that gridmux has"), "{told:?}");
+        for (policy, end_ns) in [("gridmux", 870), ("fifo", 9_000)] {
+            let report = of(policy, Class::Batch, end_ns);
+            assert_eq!(report.beyond_bound(), [""; 0]);
+            assert!(!report.programs[1].is_beyond_bound);
+        }
+    }
+
+    #[test]
+    fn time_in_which_no_program_is_there_is_no_throughput_lost() {
+        let alone = [played(0, 100), played(0, 100)];
+        let program = |name: &str, played: &Played| {
+            ProgramReport::new(&member(name, Class::Normal), (played, &alone[0]), None)
+        };
+        let programs = vec![
+            program("vecadd", &alone[0]),
+            program("sad", &played(9_900, 10_000)),
+        ];
+        let report = report("fifo", programs, &alone);
+        assert_eq!((report.makespan_ns, report.busy_ns), (10_000, 200));
+        assert!((report.metrics.throughput - 1.0).abs() < 1e-9);
     }
 }

@@ -55,7 +55,7 @@ impl Exclusive {
         let info = self.book.row(job.row)?;
         let profile = self.profiles.block_ns(info.profile);
         let block_ns = profile.or_else(|| self.durations.of(job.row))?;
-        let resident = self.book.resident(job.row);
+        let resident = self.book.resident_of(job);
         Some(simple_slicing(0.0, job.blocks, resident, block_ns))
     }
 }

@@ -1,21 +1,22 @@
 //! The papers' figures of merit for a mix that ran together.
 //!
 //! Inputs are pairs (time alone, time shared) in any one unit; a pair with a time of zero or below says nothing and is
-//! left out. Definitions: STP = Σ alone / shared; ANTT = mean shared / alone; StrictF = least slowdown / greatest
+//! left out. A program may take less time shared than alone, where another one loaded what it reads into a cache, or
+//! its launches wait for less: then the figures go beyond their ideals. Definitions: STP = Σ alone / shared; ANTT = mean shared / alone; StrictF = least slowdown / greatest
 //! slowdown (SRTF section 6; SMK section 6 with IPC).
 
 use serde::Serialize;
 
-/// System throughput: Σ alone / shared. Higher is better; at most the number of programs. Zero when there is no pair to
-/// go by.
+/// System throughput: Σ alone / shared. Higher is better; the number of programs is ideal, and more only where programs
+/// are quicker shared than alone. Zero when there is no pair to go by.
 #[must_use]
 pub fn stp(runs: &[(f64, f64)]) -> f64 {
     // `sum` of nothing is −0.
     slowdowns(runs).fold(0.0, |sum, slowdown| sum + 1.0 / slowdown)
 }
 
-/// Average normalised turnaround time: mean shared / alone. Lower is better; 1 is ideal. Zero when
-/// there is no pair to go by.
+/// Average normalised turnaround time: mean shared / alone. Lower is better; 1 is ideal, and less only where programs
+/// are quicker shared than alone. Zero when there is no pair to go by.
 #[must_use]
 pub fn antt(runs: &[(f64, f64)]) -> f64 {
     let count = slowdowns(runs).count();

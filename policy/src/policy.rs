@@ -110,6 +110,14 @@ impl Samples {
     }
 }
 
+impl PolicyInfo {
+    /// Returns whether weights mean anything to it, promised or not.
+    #[must_use]
+    pub fn uses_weights(&self) -> bool {
+        !self.weights.starts_with(NO_WEIGHTS)
+    }
+}
+
 /// No policy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no policy named {name:?}; known policies: {known}")]
@@ -120,6 +128,8 @@ pub struct UnknownPolicy {
     pub known: String,
 }
 
+/// How it begins what weights mean to policies that do not look at them.
+const NO_WEIGHTS: &str = "they have no meaning";
 /// What a class means to policies that do not look at it.
 pub(crate) const NO_CLASS: &str = "it has no meaning";
 

@@ -78,12 +78,14 @@ pub enum ProfileFileError {
     },
     /// It does not begin as files of profiles do, and so is a file of something else.
     #[error(
-        "{path}, line 1: {message}; it is left as it is: remove it, or name another file for profiles"
+        "{path}, line {line}: {message}; it is left as it is: remove it, or name another file for profiles"
     )]
     Other {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its beginning.
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
         message: String,
     },
     /// It is of another device.
@@ -171,7 +173,11 @@ impl ProfileFile {
                     line,
                     message,
                 },
-                false => ProfileFileError::Other { path, message },
+                false => ProfileFileError::Other {
+                    path,
+                    line,
+                    message,
+                },
             }
         })
     }
@@ -191,10 +197,10 @@ impl ProfileFile {
         }
     }
 
-    /// Adds its profiles to a store.
+    /// Adds its profiles to a store, as what was told: blocks have yet to agree with it.
     pub fn add_to(&self, profiles: &Profiles) {
         for (key, profile) in &self.profiles {
-            profiles.put(*key, *profile);
+            profiles.tell(*key, *profile);
         }
     }
 
@@ -482,6 +488,19 @@ mod tests {
             assert!(error.contains(expected), "{expected}: {error}");
             assert!(error.contains("name another file"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_of_another_spacing_is_refused_by_the_line_that_is_wrong() {
+        let good = ProfileFile::of(&store(), device()).text().expect("a text");
+        let spaced = good.replace("{\"", "{ \"").replace("0.25", "-0.25");
+        let error = read(spaced.as_bytes()).unwrap_err();
+        assert!(matches!(error, ProfileFileError::Other { .. }), "{error:?}");
+        let error = error.to_string();
+        assert!(
+            error.starts_with("store, line 2: no profile has"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -12,6 +12,10 @@
 //! as long as the blocks there are no quicker than it says and at most [`COMPANY`] times slower. What contradicts it
 //! uses it up, block by block; once as many have contradicted it as it was learnt from, it begins anew from them.
 //!
+//! What was **told** of a kernel, by a file ([`Profiles::tell`]), may be of other inputs, or wrong: it counts as one
+//! wave of blocks at most, and blocks that last more than [`COMPANY`] times as long, or less than that part of it, use
+//! it up whether they are alone or not. Once blocks agree with it, it is a profile like others.
+//!
 //! Rules: a policy that has a profile of a kernel does not measure that kernel; reading takes no lock and never waits;
 //! one thread learns (what several learn at the same time may be lost). The store holds [`CAPACITY`] profiles; one more
 //! takes the place of that which was learnt from the fewest blocks: a tenant with thousands of kernels can make others'
@@ -40,10 +44,16 @@ pub const COMPANY: f64 = 4.0;
 /// Blocks beside others that last less than this part of what they last alone contradict it.
 const QUICKER: f64 = 0.8;
 
+/// The bit of a packed profile that says that it was told. Counts of blocks stay below it.
+const TOLD: u64 = 1 << 30;
+const _: () = assert!((MOST_BLOCKS as u64) < TOLD);
+
 /// Durations by kernel and block shape. Clones share one table.
 #[derive(Clone)]
 pub struct Profiles {
     table: Arc<WordMap>,
+    /// Nothing is learnt through this one.
+    is_fixed: bool,
 }
 
 impl fmt::Debug for Profiles {
@@ -82,11 +92,21 @@ impl Default for Profiles {
     fn default() -> Self {
         Self {
             table: Arc::new(WordMap::new(CAPACITY)),
+            is_fixed: false,
         }
     }
 }
 
 impl Profiles {
+    /// Returns the same store, into which nothing is learnt through this one: what an oracle knows stays as it is.
+    #[must_use]
+    pub fn fixed(&self) -> Self {
+        Self {
+            is_fixed: true,
+            ..self.clone()
+        }
+    }
+
     /// Returns the duration of a block in nanoseconds.
     #[must_use]
     pub fn block_ns(&self, key: ProfileKey) -> Option<f64> {
@@ -111,9 +131,18 @@ impl Profiles {
 
     /// Sets what is known of a kernel; returns false if its numbers are out of range, or another thread writes.
     pub fn put(&self, key: ProfileKey, profile: Profile) -> bool {
+        self.write(key, profile, 0)
+    }
+
+    /// Sets what was told of a kernel, which blocks have yet to agree with; returns as [`Profiles::put`] does.
+    pub fn tell(&self, key: ProfileKey, profile: Profile) -> bool {
+        self.write(key, profile, TOLD)
+    }
+
+    fn write(&self, key: ProfileKey, profile: Profile, told: u64) -> bool {
         let writer = self.table.try_write().filter(|_| profile.is_sound());
         let is_set = writer.map(|mut writer| {
-            writer.set(key.0, profile.pack(), |word| {
+            writer.set(key.0, profile.pack() | told, |word| {
                 Profile::unpack(word).blocks.into()
             });
         });
@@ -122,10 +151,15 @@ impl Profiles {
 
     /// Updates what is known of a kernel with blocks that ended. What no blocks can have done is not taken.
     pub fn learn(&self, key: ProfileKey, seen: &Seen) {
-        if let Some(new) = Profile::of(seen) {
-            let old = self.get(key);
-            self.put(key, old.map_or(new, |old| old.after(&new, seen.wave)));
-        }
+        let Some(new) = Profile::of(seen).filter(|_| !self.is_fixed) else {
+            return;
+        };
+        let (profile, told) = match self.table.get(key.0) {
+            None => (new, 0),
+            Some(word) if word & TOLD == 0 => (Profile::unpack(word).after(&new, seen.wave), 0),
+            Some(word) => Profile::unpack(word).told_after(&new, seen.wave),
+        };
+        self.write(key, profile, told);
     }
 
     /// Returns every profile, in order of keys.
@@ -200,6 +234,19 @@ impl Profile {
         }
     }
 
+    /// Returns what is known after more blocks, where this was told; and [`TOLD`] if they do not agree and have not used
+    /// it up yet.
+    fn told_after(&self, new: &Self, wave: u64) -> (Self, u64) {
+        let blocks = self.blocks.min(capped(wave.max(1)));
+        let told = Self { blocks, ..*self };
+        let agrees = self.block_ns / COMPANY..=self.block_ns * COMPANY;
+        match blocks.checked_sub(new.blocks) {
+            _ if agrees.contains(&new.block_ns) => (told.after(new, wave), 0),
+            Some(blocks) if blocks > 0 => (Self { blocks, ..told }, TOLD),
+            _ => (*new, 0),
+        }
+    }
+
     /// Returns it in one word: the duration as the bits of an `f32`, whether alone, and the blocks.
     #[allow(
         clippy::cast_possible_truncation,
@@ -214,7 +261,7 @@ impl Profile {
     fn unpack(word: u64) -> Self {
         Self {
             block_ns: f32::from_bits((word >> 32) as u32).into(),
-            blocks: word as u32 & !(1 << 31),
+            blocks: word as u32 & (TOLD as u32 - 1),
             alone: word & 1 << 31 != 0,
         }
     }
@@ -321,6 +368,55 @@ mod tests {
             assert_eq!(ns(&profiles), f64::from(block_ns), "two are not");
             assert!(!profiles.get(KEY).expect("it is known").alone);
         }
+    }
+
+    #[test]
+    fn what_was_told_is_dropped_within_a_wave_of_blocks_that_contradict_it() {
+        for (told_ns, alone) in [
+            (8_000.0, true),
+            (125.0, true),
+            (8_000.0, false),
+            (1e9, false),
+        ] {
+            let profiles = Profiles::default();
+            let told = Profile {
+                block_ns: told_ns,
+                blocks: MOST_BLOCKS,
+                alone: true,
+            };
+            assert!(profiles.tell(KEY, told));
+            profiles.learn(KEY, &seen(WAVE / 2, 1000, alone));
+            assert_eq!(ns(&profiles), told_ns, "half a wave may be an accident");
+            profiles.learn(KEY, &seen(WAVE / 2, 1000, alone));
+            assert_eq!(ns(&profiles), 1000.0, "a wave is none");
+        }
+    }
+
+    #[test]
+    fn what_was_told_and_agrees_is_a_profile_like_others() {
+        let profiles = Profiles::default();
+        let told = Profile {
+            block_ns: 1100.0,
+            blocks: MOST_BLOCKS,
+            alone: true,
+        };
+        profiles.tell(KEY, told);
+        assert_eq!(profiles.get(KEY), Some(told));
+        profiles.learn(KEY, &seen(WAVE, 1000, true));
+        assert_eq!(ns(&profiles), 1050.0, "it counts as a wave");
+        profiles.learn(KEY, &seen(WAVE, 3000, false));
+        assert_eq!(ns(&profiles), 1050.0, "company explains that");
+    }
+
+    #[test]
+    fn an_oracle_s_store_learns_nothing() {
+        let profiles = Profiles::default();
+        profiles.set(KEY, 1000.0);
+        let fixed = profiles.fixed();
+        fixed.learn(KEY, &seen(WAVE, 5000, true));
+        assert_eq!((ns(&fixed), ns(&profiles)), (1000.0, 1000.0));
+        profiles.learn(KEY, &seen(WAVE, 1000, true));
+        assert_eq!(ns(&fixed), 1000.0, "it is the same store");
     }
 
     #[test]

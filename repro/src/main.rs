@@ -26,7 +26,8 @@ mod warped_slicer;
 mod world;
 
 use anyhow::Result;
-use clap::{Parser, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
 use context::{Context, On};
 use document::{Document, Keep};
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ fn part(text: &str) -> Result<f64, String> {
 
 fn main() -> ExitCode {
     let json = std::env::args().any(|arg| arg == "--json");
-    let args = match Args::try_parse() {
+    let args = match Args::try_parse().and_then(checked) {
         Ok(args) => args,
         Err(error) if json && error.use_stderr() => {
             println!(
@@ -123,6 +124,27 @@ fn main() -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Returns the arguments if they hold no option that says nothing of the paper.
+fn checked(args: Args) -> Result<Args, clap::Error> {
+    let given = [
+        (args.check, "--check"),
+        (args.write, "--write"),
+        (args.json, "--json"),
+        (args.full, "--full"),
+        (args.on.is_some(), "--on"),
+    ];
+    let given = given.iter().find(|(is_given, _)| *is_given);
+    match (args.paper, given) {
+        (Paper::Measure, Some((_, option))) => Err(Args::command().error(
+            ErrorKind::ArgumentConflict,
+            format!(
+                "{option} says nothing of `measure`, which prints mix/data/kernels.toml and compares nothing"
+            ),
+        )),
+        _ => Ok(args),
     }
 }
 

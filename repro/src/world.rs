@@ -247,6 +247,7 @@ fn oracle(
         let block = &launch.kernel.block;
         let key = engine.profile(&launch.kernel, block);
         let resident = u64::from(max_residency(&config.shape, block)) * u64::from(config.shape.sms);
+        let resident = resident.min(launch.blocks);
         let runtime = engine.time(*runtime).0 as f64;
         (key, runtime * resident as f64 / launch.blocks as f64)
     };

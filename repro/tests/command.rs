@@ -53,9 +53,22 @@ fn a_paper_as_json_with_its_page() {
 }
 
 #[test]
+fn what_prints_no_report_is_no_json() {
+    let output = repro(&["measure", "--json"]);
+    let error = json(&output)["error"].to_string();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("--json says nothing of `measure`"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_cannot_be_meant_is_named() {
     for (args, named) in [
         (&["elasticity"] as &[&str], "elasticity"),
+        (&["measure", "--check"], "--check says nothing of `measure`"),
+        (&["measure", "--write"], "--write says nothing of `measure`"),
         (&["accelos", "--part", "0"], "above 0"),
         (&["accelos", "--part", "1.5"], "at most 1"),
         (&["accelos", "--part", "half"], "half"),

@@ -341,6 +341,173 @@ fn what_cannot_run_is_told_with_its_name() {
     }
 }
 
+/// Runs two programs of `spin` on two SMs of a GTX 480, whose threads count up to a number.
+fn spins(folder: &std::path::Path, programs: [&str; 2], options: &str) -> Ran {
+    let file = kernels(folder);
+    let program = |name: char, rest: &str| format!("{name}={file},entry=spin,{rest}");
+    let [a, b] = [program('a', programs[0]), program('b', programs[1])];
+    gridmux(words(&format!(
+        "-j sim mix {a} {b} --gpu gtx480 --sms 2 {options}"
+    )))
+}
+
+#[test]
+fn an_oracle_knows_how_long_a_program_takes_that_fills_no_wave() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = [
+        "grid=1,block=32,arg=u32=5000",
+        "grid=24,block=256,arg=u32=100",
+    ];
+    for on in ["event", "model"] {
+        let slowdowns = |policy: &str| {
+            let ran = spins(
+                folder.path(),
+                programs,
+                &format!("--policy {policy} --on {on}"),
+            );
+            let report = ran.succeeded().json();
+            [0, 1].map(|at| number(&report["programs"][at]["slowdown"]))
+        };
+        let [long, short] = slowdowns("sjf");
+        assert!(long < 1.5 && short < 1.1, "{on}: {long} {short}");
+        let [long, short] = slowdowns("ljf");
+        assert!(long < 1.1 && short > 3.0, "{on}: {long} {short}");
+    }
+}
+
+#[test]
+fn programs_of_which_an_sm_holds_one_at_a_time_all_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = ["grid=4,block=1024,arg=u32=50"; 2];
+    for policy in ["smk-p-strict", "smk-pw"] {
+        for on in ["event", "model"] {
+            let ran = spins(
+                folder.path(),
+                whole,
+                &format!("--policy {policy} --on {on}"),
+            );
+            let report = ran.succeeded().json();
+            let alone = number(&report["programs"][0]["alone_ns"]);
+            // One after the other, a grace of 20 us between them.
+            let limit = 2.0 * alone + 40_000.0;
+            assert!(
+                number(&report["makespan_ns"]) < limit,
+                "{policy}, {on}: {report}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_profile_of_a_file_that_blocks_contradict_is_dropped_and_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("profiles").to_str().unwrap().to_owned();
+    let line = format!("ercbench:nlm2 ercbench:jpeg-d --policy sjf --gpu gtx480 --profiles {file}");
+    let ran = || run(&words(&line)).succeeded();
+    assert!(!ran().stderr.contains("was dropped"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for line in &mut lines[1..] {
+        line["block_ns"] = json!(1.0);
+        line["blocks"] = json!(1 << 20);
+    }
+    let forged: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    // The header stays as it was, from which files of profiles are known.
+    let header = text.lines().next().unwrap();
+    let rest = forged.split_once('\n').unwrap().1;
+    std::fs::write(&file, format!("{header}\n{rest}")).unwrap();
+    let told = ran().stderr;
+    for name in ["nlm2", "jpeg-d"] {
+        let due = format!("note: the profile of {name} in {file} was dropped");
+        assert!(told.contains(&due), "{told}");
+    }
+    assert!(!ran().stderr.contains("was dropped"), "it was learnt anew");
+}
+
+#[test]
+fn on_the_model_ipc_and_energy_are_told_by_program() {
+    let line = "a=vecadd,size=tiny b=matmul,size=tiny --policy even --sms 2 --on";
+    let report = figures(&words(&format!("{line} model")));
+    for program in report["programs"].as_array().unwrap() {
+        assert!(number(&program["ipc"]) > 0.01, "{program}");
+        assert!(number(&program["energy_microjoules"]) > 0.1, "{program}");
+    }
+    let text = gridmux(words(&format!("sim mix {line} model")))
+        .succeeded()
+        .stdout;
+    assert!(
+        text.contains("PROGRAM  IPC") && text.contains("uJ"),
+        "{text}"
+    );
+    let report = figures(&words(&format!("{line} event")));
+    assert_eq!(report["programs"][0]["ipc"], Value::Null);
+}
+
+#[test]
+fn a_slowdown_beyond_the_bound_of_gridmux_is_told_of() {
+    let line = "a=vecadd,launches=900,class=latency b=sad,launches=60,class=batch --policy gridmux";
+    let ran = run(&words(line)).succeeded();
+    let report = ran.json();
+    let beyond = report["programs"].as_array().unwrap().iter();
+    let beyond = beyond.filter(|program| number(&program["slowdown"]) > 8.8);
+    for program in beyond.clone() {
+        assert_eq!(program["is_beyond_bound"], true);
+        let name = program["name"].as_str().unwrap();
+        assert!(
+            ran.stderr.contains(&format!("note: {name}: slowed down")),
+            "{}",
+            ran.stderr
+        );
+    }
+    assert!(
+        beyond.count() > 0,
+        "the example has none any more: {report}"
+    );
+}
+
+#[test]
+fn figures_beyond_their_ideals_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = ["grid=1,block=32,arg=u32=50"; 2];
+    let ran = spins(folder.path(), programs, "--policy fifo").succeeded();
+    assert!(!ran.stderr.contains("quicker"), "{}", ran.stderr);
+    let ran = run(&words("matmul spmv,at=50% --policy srtf")).succeeded();
+    let report = ran.json();
+    assert!(number(&report["metrics"]["stp"]) > 2.004, "{report}");
+    let due = "hint: an STP above the number of programs";
+    assert!(ran.stderr.contains(due), "{}", ran.stderr);
+}
+
+#[test]
+fn programs_that_fill_the_gpu_and_miss_each_other_are_not_told_to_try_fewer_sms() {
+    let folder = tempfile::tempdir().unwrap();
+    // An SM holds one block: the last one of the first program leaves the other SM to the second program.
+    let programs = [
+        "grid=13,block=1024,arg=u32=500",
+        "grid=11,block=1024,arg=u32=500,at=95%",
+    ];
+    let ran = spins(folder.path(), programs, "--policy fifo").succeeded();
+    let told = &ran.stderr;
+    assert!(told.contains("let them arrive closer together"), "{told}");
+    assert!(!told.contains("--sms"), "{told}");
+}
+
+#[test]
+fn one_sm_cannot_be_divided_and_that_is_told() {
+    for policy in ["spatial", "warped-slicer", "smk-pw"] {
+        let stderr = |sms: u16| {
+            let line = format!("a=vecadd,size=tiny b=sad,size=tiny --policy {policy} --sms {sms}");
+            run(&words(&line)).succeeded().stderr
+        };
+        let due = "note: one SM cannot be divided among 2 programs";
+        assert!(stderr(1).contains(due), "{policy}");
+        assert!(!stderr(2).contains("cannot be divided"), "{policy}");
+    }
+}
+
 #[test]
 fn profiles_are_kept_and_used_by_the_next_mix_and_bad_ones_are_refused() {
     let folder = tempfile::tempdir().unwrap();

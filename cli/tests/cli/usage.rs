@@ -263,7 +263,13 @@ fn policies_are_listed_with_what_they_promise() {
     };
     assert_eq!((promises("fifo"), promises("smk-p")), (false, true));
     let text = text_of(["policy", "list"]);
-    for (name, weights, samples) in [("smk-p", "yes", "unused"), ("kernelet", "no", "needed")] {
+    for (name, weights, samples) in [
+        ("smk-p", "yes", "unused"),
+        ("even", "used", "unused"),
+        ("accelos", "used", "unused"),
+        ("sjf", "no", "unused"),
+        ("kernelet", "no", "needed"),
+    ] {
         let mut lines = text.lines().map(str::split_whitespace);
         let line = lines.find(|line| line.clone().next() == Some(name));
         let words: Vec<&str> = line.unwrap_or_else(|| panic!("{text}")).take(3).collect();

@@ -187,6 +187,8 @@ impl Description {
     /// [`ConfigError::Syntax`] for a value of the wrong kind, [`ConfigError::Value`] for one that makes no sense,
     /// [`ConfigError::Contradiction`] for two that contradict each other.
     pub fn config(self) -> Result<GpuConfig, ConfigError> {
+        // The type of a key is wider than what makes sense, and knows no range to tell.
+        check::whole_numbers(&self.0)?;
         let config: GpuConfig = words::from_table(self.0).map_err(ConfigError::Syntax)?;
         config.validate()?;
         Ok(config)

@@ -35,6 +35,14 @@ pub(super) enum Range {
 }
 
 impl Range {
+    /// Returns whether its values are whole numbers.
+    pub(super) fn is_whole(self) -> bool {
+        match self {
+            Self::Whole { .. } | Self::Multiple(..) | Self::PowerOfTwo(..) | Self::OneOf(_) => true,
+            Self::Any | Self::Name | Self::Number(..) | Self::Ascending => false,
+        }
+    }
+
     /// Returns whether a value of the key's type lies within.
     pub(super) fn has(self, value: &Value) -> bool {
         let whole = value.as_integer().and_then(|n| u64::try_from(n).ok());

@@ -108,7 +108,9 @@ mod tests {
     #[test]
     fn turns_go_up_and_down_the_order() {
         let mut live = Live::new();
-        (0..4).for_each(|_| drop(live.add()));
+        for _ in 0..4 {
+            live.add();
+        }
         assert_eq!(turns(&mut live, 8), [3, 2, 1, 0, 1, 2, 3, 2]);
         let mut one = Live::new();
         one.add();
@@ -118,7 +120,9 @@ mod tests {
     #[test]
     fn a_sweep_goes_on_where_a_block_has_ended() {
         let mut live = Live::new();
-        (0..4).for_each(|_| drop(live.add()));
+        for _ in 0..4 {
+            live.add();
+        }
         // Down from the last one: each ends.
         for left in (0..4).rev() {
             assert_eq!(live.at, left);
@@ -127,7 +131,9 @@ mod tests {
         assert_eq!(live.count(), 0);
         assert!(live.current().is_none());
         // Up from the first one.
-        (0..4).for_each(|_| drop(live.add()));
+        for _ in 0..4 {
+            live.add();
+        }
         (live.at, live.goes_up) = (1, true);
         let behind = live.order[2];
         live.remove();
@@ -142,7 +148,9 @@ mod tests {
             live.remove();
         }
         assert_eq!(live.seats.len(), 1);
-        (0..3).for_each(|_| drop(live.add()));
+        for _ in 0..3 {
+            live.add();
+        }
         live.clear();
         assert_eq!((live.seats.len(), live.count()), (1, 0));
         live.add();

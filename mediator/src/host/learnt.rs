@@ -33,7 +33,7 @@ impl Learnt {
     /// Takes what the supervisor has kept of an earlier host, before anything runs here.
     pub(super) fn take(&mut self, kept: Vec<(ProfileKey, Profile)>) {
         for (key, profile) in &kept {
-            self.profiles.put(*key, *profile);
+            self.profiles.tell(*key, *profile);
         }
         self.told = self.profiles.all();
     }

@@ -3,8 +3,9 @@
 //! Rules: a launch makes its row work and its tenant active at once; both end a grace after the last open launch,
 //! because programs launch one kernel after the other. A row's demand follows growth at once and falls slowly.
 
-use super::{Book, TenantRecord};
+use super::{Book, RowRecord, TenantRecord};
 use crate::ids::{RowId, TenantId};
+use crate::shape::max_residency;
 use crate::units::Nanos;
 
 /// A row's demand counts as changed when it exceeds what was planned for by this factor.
@@ -14,6 +15,34 @@ impl Book {
     /// Returns the active tenants, in order of their numbers.
     pub fn active(&self) -> impl Iterator<Item = &TenantRecord> + Clone {
         self.active.iter().filter_map(|id| self.tenant(*id))
+    }
+
+    /// Returns whether a row takes part where a device is shared: it works, and its blocks fit on an SM.
+    #[must_use]
+    pub fn shares(&self, row: &RowRecord) -> bool {
+        row.works && max_residency(&self.shape, &row.block) > 0
+    }
+
+    /// Returns whether fewer than two active tenants have rows that take part.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        let takes_part = |tenant: &&TenantRecord| {
+            let mut rows = self.rows_of(tenant);
+            rows.any(|(_, row)| self.shares(row))
+        };
+        self.active().filter(takes_part).nth(1).is_none()
+    }
+
+    /// Returns when the first grace ends of an active tenant, or a row of one, that has no work.
+    #[must_use]
+    pub fn grace_end(&self, grace: Nanos) -> Option<Nanos> {
+        let idle_tenants = self.active().filter(|tenant| tenant.open_launches == 0);
+        let rows = self.active().flat_map(|tenant| self.rows_of(tenant));
+        let idle_rows = rows.filter(|(_, row)| row.works && row.open_launches == 0);
+        let last_open = idle_tenants
+            .map(|tenant| tenant.last_open)
+            .chain(idle_rows.map(|(_, row)| row.last_open));
+        last_open.min().map(|last| last + grace)
     }
 
     /// Makes tenants inactive, and rows idle, that have had no work for `grace`.

@@ -303,6 +303,13 @@ impl Book {
         (u64::from(most.unwrap_or(0)) * u64::from(self.shape.sms)).max(1)
     }
 
+    /// Returns how many blocks of a launch the device holds if nothing else is on it: no more than the launch has. So a
+    /// launch that fills no wave lasts as long as one of its blocks.
+    #[must_use]
+    pub fn resident_of(&self, job: &Job) -> u64 {
+        self.resident(job.row).min(job.blocks.max(1))
+    }
+
     /// Returns a row as plans list it.
     #[must_use]
     pub fn listed(&self, row: RowId, rank: u32, stop: Stop) -> PlanRow {

@@ -169,6 +169,16 @@ impl Partitioner {
         &self.caps[part * demands..(part + 1) * demands]
     }
 
+    /// Returns whether a claim has no block on any SM.
+    #[must_use]
+    pub fn leaves_out(&self) -> bool {
+        let has_block = |claim: &ClaimLevel| {
+            let (from, to) = claim.kernels;
+            self.kernels[from..to].iter().any(|kernel| kernel.given > 0)
+        };
+        !self.claims.iter().all(has_block)
+    }
+
     /// Splits the SMs into at most `parts` parts of as equal size as possible.
     fn split(&mut self, sms: u16, parts: u16) {
         let parts = parts.clamp(1, sms.max(1));

@@ -18,7 +18,7 @@ pub const NAME: &str = "accelos";
 /// What it is.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
-    summary: "kernels hold equal parts of the device, at least a block each, and the rest is filled up",
+    summary: "kernels hold parts of the device by weight, at least a block each, and the rest is filled up",
     source: "accelOS section 3",
     promises_weights: false,
     weights: "a tenant's part of the device is in proportion, which its kernels divide, before the rest is filled \

@@ -16,7 +16,7 @@ pub const NAME: &str = "even";
 /// What it is.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
-    summary: "tenants hold equal parts of every SM, at least a block each as far as there is room",
+    summary: "tenants hold parts of every SM by weight, at least a block each as far as there is room",
     source: "Even of Warped-Slicer section 5",
     promises_weights: false,
     weights: "a tenant's part of each SM is in proportion, whatever kernels it has",

@@ -18,6 +18,10 @@
 //! 4. where issue slots are partitioned too, rows that are profiled have SMs to themselves, and the
 //!    others' weights follow from the profiles ([`IssueProfiler`]).
 //!
+//! Where nothing is lent, a participant may have no block on any SM, because its blocks fit on none beside others' or
+//! an SM has too few slots; the paper says nothing of that. Such participants take **turns** ([`TURN`]) with the
+//! others: whoever is behind comes first when the device is partitioned anew.
+//!
 //! A tenant stays a participant for a grace after its last launch ended, because a closed-loop
 //! tenant submits again at once and its part would oscillate otherwise. A tenant that is the only
 //! participant has no limit, gives nothing up and may be handed to the device ahead of time.
@@ -45,6 +49,8 @@ use std::ops::Range;
 pub const NAME: &str = "smk-p";
 /// Name of the paper's own.
 pub const STRICT: &str = "smk-p-strict";
+/// How long those have whose turn it is: some hundred times what it takes to move an SM's contexts.
+const TURN: Nanos = Nanos(1_000_000);
 /// Elements of its plans. The last one is not of the paper's own, which lends nothing.
 const USES: &[Element] = &[
     Element::Cap,
@@ -141,6 +147,8 @@ pub struct SmkP {
     book: Book,
     planned: bool,
     wake_at: Option<Nanos>,
+    /// When the partition is made anew for those that the standing one gives no block; none where there are none.
+    turn_ends: Option<Nanos>,
     /// When the controller last looked. Plans for arrivals and ends in between do not put its next look off.
     looked: Nanos,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
@@ -200,6 +208,7 @@ impl SmkP {
             book: Book::new(shape),
             planned: false,
             wake_at: None,
+            turn_ends: None,
             looked: Nanos::ZERO,
             correcting: false,
             profiler: settings
@@ -239,7 +248,7 @@ impl SmkP {
             };
             let (claim, before) = (scratch.claims.len(), scratch.demands.len());
             let rows = book.rows_of(tenant);
-            for (id, row) in rows.filter(|(_, row)| shares(&self.shape, row)) {
+            for (id, row) in rows.filter(|(_, row)| book.shares(row)) {
                 scratch.rows.push(id);
                 scratch.demands.push(Demand {
                     claim,
@@ -337,7 +346,8 @@ impl SmkP {
 
     fn build(&mut self, balance: &Balance, standing: &Plan, next: &mut Plan) {
         self.participants(balance);
-        let alone = is_alone(&self.shape, &self.book);
+        let alone = self.book.is_alone();
+        self.turn_ends = None;
         match alone {
             true => {
                 self.scratch.groups.clear();
@@ -348,13 +358,17 @@ impl SmkP {
             false => {
                 self.partition();
                 self.weigh();
+                let waits =
+                    self.settings.surplus == Surplus::Idle && self.scratch.partitioner.leaves_out();
+                self.turn_ends = waits.then(|| balance.now + TURN);
             }
         }
         let mut plan = PlanBuilder::new(next, self.device, &self.shape);
-        plan.wake_at(self.wake_at).default_row(DefaultRow {
-            cap: 1,
-            stop: Stop::Checked,
-        });
+        plan.wake_at(earliest(self.wake_at, self.turn_ends))
+            .default_row(DefaultRow {
+                cap: 1,
+                stop: Stop::Checked,
+            });
         if self.profiler.is_some() {
             plan.quota(QuotaRule {
                 renewal: Renewal::WhenSpent,
@@ -504,28 +518,19 @@ impl SmkP {
         rows.clear();
         let working = book
             .rows()
-            .filter(|(_, row)| shares(&self.shape, row) && !row.spill);
+            .filter(|(_, row)| book.shares(row) && !row.spill);
         rows.extend(working.map(|(row, _)| row));
         // A tenant that is alone shares nothing.
-        let alone = is_alone(&self.shape, book);
+        let alone = book.is_alone();
         profiler.step(now, if alone { &[] } else { rows })
     }
 
     /// Returns when the controller should look again, a grace ends, or profiles go on.
     fn next_wake(&self, balance: &Balance, now: Nanos) -> Option<Nanos> {
         let tick = self.holds_shares() && self.book.active().nth(1).is_some();
-        let tenants = self.book.active();
-        let idle_tenant = tenants.clone().filter(|tenant| tenant.open_launches == 0);
-        let rows = tenants.flat_map(|tenant| self.book.rows_of(tenant));
-        let idle_row = rows.filter(|(_, row)| row.works && row.open_launches == 0);
-        let grace = idle_tenant
-            .map(|tenant| tenant.last_open)
-            .chain(idle_row.map(|(_, row)| row.last_open))
-            .min()
-            .map(|last| last + self.settings.grace);
         let tick = tick.then(|| self.looked + balance.tick());
         let profile = self.profiler.as_ref().and_then(IssueProfiler::wake_at);
-        [tick, grace, profile]
+        [tick, self.book.grace_end(self.settings.grace), profile]
             .into_iter()
             .flatten()
             .min()
@@ -533,18 +538,9 @@ impl SmkP {
     }
 }
 
-/// Returns whether a row takes part in the partition: it works, and its blocks fit on an SM.
-fn shares(device: &DeviceShape, row: &RowRecord) -> bool {
-    row.works && max_residency(device, &row.block) > 0
-}
-
-/// Returns whether fewer than two tenants have rows that take part in the partition.
-fn is_alone(device: &DeviceShape, book: &Book) -> bool {
-    let takes_part = |tenant: &&TenantRecord| {
-        let mut rows = book.rows_of(tenant);
-        rows.any(|(_, row)| shares(device, row))
-    };
-    book.active().filter(takes_part).nth(1).is_none()
+/// Returns the earlier of two times, if there is one.
+fn earliest(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
+    one.into_iter().chain(other).min()
 }
 
 /// Returns a quota as an issue weight, in parts of 10,000: an epoch's length in cycles.
@@ -578,8 +574,14 @@ impl Policy for SmkP {
             self.looked = now;
         }
         let profiled = self.profile(now);
-        let changed = changed || profiled;
+        let turn = self.turn_ends.is_some_and(|at| now >= at);
+        let changed = changed || profiled || turn;
+        let launches = self.book.take_changed();
         if self.planned && !changed && !due {
+            // Where no tick comes, the end of a launch is when its tenant's grace begins.
+            if launches && !self.holds_shares() {
+                self.wake_at = earliest(self.wake_at, self.book.grace_end(self.settings.grace));
+            }
             return false;
         }
         let balance = share_control::rebase(&mut self.book, self.shape.sms, now);
@@ -595,6 +597,6 @@ impl Policy for SmkP {
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        self.wake_at
+        earliest(self.wake_at, self.turn_ends)
     }
 }

@@ -124,7 +124,7 @@ impl Srtf {
             let Some(block_ns) = self.block_ns(job.row) else {
                 continue;
             };
-            let resident = self.book.resident(job.row);
+            let resident = self.book.resident_of(job);
             self.order.push(Forecast {
                 row: job.row,
                 place,

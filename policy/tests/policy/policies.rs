@@ -433,6 +433,23 @@ fn kernels_that_share_only_where_that_is_fairer_compare() {
     assert_eq!(room(&sampled(settings, (1_000, 1_000_000))), [6, 14]);
 }
 
+/// A launch of one block counted as a twentieth of it, and came before what ended sooner.
+#[test]
+fn a_launch_that_fills_no_wave_lasts_as_long_as_a_block() {
+    let known = Profiles::default();
+    known.set(ProfileKey(0), 10_000.0);
+    known.set(ProfileKey(1), 1_000.0);
+    for (name, expected) in [("sjf", [0, 20]), ("ljf", [20, 0]), ("srtf-zero", [0, 20])] {
+        let policy = by_name(name, DeviceId(0), &FIG8, &known).expect("a listed policy exists");
+        let mut host = Host::learning(policy, &known);
+        host.tell(&[tenant(0, 1), row_new(0, 0, K1), arrive(0, 1, 1)]);
+        host.tell(&[tenant(1, 1), row_new(1, 1, K1), arrive(1, 60, 2)]);
+        let plan = host.at(3);
+        let totals = [0, 1].map(|row| plan.cap_total(RowId(row)));
+        assert_eq!(totals, expected, "{name}");
+    }
+}
+
 /// Each row had a part, so that a tenant with nine kernels had nine tenths of the device.
 #[test]
 fn a_tenant_is_one_party_whatever_kernels_it_has() {

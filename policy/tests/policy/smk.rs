@@ -3,8 +3,8 @@
 use crate::host::{Host, arrive, busy, ended, row_new, tenant};
 use crate::policies::{FIG8, K1, K2, TWELFTH, WIDE, caps};
 use gridmux_policy::{
-    Class, DeviceShape, Event, GroupId, NO_CAP, Nanos, Plan, Preemption, RowId, SmId, SmUnits,
-    Stop, TenantId, shape::max_residency,
+    BlockShape, Class, DeviceShape, Event, GroupId, NO_CAP, Nanos, Plan, Preemption, RowId, SmId,
+    SmUnits, Stop, TenantId, shape::max_residency,
 };
 use std::num::NonZeroU16;
 
@@ -117,6 +117,64 @@ fn smk_p_strict_divides_every_sm_alike() {
     assert_eq!(plan.groups().len(), 1);
     assert_eq!((caps(plan, 0), caps(plan, 1)), ([6; 2], [12; 2]));
     assert!(!plan.lends());
+}
+
+/// Blocks of which one fills an SM of [`FIG8`].
+const WHOLE: BlockShape = BlockShape {
+    threads: 40,
+    registers: 0,
+    shared_bytes: 0,
+};
+
+/// Returns the caps of rows on the first SM.
+fn on_first_sm(plan: &Plan, rows: u32) -> Vec<u16> {
+    (0..rows).map(|row| caps(plan, row)[0]).collect()
+}
+
+/// Nobody looked again when a grace ended that began with the end of a launch.
+#[test]
+fn who_has_no_room_beside_others_has_it_once_they_are_gone() {
+    for name in ["smk-p-strict", "smk-pw"] {
+        let mut host = Host::named(name, &FIG8);
+        host.tell(&busy(0, 1, WHOLE)).tell(&busy(1, 1, WHOLE));
+        assert_eq!(on_first_sm(host.at(1), 2), [1, 0], "{name}");
+        host.tell(&[ended(0, 100_000)]);
+        host.replan(100_000);
+        let wake = host.policy.wake_at().expect("a grace ends");
+        assert!(wake <= Nanos(120_000), "{name}: {wake}");
+        assert_eq!(caps(host.at(120_000), 1), [1; 2], "{name}");
+    }
+}
+
+/// An SM of three slots and four tenants whose launches never end: each has room for a part of the time.
+#[test]
+fn who_has_no_room_beside_others_takes_turns_with_them() {
+    let device = DeviceShape { blocks: 3, ..FIG8 };
+    let mut host = Host::named("smk-p-strict", &device);
+    for number in 0..4 {
+        host.tell(&busy(number, 1, K1));
+    }
+    let mut now = 1;
+    let mut turns = [0_u16; 4];
+    for _ in 0..12 {
+        let caps = on_first_sm(host.at(now), 4);
+        assert_eq!(caps.iter().sum::<u16>(), 3, "{caps:?}");
+        let wake = host.policy.wake_at().expect("a turn ends").0;
+        assert!(wake > now && wake <= now + 2_000_000, "{wake}");
+        now = wake;
+        // Each is due three quarters of what a block holds.
+        for (tenant, cap) in (0..).zip(caps) {
+            let held = &mut turns[usize::try_from(tenant).expect("it is small")];
+            *held += cap;
+            host.tell(&[Event::Share {
+                tenant: TenantId(tenant),
+                held: f64::from(*held) * 1e5,
+                entitled: now as f64 * 0.075,
+                at: Nanos(now),
+            }]);
+        }
+    }
+    assert!(turns.iter().all(|turns| *turns >= 7), "{turns:?}");
 }
 
 #[test]

@@ -182,6 +182,7 @@ fn run(mix: &Mix, policy: &str, known: &[u64]) -> Result<Ran> {
     mix.run(false, learning, |shape, launches| {
         for ((key, launch), cycles) in launches.iter().zip(known).filter(|_| is_oracle(policy)) {
             let resident = f64::from(launch.resident) * f64::from(shape.sms);
+            let resident = resident.min(launch.blocks as f64);
             let runtime = gpu.cycles_to_ns(*cycles) as f64;
             profiles.set(*key, runtime * resident / launch.blocks as f64);
         }

@@ -23,7 +23,9 @@ use std::path::PathBuf;
 pub(crate) enum Policy {
     /// Every policy, with whether it promises weighted shares, and whether it needs samples of kernels
     #[command(
-        after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights.\n\nThe \
+        after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights. WEIGHTS \
+        is `yes` where shares are promised to follow them, `used` where they count without a promise, and else \
+        `no`.\n\nThe \
         service and `gridmux sim` learn profiles of kernels while they run; sjf, ljf, srtf-zero and gridmux use them. \
         A kernel without a profile is known once a block of it has ended.\n\nSamples say what a kernel does to an SM \
         while it runs: instructions, stalls, traffic. `gridmux sim mix` takes some; a service takes none, because a \
@@ -317,7 +319,11 @@ pub(super) fn name_parser() -> PossibleValuesParser {
 }
 
 fn row(info: &PolicyInfo) -> Vec<String> {
-    let weights = if info.promises_weights { "yes" } else { "no" };
+    let weights = match (info.promises_weights, info.uses_weights()) {
+        (true, _) => "yes",
+        (false, true) => "used",
+        (false, false) => "no",
+    };
     [info.name, weights, info.samples.name(), info.summary]
         .map(ToOwned::to_owned)
         .into()

@@ -17,6 +17,10 @@ use std::path::Path;
 
 /// A program was slowed down by others if its slowdown is more than this.
 const SLOWED: f64 = 1.01;
+/// Programs that are on the GPU together for less than this part of the shortest one's time hardly meet.
+const HARDLY: f64 = 0.1;
+/// Figures are beyond their ideals if they are so by more than this factor.
+const IDEAL: f64 = 1.002;
 
 /// When launches arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
@@ -86,6 +90,10 @@ pub(super) fn failure(error: MixError) -> Failure {
         MixError::LargerThanRecorded { .. } => {
             Some("replay on a GPU that is at least as large as the recorded one, with --gpu")
         }
+        MixError::Endless { .. } => Some(
+            "choose another policy, a GPU with room for a block of every program, with --gpu, or let them arrive one \
+             after another",
+        ),
         MixError::TooLate { .. } => Some("no run lasts so long; give earlier times"),
         MixError::Failed { given_up: true, .. } | MixError::NotMeasured { given_up: true, .. } => {
             Some(BUDGET_HINT)
@@ -106,9 +114,48 @@ pub(super) fn hint_if_nobody_met(run: &Run, slowdowns: impl IntoIterator<Item = 
     if run.played.len() < 2 || slowed {
         return;
     }
-    let why = match run.meter.met() {
-        true => "no program was slowed down by another: the GPU has room for all of them at once",
-        false => "no two programs had blocks on the GPU at the same time, and none waited",
-    };
-    note(&format!("hint: {why}; try fewer SMs, with --sms"));
+    let meter = &run.meter;
+    let running = (0..run.played.len()).map(|program| meter.running_ns(program));
+    let shortest = running.fold(f64::INFINITY, f64::min);
+    let together = meter.together_ns() as f64 / shortest.max(1.0);
+    if !meter.met() {
+        note(
+            "hint: no two programs had blocks on the GPU at the same time, and none waited; let them arrive closer \
+             together, or try fewer SMs, with --sms",
+        );
+    } else if meter.peaks() <= 1.0 {
+        note(
+            "hint: no program was slowed down by another: the GPU has room for all of them at once; try fewer SMs, \
+             with --sms",
+        );
+    } else if together < HARDLY {
+        note(&format!(
+            "hint: programs were on the GPU at the same time for {:.1} % of the shortest one's time; let them arrive \
+             closer together",
+            100.0 * together
+        ));
+    }
+}
+
+/// Says on stderr which programs were quicker together than alone, where figures go beyond their ideals for it.
+pub(super) fn hint_if_beyond_ideal<'a>(slowdowns: impl IntoIterator<Item = (&'a str, f64)>) {
+    let slowdowns: Vec<(&str, f64)> = slowdowns.into_iter().collect();
+    let count = slowdowns.len() as f64;
+    let stp: f64 = slowdowns.iter().map(|(_, slowdown)| 1.0 / slowdown).sum();
+    let antt = slowdowns.iter().map(|(_, slowdown)| slowdown).sum::<f64>() / count;
+    if slowdowns.is_empty() || stp <= count * IDEAL && antt * IDEAL >= 1.0 {
+        return;
+    }
+    let quicker = slowdowns
+        .iter()
+        .filter(|(_, slowdown)| slowdown * IDEAL < 1.0);
+    let quicker: Vec<String> = quicker
+        .map(|(name, slowdown)| format!("{name} ({slowdown:.3})"))
+        .collect();
+    note(&format!(
+        "hint: an STP above the number of programs, or an ANTT below 1, is that of programs that were quicker together \
+         than alone: {}; blocks that reside otherwise than under fifo get in each other's way less, and what one \
+         program read another finds in a cache",
+        quicker.join(", ")
+    ));
 }

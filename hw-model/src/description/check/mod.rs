@@ -6,6 +6,7 @@
 //! a rule may divide by what is never zero.
 
 use super::keys::KEYS;
+use super::range::Range;
 use super::{ConfigError, value};
 use crate::config::{GpuConfig, LINE_BYTES, WARP_LANES};
 use crate::timing::dram::Channel;
@@ -146,6 +147,21 @@ impl GpuConfig {
             }),
         })
     }
+}
+
+/// Checks the whole numbers of a description that is not read yet.
+///
+/// # Errors
+/// [`ConfigError::Value`] of the first that makes no sense.
+pub(super) fn whole_numbers(table: &Table) -> Result<(), ConfigError> {
+    let is_senseless = |key: &str, range: &Range| {
+        let value = value(table, key);
+        value.is_some_and(|value| value.is_integer() && range.is_whole() && !range.has(value))
+    };
+    let found = KEYS.iter().find(|(key, _, range)| is_senseless(key, range));
+    found.map_or(Ok(()), |(key, _, range)| {
+        Err(senseless(table, key, range.to_string()))
+    })
 }
 
 fn senseless(

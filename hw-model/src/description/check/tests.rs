@@ -28,6 +28,18 @@ fn an_unknown_key_is_refused_by_name() {
 }
 
 #[test]
+fn a_number_that_its_type_cannot_hold_is_refused_with_its_range() {
+    for value in ["-1", "4294967296"] {
+        let mut description = Description::builtin("h200").expect("built in");
+        let change = format!("clock.core_mhz={value}");
+        description.set(&change).expect("a number");
+        let error = description.config().expect_err("refused").to_string();
+        let due = format!("clock.core_mhz = {value} makes no sense: it must lie between 1 and");
+        assert!(error.starts_with(&due), "{error}");
+    }
+}
+
+#[test]
 fn what_is_too_large_is_refused_by_its_key() {
     for change in [
         "clock.core_mhz=33554432",

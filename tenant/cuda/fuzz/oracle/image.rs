@@ -6,9 +6,9 @@ use cuda::status::Status;
 /// Devices of several generations, one that runs everything and one that runs nothing among them.
 const DEVICES: [u32; 5] = [0, 80, 90, 103, u32::MAX];
 
-/// Checks that an image gives texts or one of the codes for images, and the same from memory whose end is not known, and
-/// that the texts come back out of a bundle. What the linker takes besides, host objects and archives, gives texts or one
-/// of the codes.
+/// Checks that an image gives texts or one of the codes for images, and the same from memory whose end is not known,
+/// and that the texts come back out of a bundle. What the linker takes besides, host objects and archives, gives texts
+/// or one of the codes.
 pub fn image(bytes: &[u8]) {
     for device in DEVICES.map(Capability) {
         let found = ptx_of(bytes, device);

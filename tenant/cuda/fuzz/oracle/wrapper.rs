@@ -76,16 +76,15 @@ pub fn wrapper(case: &[u8]) {
         }
         if !matches!(made.version, 1 | 2) || made.data.is_null() {
             assert!(found.is_err());
-        } else if let (5.., Some(container)) = (first % 8, picked) {
-            if let Ok(texts) = ptx_of(container, device)
-                && container.starts_with(&cuda::image::fatbin::MAGIC)
-            {
-                assert_eq!(
-                    found.as_ref(),
-                    Ok(&texts),
-                    "the container gives another text"
-                );
-            }
+        } else if let (5.., Some(container)) = (first % 8, picked)
+            && let Ok(texts) = ptx_of(container, device)
+            && container.starts_with(&cuda::image::fatbin::MAGIC)
+        {
+            assert_eq!(
+                found.as_ref(),
+                Ok(&texts),
+                "the container gives another text"
+            );
         }
     }
 }

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Where a card would take machine code that is there for it, and all PTX is for later devices, as in packages that
-//! bring machine code for many, the earliest of that PTX stands in for the machine code: both were made from one source.
-//! It says of itself which architecture it is for (`CU_FUNC_ATTRIBUTE_PTX_VERSION`), which libraries choose launches by.
+//! bring machine code for many, the earliest of that PTX stands in for the machine code: both were made from one
+//! source. It says of itself which architecture it is for (`CU_FUNC_ATTRIBUTE_PTX_VERSION`), which libraries choose
+//! launches by.
 //!
 //! Flags: 0x2000 LZ4, 0x8000 zstd, 0x10_0000 for its own architecture only (`sm_90a`), 0x20_0000 for its family
 //! (`sm_100f`).

@@ -152,8 +152,7 @@ pub unsafe fn ptx_at(image: *const c_void, device: Capability) -> Result<Vec<Vec
     };
     if first == wrapper::MAGIC {
         // SAFETY: the caller's promise holds for all that the wrapper points to.
-        let texts = unsafe { wrapper::ptx(&memory, device)? };
-        return checked(texts, device);
+        return unsafe { wrapper::ptx(&memory, device) };
     }
     texts_of(&memory, device)
 }
@@ -170,11 +169,11 @@ fn texts_of(
     image: &(impl Source + ?Sized),
     device: Capability,
 ) -> Result<Vec<Vec<u8>>, ImageError> {
-    checked(unpacked(image, device)?, device)
-}
-
-/// Returns texts that the device runs.
-fn checked(texts: Vec<Vec<u8>>, device: Capability) -> Result<Vec<Vec<u8>>, ImageError> {
+    // Of a container the texts are chosen for the device.
+    if image.read_array::<4>(0) == Some(fatbin::MAGIC) {
+        return Ok(vec![fatbin::ptx(image, device)?]);
+    }
+    let texts = unpacked(image, device)?;
     texts
         .iter()
         .try_for_each(|text| target::check(text, device))?;

@@ -73,20 +73,13 @@ impl Location {
             return Self::pageable(address, len);
         };
         match range.memory {
-            Memory::Device(_)
-            | Memory::Pooled(_)
-            | Memory::Graph(_)
-            | Memory::Variable { .. }
-            | Memory::Mapped(_)
-            | Memory::Array(_)
-            | Memory::Reserved(_)
-            | Memory::Managed(_) => Ok(Self::Device(address, range)),
             Memory::Pinned(..) => {
                 let offset = range.offset(address);
                 Ok(Self::Pinned(range, offset))
             }
             // The program may have unmapped what it registered.
             Memory::Registered(_) => Self::pageable(address, len),
+            _ => Ok(Self::Device(address, range)),
         }
     }
 
@@ -132,11 +125,6 @@ impl Location {
             Self::Device(_, range) | Self::Pinned(range, _) => range.memory.is_seen(),
             Self::Pageable(_) => true,
         }
-    }
-
-    /// Returns whether the device reaches it.
-    fn is_direct(&self) -> bool {
-        matches!(self, Self::Device(..) | Self::Pinned(..))
     }
 
     /// Returns its address in this process.
@@ -305,12 +293,11 @@ impl Transfer {
     /// Returns how a graph executes it.
     #[must_use]
     pub fn route(&self) -> Route {
-        let (to, from) = (&self.to, &self.from);
-        match (to.is_device(), from.is_device()) {
-            (false, false) => Route::OnHost,
-            (true, _) if !from.is_direct() => Route::FromHost,
-            (_, true) if !to.is_direct() => Route::ToHost,
-            _ => Route::Direct,
+        match (&self.to, &self.from) {
+            (Location::Device(..), Location::Pageable(_)) => Route::FromHost,
+            (Location::Pageable(_), Location::Device(..)) => Route::ToHost,
+            (Location::Device(..), _) | (_, Location::Device(..)) => Route::Direct,
+            _ => Route::OnHost,
         }
     }
 

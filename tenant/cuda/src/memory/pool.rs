@@ -118,6 +118,7 @@ impl Meter {
             .now
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         if let Ok(before) = added {
+            // relaxed: as the sum.
             self.most.fetch_max(before + bytes, Ordering::Relaxed);
         }
         added.is_ok()

@@ -12,10 +12,12 @@ runtime_api! {
         stream: u64, graph: u64, dependencies: *const u64, data: *const u64, count: usize, mode: c_uint,
     ) | cudaStreamBeginCaptureToGraph_ptsz => begin_to_graph;
     cudaStreamEndCapture(stream: u64, graph: *mut u64) | cudaStreamEndCapture_ptsz => end;
+    #[cfg(cuda = "13")]
     cudaStreamGetCaptureInfo(
         stream: u64, status: *mut c_uint, id: *mut u64, graph: *mut u64, dependencies: *mut u64, data: *mut u64,
         count: *mut usize,
     ) | cudaStreamGetCaptureInfo_ptsz => info;
+    #[cfg(cuda = "13")]
     cudaStreamUpdateCaptureDependencies(
         stream: u64, dependencies: *const u64, data: *const u64, count: usize, flags: c_uint,
     ) | cudaStreamUpdateCaptureDependencies_ptsz => update;
@@ -49,7 +51,7 @@ fn end(default: DefaultStream, stream: u64, graph: Place<u64>) -> CudaResult {
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
-fn info(
+pub(super) fn info(
     default: DefaultStream,
     stream: u64,
     status: Place<c_uint>,
@@ -70,7 +72,7 @@ fn info(
     )
 }
 
-fn update(
+pub(super) fn update(
     default: DefaultStream,
     stream: u64,
     dependencies: Place<u64>,

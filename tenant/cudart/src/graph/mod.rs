@@ -3,6 +3,8 @@
 //! What differs from the driver is how kernels and copies are named: [`nodes`] and [`params`] translate them.
 
 pub mod capture;
+#[cfg(cuda = "12")]
+pub mod cuda12;
 pub mod executable;
 pub mod nodes;
 pub mod params;
@@ -30,12 +32,17 @@ runtime_api! {
     cudaGraphDebugDotPrint(graph: u64, path: *const c_char, flags: c_uint) => draw;
     cudaGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) => all_nodes;
     cudaGraphGetRootNodes(graph: u64, nodes: *mut u64, count: *mut usize) => root_nodes;
+    #[cfg(cuda = "13")]
     cudaGraphGetEdges(graph: u64, from: *mut u64, to: *mut u64, data: *mut u64, count: *mut usize) => edges;
+    #[cfg(cuda = "13")]
     cudaGraphNodeGetDependencies(node: u64, nodes: *mut u64, data: *mut u64, count: *mut usize) => dependencies;
+    #[cfg(cuda = "13")]
     cudaGraphNodeGetDependentNodes(node: u64, nodes: *mut u64, data: *mut u64, count: *mut usize) => dependents;
+    #[cfg(cuda = "13")]
     cudaGraphAddDependencies(
         graph: u64, from: *const u64, to: *const u64, data: *const u64, count: usize,
     ) => add_edges;
+    #[cfg(cuda = "13")]
     cudaGraphRemoveDependencies(
         graph: u64, from: *const u64, to: *const u64, data: *const u64, count: usize,
     ) => remove_edges;

@@ -220,6 +220,9 @@ impl Target {
     }
 
     fn set_line(self, to: u64, from: u64, bytes: usize, kind: c_int) -> CudaResult {
+        if bytes == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
         self.set(Spatial::line(ready()?, to, from, bytes, kind)?)
     }
 }

@@ -64,6 +64,7 @@ const KERNEL: c_uint = 0;
 const MEMCPY: c_uint = 1;
 
 runtime_api! {
+    #[cfg(cuda = "13")]
     cudaGraphAddNode(
         node: *mut u64, graph: u64, dependencies: *const u64, data: *const u64, count: usize,
         params: *mut NodeParams,
@@ -154,7 +155,7 @@ impl NodeParams {
     }
 }
 
-fn add(
+pub(super) fn add(
     node: Place<u64>,
     graph: u64,
     dependencies: Place<u64>,

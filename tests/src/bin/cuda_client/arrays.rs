@@ -1,11 +1,12 @@
 //! Arrays, and copies with an end in one.
 
 use crate::boxes::{Planar, PlanarEnd};
-use crate::session::{Session, code, invalid, ok, refused};
+use crate::graphs::{Graph, run};
+use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
 use std::ptr::null;
 
 scenarios! {
-    arrays: copies_in_and_out bad_arrays what_is_told_and_what_is_gone;
+    arrays: copies_in_and_out copies_are_captured bad_arrays what_is_told_and_what_is_gone;
 }
 
 pub(crate) const HOST: u32 = 1;
@@ -157,6 +158,52 @@ fn copies_in_and_out() {
         session.cuMemcpyAtoH_v2(back.as_mut_ptr().cast(), 0x1234, 0, 4),
         code::INVALID_HANDLE,
     );
+}
+
+/// A graph copies to and from arrays, whatever is in them by then; what would wait for its stream, or make or destroy
+/// arrays beside it, is refused.
+fn copies_are_captured() {
+    let session = Session::start();
+    let stream = session.stream(NON_BLOCKING);
+    let (plane, line) = (array(&session, 5, 3, U32), array(&session, 16, 0, U32));
+    let device = session.words(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    let line_words: Vec<u32> = (1..=16).collect();
+    let pinned = session.pinned(16);
+    let copy = Planar {
+        from: end(DEVICE, device, 20),
+        to: end(ARRAY, plane, 0),
+        width: 20,
+        height: 2,
+    };
+    ok(session.cuStreamBeginCapture_v2(stream, 0));
+    ok(session.cuMemcpy2DAsync_v2(&copy, stream));
+    ok(session.cuMemcpyAtoHAsync_v2(pinned.cast(), line, 16, 16, stream));
+    let mut handle = 0;
+    ok(session.cuStreamEndCapture(stream, &mut handle));
+    let graph = Graph::of(&session, handle);
+    assert_eq!(graph.nodes().len(), 2);
+    let executable = graph.instantiate();
+    fill(&session, plane, &[0; 15], 5);
+    ok(session.cuMemcpyHtoA_v2(line, 0, line_words.as_ptr().cast(), 64));
+    run(&session, executable, stream);
+    let due = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0, 0];
+    assert_eq!(contents(&session, plane, 5, 3), due);
+    // SAFETY: the memory has room for four words, and nothing writes it after the stream has ended.
+    let back = unsafe { pinned.cast::<[u32; 4]>().read() };
+    assert_eq!(back, [5, 6, 7, 8]);
+    // An array that is gone by the launch is no array.
+    ok(session.cuArrayDestroy(plane));
+    refused(
+        session.cuGraphLaunch(executable, stream),
+        code::INVALID_HANDLE,
+    );
+    ok(session.cuStreamBeginCapture_v2(stream, 0));
+    refused(session.cuArrayDestroy(line), code::CAPTURE_UNSUPPORTED);
+    refused(
+        session.cuStreamEndCapture(stream, &mut handle),
+        code::CAPTURE_INVALIDATED,
+    );
+    ok(session.cuArrayDestroy(line));
 }
 
 fn bad_arrays() {

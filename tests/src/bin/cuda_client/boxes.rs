@@ -361,7 +361,7 @@ fn bad_copies(good: &Spatial, own: NamedMemory) -> Vec<(u32, &'static str, Spati
     case(code::INVALID_HANDLE, "an array that is none", &|copy| {
         copy.from.kind = ARRAY
     });
-    case(code::NOT_SUPPORTED, "a level of an array", &|copy| {
+    case(code::INVALID_VALUE, "a level of an array", &|copy| {
         copy.to.level = 1
     });
     cases

@@ -170,6 +170,34 @@ fn what_a_program_is_told() {
         kind
     });
     assert_eq!(kinds.collect::<Vec<_>>(), [6, 7]);
+    joined_streams_stay_joined(&session, stream, word);
+}
+
+/// What the program gives the origin to wait for instead undoes no joining, and joins nothing either.
+fn joined_streams_stay_joined(session: &Session, stream: u64, word: u64) {
+    let (other, event) = (session.stream(NON_BLOCKING), session.event());
+    for joins in [true, false] {
+        begin(session, stream, GLOBAL);
+        ok(session.cuEventRecord(event, stream));
+        ok(session.cuStreamWaitEvent(other, event, 0));
+        ok(next(session, other, word, word));
+        if joins {
+            ok(session.cuEventRecord(event, other));
+            ok(session.cuStreamWaitEvent(stream, event, 0));
+        }
+        ok(session.cuStreamUpdateCaptureDependencies(stream, null(), 0, 1));
+        ok(next(session, stream, word, word));
+        if joins {
+            let graph = end(session, stream);
+            assert_eq!((graph.nodes().len(), graph.edges().len()), (2, 0));
+        } else {
+            let mut graph = 0;
+            refused(
+                session.cuStreamEndCapture(stream, &mut graph),
+                code::CAPTURE_UNJOINED,
+            );
+        }
+    }
 }
 
 fn allocations() {

@@ -215,6 +215,4 @@ fn more_than_the_service_has_streams() {
     };
     assert_eq!(code, code::OUT_OF_MEMORY);
     assert!(contexts.len() > 16, "{} contexts", contexts.len());
-    ok(session.cuCtxDestroy_v2(contexts[0]));
-    ok(fill());
 }

@@ -17,7 +17,6 @@ pub(crate) mod code {
     pub(crate) const INVALID_CONTEXT: u32 = 201;
     pub(crate) const UNSUPPORTED_LIMIT: u32 = 215;
     pub(crate) const PEER_ACCESS_UNSUPPORTED: u32 = 217;
-    pub(crate) const LAUNCH_OUT_OF_RESOURCES: u32 = 701;
     pub(crate) const PEER_ACCESS_NOT_ENABLED: u32 = 705;
     pub(crate) const NO_BINARY_FOR_GPU: u32 = 209;
     pub(crate) const INVALID_PTX: u32 = 218;

@@ -65,7 +65,7 @@ scenarios! {
     codes: of_devices of_contexts without_a_context of_limits of_images of_modules_and_functions of_libraries of_links
         of_searches of_device_memory of_copies of_fills of_boxes of_host_memory of_addresses of_pools the_devices_pool
         of_streams of_events of_launches of_launch_attributes of_host_functions of_occupancy of_another_context
-        of_registers of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
+        of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
         of_the_runtimes_launches;
     cooperative: blocks_meet_in_the_middle what_does_not_fit_is_refused blocks_wait_for_each_other
         the_device_runtime_is_linked;
@@ -76,7 +76,7 @@ scenarios! {
         it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once;
     managed: program_and_kernels_share_it copies_and_fills advice_is_told_again bad_arguments what_is_told_of_it
         many_small_ones variables;
-    arrays: copies_in_and_out bad_arrays what_is_told_and_what_is_gone;
+    arrays: copies_in_and_out copies_are_captured bad_arrays what_is_told_and_what_is_gone;
     textures: textures_of_planes textures_of_boxes textures_in_memory surfaces bad_texels bad_ways_to_read
         what_is_destroyed_is_gone they_go_with_their_context;
     virtual_memory: an_array_that_grows handles_are_counted one_memory_at_two_places bad_arguments

@@ -11,7 +11,7 @@ mod user;
 
 use super::argument::Argument;
 use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, is_file, with_sms};
-use super::programs::{failure, hint_if_nobody_met};
+use super::programs::{failure, hint_if_beyond_ideal, hint_if_nobody_met};
 use crate::commands::policy::{name_parser, note_unheld};
 use crate::failure::Failure;
 use crate::files;
@@ -21,9 +21,10 @@ use crate::waiting::Waiting;
 use clap::{Args, ValueEnum, ValueHint};
 use gridmux_hw_model::Gpu;
 use gridmux_hw_model::GpuConfig;
-use gridmux_mix::play::Run;
+use gridmux_mix::play::{self, Run};
 use gridmux_mix::report::{MixReport, ProgramReport, Setting};
 use gridmux_mix::{Member, MixError, OnEvent, OnModel, Verdict};
+use gridmux_policy::policies::{smk_pw, spatial, warped_slicer};
 use gridmux_policy::units::Cycles;
 use gridmux_policy::{Profiles, all_policies};
 use profiles::Known;
@@ -80,10 +81,13 @@ Executors:
 
 A program's time alone is that under fifo, the bare device (what the demo calls
 native). GOT is a program's part of what all programs held while it was busy,
-ASKED the part that its weight entitles it to. sjf, ljf and srtf-zero stand for policies that know every
-runtime: without --profiles they know those of the programs alone. Times are the
-GPU's own (virtual). Equal commands print equal figures, if the file of profiles
-is equal, too.
+ASKED the part that its weight entitles it to. IPC, on the model, is that of the
+whole GPU while the program has launches under way, ENERGY leaves leakage out.
+sjf, ljf and srtf-zero stand for policies that know every runtime: without
+--profiles they know those of the programs alone, of launches that differ in
+their arguments only the mean. Of a file of profiles, what blocks contradict is
+dropped. Times are the GPU's own (virtual). Equal commands print equal figures,
+if the file of profiles is equal, too.
 
 Examples:
   gridmux sim mix matmul spmv,at=50% --policy srtf
@@ -204,33 +208,40 @@ impl Mix {
             .into_iter()
             .unzip();
         let known = Known::read(self.profiles.clone(), &config, self.on)?;
+        self.note_undivided(config.sm.count);
         let bench = self.bench(&config, &members)?;
         let nothing = Profiles::default();
-        let learnt = match self.is_told_runtimes() {
-            true => &known.profiles,
-            false => &nothing,
-        };
         let mut alone = Vec::with_capacity(members.len());
         for member in 0..members.len() {
-            let run = bench.run((ALONE, learnt), &[(member, 0)]);
+            let run = bench.run((ALONE, &nothing), &[(member, 0)]);
             alone.extend(run.map_err(failure)?.0.played);
         }
         let (from, to) = alone[0].span_ns();
         let take: Vec<(usize, u64)> = self.offsets(to - from).into_iter().enumerate().collect();
-        let together = bench.run((&self.policy, &known.profiles), &take);
-        let (together, verdicts, gpu) = together.map_err(failure)?;
+        let oracle = self.is_told_runtimes().then(|| play::oracle(&alone));
+        let profiles = oracle.as_ref().unwrap_or(&known.profiles);
+        let together = bench.run((&self.policy, profiles), &take);
+        let (together, verdicts, gpu) = together.map_err(|error| match error {
+            MixError::Endless { .. } => failure(error).of(&format!("under {}", self.policy)),
+            error => failure(error),
+        })?;
         if let Some(gpu) = &gpu {
             for kernel in from_files.iter().flatten() {
                 kernel.fetch(gpu)?;
             }
         }
+        let names = members.iter().map(|member| member.name.as_str());
+        known.note_dropped(names.zip(&together.played));
         known.keep()?;
         let programs = members.iter().zip(together.played.iter().zip(&alone));
         let programs = programs.zip(verdicts);
         let programs: Vec<ProgramReport> = programs
             .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict))
             .collect();
-        hint_if_nobody_met(&together, programs.iter().map(|program| program.slowdown));
+        let slowdowns = || programs.iter().map(|program| program.slowdown);
+        hint_if_nobody_met(&together, slowdowns());
+        let names = programs.iter().map(|program| program.name.as_str());
+        hint_if_beyond_ideal(names.zip(slowdowns()));
         let setting = Setting {
             policy: self.policy,
             on: self.on.into(),
@@ -238,6 +249,9 @@ impl Mix {
             sms: config.sm.count,
         };
         let report = MixReport::new(setting, programs, (&together, &alone));
+        for line in report.beyond_bound() {
+            note(&format!("note: {line}"));
+        }
         out.show(&report, || report::text(&report))?;
         match report.wrong() {
             None => Ok(()),
@@ -251,6 +265,26 @@ impl Mix {
         let mut policies = all_policies().iter();
         let is_oracle = policies.any(|info| info.name == self.policy && info.is_oracle);
         is_oracle && self.profiles.is_none()
+    }
+
+    /// Says on stderr that there are too few SMs for what the policy does with SMs, and what it does then.
+    fn note_undivided(&self, sms: u16) {
+        let programs = self.workloads.len();
+        let have = match sms {
+            1 => "one SM cannot".to_owned(),
+            sms => format!("{sms} SMs cannot"),
+        };
+        let then = match &*self.policy {
+            spatial::NAME | warped_slicer::NAME if programs > usize::from(sms) => {
+                "programs share SMs without a partition, in order of arrival"
+            }
+            smk_pw::NAME if programs > 1 && sms < 2 => "issue slots are not partitioned",
+            _ => return,
+        };
+        note(&format!(
+            "note: {have} be divided among {programs} programs, and under {} {then}; try more, with --sms",
+            self.policy
+        ));
     }
 
     /// Checks what belongs together.

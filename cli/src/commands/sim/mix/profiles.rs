@@ -3,9 +3,14 @@
 use super::On;
 use crate::failure::Failure;
 use crate::files;
+use crate::output::note;
+use crate::units::nanos;
 use anyhow::Context;
 use gridmux_hw_model::GpuConfig;
-use gridmux_policy::{ProfileFile, ProfiledDevice, Profiles};
+use gridmux_mix::play::Played;
+use gridmux_policy::profiles::COMPANY;
+use gridmux_policy::{Profile, ProfileFile, ProfileKey, ProfiledDevice, Profiles};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What is known of kernels before a mix and after it.
@@ -14,6 +19,8 @@ pub(super) struct Known {
     /// None where nothing is kept.
     file: Option<PathBuf>,
     device: ProfiledDevice,
+    /// What the file said.
+    told: BTreeMap<ProfileKey, Profile>,
     pub(super) profiles: Profiles,
 }
 
@@ -32,6 +39,7 @@ impl Known {
             sms: gpu.sm.count,
         };
         let profiles = Profiles::default();
+        let mut told = BTreeMap::new();
         if let Some(path) = &file {
             if path.is_symlink() {
                 let message = format!("{} is a link, which would be replaced", path.display());
@@ -43,12 +51,39 @@ impl Known {
         if let Some(path) = file.as_ref().filter(|path| path.exists()) {
             let read = ProfileFile::open(path)?.of_device(&device, path)?;
             read.add_to(&profiles);
+            told = read.profiles.into_iter().collect();
         }
         Ok(Self {
             file,
             device,
+            told,
             profiles,
         })
+    }
+
+    /// Says on stderr of which programs the file's profiles were dropped, because blocks contradicted them.
+    pub(super) fn note_dropped<'a>(&self, programs: impl Iterator<Item = (&'a str, &'a Played)>) {
+        let Some(path) = &self.file else {
+            return;
+        };
+        let kernels = programs.flat_map(|(name, played)| {
+            let keys = played.runtimes.keys();
+            keys.map(move |key| (name, *key))
+        });
+        for (name, key) in kernels {
+            let (Some(told), Some(now)) = (self.told.get(&key), self.profiles.get(key)) else {
+                continue;
+            };
+            let factor = now.block_ns / told.block_ns;
+            if !(1.0 / COMPANY..=COMPANY).contains(&factor) {
+                note(&format!(
+                    "note: the profile of {name} in {} was dropped: it says that a block lasts {}, and blocks lasted {}",
+                    path.display(),
+                    nanos(Some(told.whole_ns())),
+                    nanos(Some(now.whole_ns()))
+                ));
+            }
+        }
     }
 
     /// Writes what is known now, if a file is named.

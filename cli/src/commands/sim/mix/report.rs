@@ -35,6 +35,7 @@ pub(super) fn text(report: &MixReport) -> String {
             (report.programs.iter().map(|program| program.end_ns).max()).unwrap_or(0),
         ),
     );
+    text += &counted_text(&report.programs);
     let named = |verified| {
         let of = report.programs.iter();
         let of = of.filter(|program| program.verified == Some(verified));
@@ -62,6 +63,23 @@ pub(super) fn text(report: &MixReport) -> String {
         }
     }
     text
+}
+
+/// Returns what programs did as a table; nothing where no code was executed.
+fn counted_text(programs: &[ProgramReport]) -> String {
+    let row = |program: &ProgramReport| {
+        let counted = program.counted?;
+        Some(vec![
+            short(program),
+            format!("{:.3}", counted.ipc),
+            format!("{:.1}uJ", counted.energy_microjoules),
+        ])
+    };
+    let rows: Vec<_> = programs.iter().filter_map(row).collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("\n{}\n", table::of(&["program", "ipc", "energy"], rows)),
+    }
 }
 
 /// Returns a program's name, shortened to what a table has room for.

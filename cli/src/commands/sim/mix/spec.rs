@@ -177,7 +177,7 @@ fn user_kernel(file: PathBuf, keys: &mut Keys) -> Result<UserKernel, String> {
         entry: keys.one("entry", plain)?.ok_or_else(|| needed("entry"))?,
         grid: keys.one("grid", grid)?.ok_or_else(|| needed("grid"))?,
         block: keys.one("block", extent)?.ok_or_else(|| needed("block"))?,
-        shared: keys.one("shared", plain)?.unwrap_or(0),
+        shared: keys.one("shared", shared)?.unwrap_or(0),
         args: keys.all("arg", plain)?,
         file,
     })
@@ -245,6 +245,11 @@ impl Keys {
 /// Parses what has a parser of its own.
 fn plain<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn shared(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok();
+    number.ok_or_else(|| "give a number of bytes, 0 or more".to_owned())
 }
 
 fn weight(text: &str) -> Result<u32, String> {
@@ -346,6 +351,10 @@ mod tests {
                 "`weight=0`: give a whole number from 1 to 1000",
             ),
             ("matmul,weight=heavy", "`weight=heavy`"),
+            (
+                "k.ptx,entry=k,grid=1,block=32,shared=-1",
+                "`shared=-1`: give a number of bytes",
+            ),
             ("matmul,weight=1001", "from 1 to 1000"),
             ("matmul,at=2000000%", "at most 1000000%"),
             ("matmul,at=1001s", "from 0 to 1000s"),

@@ -86,6 +86,9 @@ struct State {
     phase: Phase,
     /// Its streams, destroyed ones too: what they did must be waited for.
     members: Vec<Member>,
+    /// What the origin waited for until the program gave it something else to wait for: streams that it had joined by
+    /// then stay joined.
+    replaced: Vec<NodeId>,
 }
 
 /// A stream of a capture.
@@ -416,6 +419,7 @@ impl Capture {
             state: Mutex::new(State {
                 phase: Phase::Active,
                 members: vec![Member::new(stream, tails)],
+                replaced: Vec::new(),
             }),
         });
         *own = Some(Arc::clone(&capture));
@@ -500,7 +504,9 @@ impl Capture {
         let mut members = state.members.iter();
         let origin = members.find(|member| member.id == self.origin).map(ids);
         let body = self.graph.lock();
-        let reached = body.topology.reached_from(origin.unwrap_or_default());
+        let joined = origin.unwrap_or_default().into_iter();
+        let joined = joined.chain(state.replaced.iter().copied());
+        let reached = body.topology.reached_from(joined);
         let mut tails = state.members.iter().flat_map(ids);
         tails.any(|id| body.topology.get(id).is_some() && !reached.contains(&id))
     }
@@ -571,9 +577,13 @@ impl Capture {
     fn update(&self, stream: u64, tails: Tails, replaces: bool) -> CudaResult {
         let mut state = self.active().map_err(|_| Status::ILLEGAL_STATE)?;
         let member = state.member(stream)?;
-        match replaces {
-            true => member.tails = tails,
-            false => member.extend(&tails),
+        if !replaces {
+            member.extend(&tails);
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut member.tails, tails);
+        if stream == self.origin {
+            state.replaced.extend(before.iter().map(|(id, _)| *id));
         }
         Ok(())
     }

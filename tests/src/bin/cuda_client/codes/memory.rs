@@ -322,6 +322,13 @@ fn properties(words: [u32; 4], most: u32) -> Properties {
     properties
 }
 
+/// Returns the words as they are aligned in C.
+fn aligned(properties: &Properties) -> [u64; 11] {
+    std::array::from_fn(|index| {
+        u64::from(properties[2 * index]) | u64::from(properties[2 * index + 1]) << 32
+    })
+}
+
 fn of_pools() {
     let session = Session::start();
     let mut places = Places::new();
@@ -349,7 +356,8 @@ fn of_pools() {
         (properties([2, 0, 1, 0], 4096), invalid),
     ];
     for (asked, due) in &asked {
-        let place = asked.as_ptr().expose_provenance();
+        let words = aligned(asked);
+        let place = words.as_ptr().expose_provenance();
         let made = session.call_with("cuMemPoolCreate", &[out, place]);
         assert_eq!(made, *due, "{:?}", &asked[..7]);
     }
@@ -392,7 +400,7 @@ fn the_devices_pool() {
     let session = Session::start();
     let mut places = Places::new();
     let out = places.at(0);
-    let asked = properties([1, 0, 1, 0], MOST);
+    let asked = aligned(&properties([1, 0, 1, 0], MOST));
     let (mut own, mut limited, mut address) = (0, 0, 0);
     ok(session.cuDeviceGetDefaultMemPool(&mut own, 0));
     let place = (&raw mut limited).expose_provenance();

@@ -6,7 +6,7 @@
 /// A table: `function(argument, …) = due;` for each row.
 macro_rules! rows {
     ($($symbol:ident($($argument:expr),* $(,)?) = $due:expr;)*) => {
-        &[$((stringify!($symbol), &[$($argument),*][..], $due)),*]
+        &[$((stringify!($symbol), &[$($argument),*], $due)),*]
     };
 }
 

@@ -114,7 +114,7 @@ fn without_a_context() {
     ok(session.cuEventRecord(event, 0));
     ok(session.cuStreamSynchronize(0));
     let event = bits(event);
-    let (mut library, mut kernel) = (0, 0);
+    let (mut library, mut kernel) = (0_u64, 0);
     ok(session.cuCtxSetCurrent(0));
     let loaded = session.call_with(
         "cuLibraryLoadData",
@@ -199,10 +199,7 @@ fn of_images() {
     let out = places.at(0);
     let broken = text(BROKEN);
     let broken = broken.as_ptr().expose_provenance();
-    let mut garbage = [0_u8; 64];
-    for (index, byte) in (0xde_u8..).step_by(3).zip(&mut garbage) {
-        *byte = index;
-    }
+    let mut garbage = [0xf3_u8; 64];
     garbage[..8].copy_from_slice(&[0xde, 0xe5, 0xec, 0xf3, 0xfa, 1, 8, 15]);
     let garbage = garbage.as_ptr().expose_provenance();
     let commented = name(

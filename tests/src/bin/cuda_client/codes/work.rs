@@ -5,8 +5,7 @@ use crate::session::{NON_BLOCKING, Session, code, ok, text};
 use std::ffi::c_void;
 
 scenarios! {
-    codes: of_streams of_events of_launches of_launch_attributes of_host_functions of_occupancy of_another_context
-        of_registers;
+    codes: of_streams of_events of_launches of_launch_attributes of_host_functions of_occupancy of_another_context;
 }
 
 fn of_streams() {
@@ -351,7 +350,6 @@ fn of_another_context() {
             cuEventRecord(event, own) = handle;
             cuEventRecord(event, stream) = 0;
             cuStreamWaitEvent(own, event, 0) = 0;
-            cuEventQuery(event) = 0;
             cuMemcpyHtoDAsync_v2(device, host, 8, stream) = 0;
             cuMemsetD8Async(device, 1, 8, stream) = 0;
             cuStreamCopyAttributes(own, stream) = code::INVALID_VALUE;
@@ -359,46 +357,4 @@ fn of_another_context() {
         },
     );
     ok(session.cuStreamSynchronize(stream as u64));
-}
-
-/// A block whose threads together need more registers than an SM has.
-fn of_registers() {
-    const MANY: usize = 120;
-    let session = Session::start();
-    let mut body = String::new();
-    for n in 0..MANY {
-        body.push_str(&format!(
-            "ld.volatile.global.u32 %r{n}, [%rd0+{}];\n",
-            4 * n
-        ));
-    }
-    for n in 0..MANY {
-        body.push_str(&format!(
-            "st.volatile.global.u32 [%rd0+{}], %r{};\n",
-            4 * n,
-            MANY - 1 - n
-        ));
-    }
-    let image = text(&format!(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry wide(.param .u64 a)\n{{\n\
-         .reg .b32 %r<{MANY}>;\n.reg .b64 %rd<1>;\nld.param.u64 %rd0, [a];\n{body}ret;\n}}\n"
-    ));
-    let mut module = 0;
-    ok(session.cuModuleLoadData(&mut module, image.as_ptr().cast()));
-    let wide = session.function_of(module, c"wide");
-    let (mut registers, mut threads) = (0, 0);
-    ok(session.cuFuncGetAttribute(&mut registers, 4, wide));
-    ok(session.cuFuncGetAttribute(&mut threads, 0, wide));
-    assert!(
-        registers * 1024 > session.attribute(12) && threads < 1024,
-        "{registers}, {threads}"
-    );
-    let data = session.words(&[0; MANY]);
-    assert_eq!(
-        session.launch(wide, (1, 1024), 0, &[data]),
-        code::LAUNCH_OUT_OF_RESOURCES
-    );
-    let threads = u32::try_from(threads).expect("a size");
-    ok(session.launch(wide, (1, threads), 0, &[data]));
-    ok(session.cuCtxSynchronize());
 }
