@@ -131,6 +131,19 @@ pub enum ClientError {
         /// The process that connected.
         process: u32,
     },
+    /// Memory of the program's that kernels cannot be given access to.
+    #[error("this memory cannot be mapped for kernels: {0}")]
+    Unfit(&'static str),
+    /// The addresses that the device gives are in use in this process.
+    #[error(
+        "this process has something at {address:#x}, where memory shared with the device belongs: {why}"
+    )]
+    AddressTaken {
+        /// The address.
+        address: u64,
+        /// What the system said.
+        why: String,
+    },
     /// Memory for staging could not be had.
     #[error("staging memory: {0}")]
     Staging(#[from] MemoryError),

@@ -33,15 +33,19 @@
 )]
 
 mod activity;
+mod adopted;
 mod args;
 mod buffer;
 mod error;
 mod event;
 mod gpu;
 mod hold;
+mod host_map;
 mod link;
 mod module;
+mod object;
 mod origin;
+mod paging;
 mod pending;
 mod pinned;
 mod raw;
@@ -50,21 +54,24 @@ mod staging;
 mod stream;
 mod typed;
 
+pub use adopted::Adopted;
 pub use args::Args;
 pub use buffer::Buffer;
 pub use error::{ClientError, Lost};
 pub use event::{Event, Timing};
 pub use gpu::{ConnectOptions, Gpu, MemoryInfo, Printed};
 pub use gridmux_channel::control::{
-    ControlCode, DeviceFacts, GlobalInfo, KernelInfo, ParamInfo, SmFacts, Usage, Welcome,
+    ControlCode, DeviceFacts, GlobalInfo, KernelInfo, PagingRequest, ParamInfo, SmFacts, Usage,
+    Welcome,
 };
 pub use gridmux_channel::ring::CompletionStatus;
 pub use gridmux_channel::ring::Width;
 pub use gridmux_channel::session::CallError;
 pub use hold::Hold;
 pub use module::{Kernel, Module};
+pub use object::ObjectHandle;
 pub use origin::Origin;
-pub use pinned::Pinned;
+pub use pinned::{Managed, Pinned, SharedVariable};
 pub use raw::Mark;
 pub use shape::{Block, Grid};
 pub use stream::Stream;

@@ -6,14 +6,16 @@
 //! returns a [`Mark`], which says where it stands in its stream and costs
 //! nothing to keep. A failure shows at [`Gpu::take_failure`].
 
+use crate::adopted::Adopted;
 use crate::error::{ClientError, Lost};
 use crate::event::Event;
 use crate::gpu::Gpu;
 use crate::module::Kernel;
 use crate::pending::Watch;
-use crate::pinned::Pinned;
+use crate::pinned::{Managed, Pinned, SharedVariable};
 use crate::shape::{Block, Grid};
 use crate::stream::{Stream, launch_of, narrow};
+use gridmux_channel::control::GlobalInfo;
 use gridmux_channel::ring::{Copy, DeviceCopy, Launch, Memset, Operation, Width};
 
 /// The place of an operation in its stream. It has been passed when that operation and all before it have ended.
@@ -331,12 +333,44 @@ impl Gpu {
         self.link.failures()
     }
 
-    /// Maps `bytes` bytes of new host memory, zeroed, that the device may copy to and from without staging.
+    /// Maps `bytes` bytes of new host memory, zeroed, that the device may copy to and from without staging. Where it
+    /// can, its kernels reach them, too ([`Pinned::device_address`]).
     ///
     /// # Errors
     /// Out of memory, over the limit of a client's mappings, or the device was lost.
     pub fn pinned(&self, bytes: u64) -> Result<Pinned, ClientError> {
-        Pinned::new(&self.link, bytes)
+        Pinned::new(&self.link, bytes, self.facts().maps_host_memory)
+    }
+
+    /// Allocates `bytes` bytes of memory, zeroed, that this process and kernels reach at the same addresses.
+    ///
+    /// # Errors
+    /// The device cannot do that ([`crate::ControlCode::Unsupported`]); over the tenant's limit; out of memory; the
+    /// addresses are in use in this process; the device was lost.
+    pub fn managed(&self, bytes: u64) -> Result<Managed, ClientError> {
+        Managed::new(&self.link, bytes)
+    }
+
+    /// Lets this process have a managed variable of a module, at its address, while the value lives.
+    ///
+    /// # Errors
+    /// It is no such variable; out of memory; the address is in use in this process; the device was lost.
+    pub fn share_variable(&self, variable: &GlobalInfo) -> Result<SharedVariable, ClientError> {
+        SharedVariable::new(&self.link, variable)
+    }
+
+    /// Lets kernels reach memory of the program's own, whole pages that the process has for itself, at device addresses
+    /// of its own. Its pages are replaced by others with the same bytes.
+    ///
+    /// # Errors
+    /// [`ClientError::Unfit`]: other memory; the device cannot do that; out of memory; the device was lost.
+    ///
+    /// # Safety
+    /// Nobody else accesses the `bytes` bytes at `start` until this returns, nor while the value is dropped, and they
+    /// stay mapped until then.
+    pub unsafe fn adopt(&self, start: *mut u8, bytes: u64) -> Result<Adopted, ClientError> {
+        // SAFETY: the caller's promise.
+        unsafe { Adopted::new(&self.link, start, bytes) }
     }
 }
 

@@ -27,6 +27,8 @@ pub struct ServiceBuilder {
     tenants: Vec<(String, u32)>,
     policy: &'static str,
     limits: String,
+    /// Further keys of the device.
+    device: String,
     /// Further keys of tenants, by name.
     keys: Vec<(String, String)>,
     /// The way in which the virtual clock passes.
@@ -48,6 +50,7 @@ impl ServiceBuilder {
             tenants: tenants.collect(),
             policy: "smk-p",
             limits: String::new(),
+            device: String::new(),
             keys: Vec::new(),
             clock: "live",
             timing: "timed",
@@ -67,6 +70,13 @@ impl ServiceBuilder {
     #[must_use]
     pub fn limit(mut self, key: &str, value: u64) -> Self {
         let _ = writeln!(self.limits, "{key} = {value}");
+        self
+    }
+
+    /// Sets a key of the device, as TOML.
+    #[must_use]
+    pub fn device_key(mut self, line: &str) -> Self {
+        let _ = writeln!(self.device, "{line}");
         self
     }
 
@@ -119,6 +129,7 @@ impl ServiceBuilder {
             tenants,
             policy,
             limits,
+            device,
             keys,
             clock,
             timing,
@@ -128,7 +139,7 @@ impl ServiceBuilder {
         let mut text = format!(
             "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {policy:?}\n\
              [device]\nkind = \"model:h200\"\nsms = 4\nclock = {clock:?}\ntiming = {timing:?}\n\
-             memory_bytes = {memory_bytes}\n[limits]\n{limits}"
+             memory_bytes = {memory_bytes}\n{device}[limits]\n{limits}"
         );
         for (name, weight) in tenants {
             let _ = writeln!(text, "[[tenant]]\nname = {name:?}\nweight = {weight}");

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 mod mailbox;
+pub mod object;
 
 pub use mailbox::Mailbox;
 
@@ -33,7 +34,12 @@ pub const MAX_REPLY_BYTES: usize = 4 << 20;
 /// 4: a kernel says why its grid cannot be cut.
 ///
 /// 5: usage says how much memory is free, which may be less than the tenant's limit leaves.
-pub const CONTROL_VERSION: u32 = 5;
+///
+/// 6: `MapMemory` gives the tenant's own memory device addresses, and
+/// [`DeviceFacts`] says whether the device can do that; `CreateObject` makes
+/// textures and surfaces, `Paging` sets addresses and memory apart;
+/// `Unsupported` is a code.
+pub const CONTROL_VERSION: u32 = 6;
 /// The most bytes of a client's name.
 pub const MAX_NAME_BYTES: usize = 64;
 /// The most bytes of a tenant's name.
@@ -59,11 +65,41 @@ pub enum ControlRequest {
         /// Its size.
         bytes: u64,
     },
-    /// Gives back what `Alloc` gave.
-    Free {
-        /// The address that `Alloc` returned.
+    /// Lets kernels reach memory of the tenant's at device addresses. It must
+    /// be a whole DMA mapping that the device may write, of a memfd without
+    /// holes that can be sealed against having any (`F_SEAL_FUTURE_WRITE`).
+    MapMemory {
+        /// The DMA mapping's first address.
+        iova: u64,
+        /// How many of its bytes the device may access.
+        bytes: u64,
+        /// They count as device memory of the tenant's (managed memory).
+        counts: bool,
+    },
+    /// Puts memory of the tenant's, as `MapMemory` asks for it, in the place of
+    /// a managed variable, with what that holds; `Done` answers.
+    MapVariable {
+        /// The DMA mapping's first address; it is as long as whole pages of the
+        /// variable.
+        iova: u64,
+        /// The variable's address.
         address: u64,
     },
+    /// Gives back what `Alloc` or `MapMemory` gave.
+    Free {
+        /// The address that it returned.
+        address: u64,
+    },
+    /// Makes a texture or a surface of device memory.
+    CreateObject(object::Object),
+    /// Ends one.
+    DestroyObject {
+        /// The handle that `CreateObject` returned.
+        handle: u64,
+    },
+    /// Reserves device addresses, makes physical memory, or maps one at the
+    /// other.
+    Paging(PagingRequest),
     /// Loads the PTX that stands in DMA-mapped memory; several texts are
     /// linked into one module.
     LoadModule {
@@ -93,6 +129,61 @@ pub enum ControlRequest {
     TakePrinted,
 }
 
+/// Device addresses apart from device memory. Addresses, sizes and offsets are
+/// multiples of [`crate::regions::PAGE_BYTES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PagingRequest {
+    /// Reserves addresses at which nothing is yet; `Allocated` answers.
+    Reserve {
+        /// How many.
+        bytes: u64,
+        /// What the first is a multiple of, a power of two.
+        align: u64,
+    },
+    /// Gives reserved addresses back, at which nothing is mapped.
+    Unreserve {
+        /// The first.
+        address: u64,
+    },
+    /// Makes physical memory; `Object` answers with its number.
+    Create {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Gives physical memory back; it goes when it is mapped nowhere.
+    Release {
+        /// Its number.
+        physical: u64,
+    },
+    /// Maps physical memory at reserved addresses.
+    Map {
+        /// The first address.
+        address: u64,
+        /// How many bytes.
+        bytes: u64,
+        /// The memory's number.
+        physical: u64,
+        /// Where the bytes begin in it.
+        offset: u64,
+    },
+    /// Makes what is mapped accessible, or no more so.
+    Access {
+        /// The first address.
+        address: u64,
+        /// How many bytes: whole mappings without gaps.
+        bytes: u64,
+        /// Kernels and copies may read and write.
+        is_accessible: bool,
+    },
+    /// Takes away what is mapped.
+    Unmap {
+        /// The first address.
+        address: u64,
+        /// How many bytes: whole mappings without gaps.
+        bytes: u64,
+    },
+}
+
 /// A PTX text in the tenant's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModulePart {
@@ -107,10 +198,16 @@ pub struct ModulePart {
 pub enum ControlReply {
     /// To `Hello`.
     Welcome(Box<Welcome>),
-    /// To `Alloc`: the device address.
+    /// To `Alloc`, `MapMemory` and `Paging`: the device address.
     Allocated {
         /// The first byte's address.
         address: u64,
+    },
+    /// To `CreateObject` and `Paging`.
+    Object {
+        /// What stands for a texture or surface in kernels, or the number of
+        /// physical memory.
+        handle: u64,
     },
     /// To `LoadModule`.
     Loaded(Module),
@@ -199,6 +296,8 @@ pub struct DeviceFacts {
     pub copy_engines: u32,
     /// Kernels that run beside each other.
     pub concurrent_kernels: u32,
+    /// It accesses the tenant's own memory while the tenant does (`MapMemory`).
+    pub maps_host_memory: bool,
 }
 
 /// What one SM holds, and the units in which it is given to blocks: the inputs
@@ -242,6 +341,8 @@ pub struct GlobalInfo {
     pub address: u64,
     /// Its size in bytes.
     pub bytes: u64,
+    /// Declared managed: the tenant may have its memory (`MapVariable`).
+    pub is_managed: bool,
 }
 
 /// A kernel of a module.
@@ -354,6 +455,8 @@ pub enum ControlCode {
     DeviceLost,
     /// The mediator failed.
     Internal,
+    /// The device cannot do it.
+    Unsupported,
 }
 
 /// Bytes that are no request or reply.

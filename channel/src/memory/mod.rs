@@ -9,6 +9,10 @@
 //!
 //! Growth is sealed too (we add the seal if it is missing): otherwise a tenant
 //! could set `O_APPEND` on the shared open file and let our writes grow it.
+//!
+//! Memory that a device reaches by its own addresses is accessed through a
+//! mapping alone ([`TenantBuffer::pin`]): a hole there would take memory of
+//! ours at any access, so that it has none, and none can be made.
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
@@ -27,6 +31,8 @@ use mapped::Mapped;
 
 /// The most bytes of one DMA mapping with a descriptor: 64 GiB.
 pub const MAX_MAPPING_BYTES: u64 = 64 << 30;
+/// `F_SEAL_FUTURE_WRITE` (Linux 5.1): no writing but through mappings that are there, and no punching of holes.
+const F_SEAL_FUTURE_WRITE: SealFlag = SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE);
 /// The most DMA mappings of one tenant (vfio-user's `max_dma_maps`).
 pub const MAX_MAPPINGS: usize = 4096;
 
@@ -42,6 +48,19 @@ pub enum MemoryError {
     /// The memfd can grow and forbids further seals.
     #[error("the memfd has F_SEAL_SEAL without F_SEAL_GROW; seal it against growing")]
     CanGrow,
+    /// The memfd has holes that an access of the device would fill.
+    #[error(
+        "the memfd has a hole at {at:#x}; write to every page before it is mapped for the device"
+    )]
+    Hole {
+        /// Where the hole begins.
+        at: u64,
+    },
+    /// The memfd forbids the seal against holes.
+    #[error(
+        "the memfd has F_SEAL_SEAL, so that it cannot be kept from having holes; leave that seal out"
+    )]
+    CanHaveHoles,
     /// The memfd was opened for reading or writing alone.
     #[error("the memfd is not open for what the mapping allows")]
     AccessMode,
@@ -91,9 +110,12 @@ impl MemoryError {
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
-            Self::NotMemfd | Self::NotSealed | Self::CanGrow | Self::TooShort { .. } => {
-                Errno::EINVAL
-            }
+            Self::NotMemfd
+            | Self::NotSealed
+            | Self::CanGrow
+            | Self::CanHaveHoles
+            | Self::Hole { .. }
+            | Self::TooShort { .. } => Errno::EINVAL,
             Self::AccessMode => Errno::EACCES,
             Self::Size { .. } | Self::OutOfBounds { .. } => Errno::EINVAL,
             Self::Holes { .. } => Errno::ENOSPC,
@@ -126,6 +148,19 @@ impl SealedMemfd {
     /// # Errors
     /// Out of memory or descriptors; a length over [`MAX_MAPPING_BYTES`].
     pub fn create(name: &str, len: u64) -> Result<Self, MemoryError> {
+        Self::create_with(name, len, SealFlag::F_SEAL_SEAL)
+    }
+
+    /// Returns a memfd of `len` zero bytes that keeps its length and to which the
+    /// other side may add the seal that [`TenantBuffer::pin`] asks for.
+    ///
+    /// # Errors
+    /// As [`SealedMemfd::create`].
+    pub fn create_pinnable(name: &str, len: u64) -> Result<Self, MemoryError> {
+        Self::create_with(name, len, SealFlag::empty())
+    }
+
+    fn create_with(name: &str, len: u64, further: SealFlag) -> Result<Self, MemoryError> {
         let length = i64::try_from(len)
             .ok()
             .filter(|_| (1..=MAX_MAPPING_BYTES).contains(&len));
@@ -136,7 +171,7 @@ impl SealedMemfd {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let fd = memfd_create(name, flags)?;
         nix::unistd::ftruncate(&fd, length)?;
-        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | further;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
         Ok(Self { fd, len })
     }
@@ -341,6 +376,28 @@ impl TenantBuffer {
         self.pages
             .take(after.saturating_sub(mapped::bytes_of(&facts)));
         Ok(())
+    }
+
+    /// Keeps the memfd as it is for good, without holes, so that an access through a mapping that was made before takes
+    /// no memory of ours and cannot fail. Bytes can then be written through such mappings alone, no more by
+    /// [`TenantBuffer::write_at`].
+    ///
+    /// # Errors
+    /// It has a hole, or cannot be sealed.
+    pub fn pin(&self) -> Result<(), MemoryError> {
+        let kept = F_SEAL_FUTURE_WRITE | SealFlag::F_SEAL_GROW;
+        if !seals(self.file.as_fd())?.contains(kept) {
+            fcntl(&self.file, FcntlArg::F_ADD_SEALS(kept))
+                .map_err(|_| MemoryError::CanHaveHoles)?;
+        }
+        // Since it is sealed no page can be taken out of it, so that what is found now stays.
+        let end = self.offset + self.size;
+        let from = i64::try_from(self.offset).unwrap_or(i64::MAX);
+        let hole = nix::unistd::lseek(&self.file, from, nix::unistd::Whence::SeekHole)?;
+        match u64::try_from(hole).unwrap_or(0) {
+            at if at < end => Err(MemoryError::Hole { at }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the mapping, for a copy that is worth one.

@@ -194,3 +194,41 @@ fn copies_into_holes_take_memory_of_ours_up_to_a_limit() {
         .write_at(9 * PAGE, b"memory of its owner's")
         .unwrap();
 }
+
+#[test]
+fn pinned_memory_has_no_holes_and_gets_none() {
+    let pinnable = || {
+        let memfd = SealedMemfd::create_pinnable("test", 16384).unwrap();
+        memfd.as_fd().try_clone_to_owned().unwrap()
+    };
+    let buffer = |fd| TenantBuffer::new(fd, 4096, 8192, BOTH).unwrap();
+    let write = |fd: &OwnedFd, at: i64, len| nix::sys::uio::pwrite(fd, &vec![1; len], at).unwrap();
+    assert!(matches!(
+        buffer(pinnable()).pin(),
+        Err(MemoryError::Hole { at: 4096 })
+    ));
+    let later = pinnable();
+    write(&later, 4096, 4096);
+    let hole = buffer(later).pin();
+    assert!(
+        matches!(hole, Err(MemoryError::Hole { at: 8192 })),
+        "{hole:?}"
+    );
+    assert!(matches!(
+        buffer(sealed(16384)).pin(),
+        Err(MemoryError::CanHaveHoles)
+    ));
+    let whole = pinnable();
+    write(&whole, 4096, 8192);
+    let own = whole.try_clone().unwrap();
+    let pinned = buffer(whole);
+    pinned.pin().unwrap();
+    pinned.pin().unwrap();
+    let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    assert!(fallocate(&own, punch, 4096, 4096).is_err());
+    assert!(nix::unistd::ftruncate(&own, 0).is_err());
+    assert!(pinned.write_at(0, &[1]).is_err(), "it is written as memory");
+    let mut byte = [0];
+    pinned.read_at(0, &mut byte).unwrap();
+    assert_eq!(byte, [1]);
+}

@@ -337,6 +337,10 @@ fn an_option_that_makes_no_sense_is_named() {
         (&["--weight", "0"], "--weight: 0"),
         (&["--kernel-seconds", "0"], "--kernel-seconds: "),
         (&["--device", "cuda:0", "--timed"], "--timed is for"),
+        (
+            &["--device", "cuda:0", "--lenient-bounds"],
+            "--lenient-bounds is for",
+        ),
     ] {
         let arguments = [&["-j", "run"], options, &["--", "true"]].concat();
         let ran = installed.run(&arguments);

@@ -372,7 +372,13 @@ fn what_help_refers_to_is_there() {
         ),
         (
             "run",
-            &["SIGTERM", "SIGINT", "--kernel-seconds", "[default: 300]"],
+            &[
+                "SIGTERM",
+                "SIGINT",
+                "--kernel-seconds",
+                "[default: 300]",
+                "--lenient-bounds",
+            ],
         ),
         ("latency", &["hand-over"]),
     ] {

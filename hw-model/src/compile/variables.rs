@@ -180,7 +180,10 @@ fn allocate(
             ));
         }
         let bytes = variable.size_bytes.max(1);
-        let address = memory.alloc(domain, bytes)?;
+        let address = match variable.is_managed {
+            true => memory.alloc_to_share(domain, bytes)?,
+            false => memory.alloc(domain, bytes)?,
+        };
         memory.clear(domain, address, bytes)?;
         placed.addresses[index] = Some((variable.space, address));
         placed.variables.push(ModuleVariable {

@@ -69,10 +69,114 @@ impl Allocator {
         let Some(start) = aligns.find_map(|align| self.take(0, taken, align)) else {
             return Err(full);
         };
-        let at = self.live.partition_point(|a| a.start < start);
-        self.live.insert(at, Allocation { start, bytes });
+        self.add_live(Allocation { start, bytes });
         self.used_bytes += rounded;
         Ok(start)
+    }
+
+    /// Allocates `bytes` at a multiple of `page`, in pages that hold nothing else; only if `counts` they are used. The
+    /// whole is given back by [`Allocator::free_pages`].
+    pub(super) fn alloc_pages(
+        &mut self,
+        bytes: u64,
+        page: u64,
+        counts: bool,
+    ) -> Result<u64, MemoryError> {
+        let full = MemoryError::OutOfMemory {
+            asked: bytes,
+            used: self.used_bytes,
+            limit: self.limit_bytes,
+        };
+        let Some(rounded) = bytes.checked_next_multiple_of(page) else {
+            return Err(full);
+        };
+        if counts && rounded > self.limit_bytes.saturating_sub(self.used_bytes) {
+            return Err(full);
+        }
+        // Behind the last page a red zone, a page itself.
+        let base = self.reserve(rounded, page, page).ok_or(full)?;
+        self.add_live(Allocation { start: base, bytes });
+        if counts {
+            self.used_bytes += rounded;
+        }
+        Ok(base)
+    }
+
+    /// Gives back what [`Allocator::alloc_pages`] gave, with the same `page` and `counts`.
+    pub(super) fn free_pages(&mut self, address: u64, page: u64, counts: bool) {
+        let Ok(at) = self.live.binary_search_by_key(&address, |a| a.start) else {
+            return;
+        };
+        let freed = self.live.remove(at);
+        let rounded = freed.bytes.next_multiple_of(page);
+        if counts {
+            self.used_bytes -= rounded;
+        }
+        self.give_back(freed.start, rounded + page);
+    }
+
+    /// Takes `bytes` at a multiple of `align`, and a red zone behind them, without anything being live there.
+    pub(super) fn reserve(&mut self, bytes: u64, align: u64, red_zone: u64) -> Option<u64> {
+        let taken = bytes.checked_add(red_zone)?;
+        let fits = |(start, extent): (&u64, &u64)| {
+            let base = start.checked_next_multiple_of(align)?;
+            let end = base.checked_add(taken)?;
+            (end <= start + extent).then_some((*start, *extent, base))
+        };
+        let (start, extent, base) = self.free.iter().find_map(fits)?;
+        self.free.remove(&start);
+        if base > start {
+            self.free.insert(start, base - start);
+        }
+        let (end, last) = (base + taken, start + extent);
+        if end < last {
+            self.free.insert(end, last - end);
+        }
+        Some(base)
+    }
+
+    /// Gives back what [`Allocator::reserve`] gave, with the same `red_zone`.
+    pub(super) fn unreserve(&mut self, address: u64, bytes: u64, red_zone: u64) {
+        self.give_back(address, bytes + red_zone);
+    }
+
+    /// Makes part of what was reserved live; it does not count.
+    pub(super) fn show_live(&mut self, start: u64, bytes: u64) {
+        self.add_live(Allocation { start, bytes });
+    }
+
+    /// Makes nothing live that begins from `first` to before `end`.
+    pub(super) fn forget_live(&mut self, first: u64, end: u64) {
+        let from = self.live.partition_point(|a| a.start < first);
+        let to = self.live.partition_point(|a| a.start < end);
+        self.live.drain(from..to);
+    }
+
+    /// Checks that `bytes` more may be used.
+    pub(super) fn check_limit(&self, bytes: u64) -> Result<(), MemoryError> {
+        if bytes <= self.limit_bytes.saturating_sub(self.used_bytes) {
+            return Ok(());
+        }
+        Err(MemoryError::OutOfMemory {
+            asked: bytes,
+            used: self.used_bytes,
+            limit: self.limit_bytes,
+        })
+    }
+
+    /// Counts memory as used that stands elsewhere.
+    pub(super) fn count(&mut self, bytes: u64) {
+        self.used_bytes += bytes;
+    }
+
+    /// Counts it no more.
+    pub(super) fn uncount(&mut self, bytes: u64) {
+        self.used_bytes -= bytes;
+    }
+
+    fn add_live(&mut self, allocation: Allocation) {
+        let at = self.live.partition_point(|a| a.start < allocation.start);
+        self.live.insert(at, allocation);
     }
 
     /// Takes `bytes` at the lowest multiple of `align` that has `apron` free bytes before it and behind it; what is
@@ -150,6 +254,12 @@ impl Allocator {
         let at = self.live.partition_point(|a| a.start <= address);
         let candidate = *self.live.get(at.checked_sub(1)?)?;
         (address < candidate.end()).then_some(candidate)
+    }
+
+    /// Returns the first allocation that ends behind `address`.
+    pub(super) fn next_end(&self, address: u64) -> Option<Allocation> {
+        let at = self.live.partition_point(|a| a.end() <= address);
+        self.live.get(at).copied()
     }
 
     pub(super) fn nearest(&self, address: u64) -> Option<Allocation> {

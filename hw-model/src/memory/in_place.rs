@@ -1,16 +1,27 @@
 //! Device memory in place: bytes that are read and written where they are, so that a copy is one pass.
 //!
-//! Rule: a span lies inside one allocation, and the borrow of [`Memory`] keeps everybody else from it.
+//! Rule: a span lies inside one allocation, and the borrow of [`Memory`] keeps everybody else from it. Where that does
+//! not hold, because others have the memory mapped, there is no reference, and bytes are copied.
 
-use super::{DomainId, Memory, MemoryError};
+use super::{Domain, DomainId, Memory, MemoryError};
+
+impl Domain {
+    /// Returns where bytes stand that this process alone has.
+    fn own_span(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
+        if self.is_shared(address) {
+            return Err(MemoryError::Shared { address });
+        }
+        self.span(address, bytes)
+    }
+}
 
 impl Memory {
     /// Returns device bytes, to be read in place.
     ///
     /// # Errors
-    /// As [`Memory::read`].
+    /// As [`Memory::read`]; [`MemoryError::Shared`].
     pub fn bytes(&self, domain: DomainId, address: u64, bytes: u64) -> Result<&[u8], MemoryError> {
-        let host = self.domain(domain)?.span(address, bytes)?;
+        let host = self.domain(domain)?.own_span(address, bytes)?;
         // SAFETY: `span` found all the bytes inside one allocation, which lies inside the domain's mapping; `&self`
         // keeps the mapping alive, and nothing writes to it meanwhile, because that takes `&mut self` or a run of a
         // kernel, which the caller's borrow excludes as well.
@@ -20,14 +31,14 @@ impl Memory {
     /// Returns device bytes, to be written in place.
     ///
     /// # Errors
-    /// As [`Memory::read`].
+    /// As [`Memory::read`]; [`MemoryError::Shared`].
     pub fn bytes_mut(
         &mut self,
         domain: DomainId,
         address: u64,
         bytes: u64,
     ) -> Result<&mut [u8], MemoryError> {
-        let host = self.domain(domain)?.span(address, bytes)?;
+        let host = self.domain(domain)?.own_span(address, bytes)?;
         // SAFETY: as in `bytes`; `&mut self` excludes every other access.
         Ok(unsafe { std::slice::from_raw_parts_mut(host, usize::try_from(bytes).unwrap_or(0)) })
     }
@@ -62,8 +73,12 @@ impl Memory {
         bytes: u64,
         element: [u8; N],
     ) -> Result<(), MemoryError> {
-        let (elements, _) = self.bytes_mut(domain, address, bytes)?.as_chunks_mut::<N>();
-        elements.fill(element);
+        let host = self.domain(domain)?.span(address, bytes)?;
+        for place in 0..usize::try_from(bytes).unwrap_or(0) / N {
+            // SAFETY: `span` found all the bytes inside one allocation, hence inside the mapping, and the element lies
+            // inside them; `&mut self` excludes every other access of this process.
+            unsafe { host.add(place * N).cast::<[u8; N]>().write(element) };
+        }
         Ok(())
     }
 }

@@ -4,12 +4,15 @@
 //! fence can mask addresses; host pages are touched lazily, and given back when an allocation is freed; a red
 //! zone of 256 bytes follows each allocation, so that running off its end is seen. Device addresses depend only
 //! on the sequence of calls, never on where the host maps a window. No allocation lies within [`GUARD_BYTES`] of a
-//! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each.
+//! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each. Pages of
+//! a file that others have mapped, too, may stand in a window ([`Memory::map_file`]); no reference to them is made.
 
 mod allocator;
 mod in_place;
 mod names;
+mod paging;
 mod partition;
+mod shared;
 
 pub use names::{Allocation, DomainId, MemoryError, Nearest};
 pub use partition::Partition;
@@ -34,12 +37,18 @@ pub(crate) struct Domain {
     host: MmapRaw,
     allocator: Allocator,
     partitions: Vec<partition::Reserved>,
+    /// Ranges that stand for a file's pages.
+    shared: shared::SharedRanges,
+    /// Reserved addresses, and what is mapped at them.
+    paging: paging::Paging,
     /// Changes whenever the set of allocations does, and differs between domains: the key of range caches.
     stamp: u64,
     /// Textures, samplers and surfaces.
     objects: Objects,
     /// What kernels allocate from, once a module needs it.
     heap: Option<u64>,
+    /// Loads may run past the ends of allocations.
+    is_lenient: bool,
 }
 
 impl Domain {
@@ -60,6 +69,25 @@ impl Domain {
         self.host
             .as_mut_ptr()
             .wrapping_sub(usize::try_from(self.window_start).unwrap_or(0))
+    }
+
+    /// Returns whether loads may run past the ends of allocations.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.is_lenient
+    }
+
+    /// Returns whether bytes of the window lie in pages of a card each of which has part of an allocation.
+    pub(crate) fn shares_page(&self, first: u64, last: u64) -> bool {
+        let is_in_window =
+            |address: u64| address.wrapping_sub(self.window_start) < self.window_bytes;
+        let is_used = |address: u64| {
+            let page = address / CARD_PAGE * CARD_PAGE;
+            let next = self.allocator.next_end(page);
+            next.is_some_and(|allocation| allocation.start < page + CARD_PAGE)
+        };
+        [first, last]
+            .into_iter()
+            .all(|address| is_in_window(address) && is_used(address))
     }
 
     /// Returns the allocation that holds `address`.
@@ -92,6 +120,9 @@ impl Domain {
     }
 }
 
+/// Bytes of the pages in which a card maps memory.
+const CARD_PAGE: u64 = 2 << 20;
+
 /// First line of code, beyond every window and local memory.
 const CODE_LINES: u64 = 1 << 51;
 /// Kernels begin at multiples of this number of lines.
@@ -108,6 +139,8 @@ pub struct Memory {
     /// Multiples at which large allocations begin, those that are tried first in front; none in particular if empty.
     large_starts: &'static [u64],
     next_stamp: u64,
+    /// New domains let loads run past the ends of allocations.
+    is_lenient: bool,
 }
 
 /// Allocations of at least so many bytes are large.
@@ -128,8 +161,11 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::Host`] when the host has no address space left.
     pub fn create_domain(&mut self, limit_bytes: u64) -> Result<DomainId, MemoryError> {
-        // Half as much again leaves room for fragmentation and red zones.
-        let wanted = limit_bytes.saturating_add(limit_bytes / 2);
+        // Half as much again leaves room for fragmentation and red zones; as much is for host memory and reservations,
+        // which do not count.
+        let wanted = limit_bytes
+            .saturating_add(limit_bytes / 2)
+            .saturating_mul(2);
         let window_bytes = wanted
             .checked_next_power_of_two()
             .unwrap_or(1 << 46)
@@ -156,9 +192,12 @@ impl Memory {
                 ALLOCATION_ALIGN,
             ),
             partitions: Vec::new(),
+            shared: shared::SharedRanges::default(),
+            paging: paging::Paging::default(),
             stamp: self.fresh_stamp(),
             objects: Objects::default(),
             heap: None,
+            is_lenient: self.is_lenient,
         };
         let index = self
             .domains
@@ -180,6 +219,12 @@ impl Memory {
     pub fn set_limit(&mut self, domain: DomainId, limit_bytes: u64) -> Result<(), MemoryError> {
         self.domain_mut(domain)?.allocator.set_limit(limit_bytes);
         Ok(())
+    }
+
+    /// Lets loads of kernels run past the ends of allocations in all domains that are made from now on, as far as a
+    /// card lets them: to the end of a page of 2 MiB that has part of one. They get what is there, or zero.
+    pub fn read_past_ends(&mut self) {
+        self.is_lenient = true;
     }
 
     /// Removes a domain with everything in it.
@@ -263,6 +308,10 @@ impl Memory {
         if domain.free_in_partition(address)? {
             return Ok(());
         }
+        if domain.free_shared(address)? {
+            domain.stamp = stamp;
+            return Ok(());
+        }
         let freed = domain.allocator.free(address)?;
         domain.stamp = stamp;
         give_whole_pages_back(domain, &freed);
@@ -277,6 +326,7 @@ impl Memory {
             return;
         };
         addresses.retain(|address| !matches!(domain.free_in_partition(*address), Ok(true)));
+        addresses.retain(|address| !matches!(domain.free_shared(*address), Ok(true)));
         addresses.sort_unstable();
         let freed = domain.allocator.free_all(&addresses);
         domain.stamp = stamp;
@@ -339,7 +389,7 @@ impl Memory {
         found.span(address, bytes)?;
         let end = address + bytes;
         let (first, last) = (address.next_multiple_of(PAGE), end / PAGE * PAGE);
-        if first >= last || !give_pages_back(found, first, last) {
+        if first >= last || found.is_shared(address) || !give_pages_back(found, first, last) {
             return self.fill(domain, address, bytes, 0);
         }
         self.fill(domain, address, first - address, 0)?;

@@ -81,10 +81,16 @@ pub enum MemoryError {
         /// What lies nearest.
         nearest: Nearest,
     },
-    /// The host refuses the window.
-    #[error("the host cannot reserve a window of {bytes} bytes: {reason}")]
+    /// Others have the memory mapped, so that it cannot be borrowed.
+    #[error("the memory at {address:#x} is shared with other processes; copy its bytes instead")]
+    Shared {
+        /// The address.
+        address: u64,
+    },
+    /// The host refuses the window, or to map a file in one.
+    #[error("the host cannot map {bytes} bytes of device memory: {reason}")]
     Host {
-        /// Size of the window.
+        /// Size of the window or the range.
         bytes: u64,
         /// What the host said.
         reason: String,

@@ -338,6 +338,7 @@ fn globals(program: &Program) -> Vec<CompiledGlobal> {
             name: variable.name.clone(),
             bytes: variable.size_bytes,
             is_constant: variable.space == StateSpace::Const,
+            is_managed: variable.is_managed,
         })
         .collect()
 }

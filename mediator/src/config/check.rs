@@ -144,6 +144,12 @@ impl DeviceConfig {
                 return Err(ConfigError::value(key, message));
             }
         }
+        if self.lenient_bounds && (self.timing != Timing::Functional || !self.is_model()) {
+            return Err(ConfigError::value(
+                "device.lenient_bounds",
+                "is for model:NAME with device.timing = \"functional\"",
+            ));
+        }
         match self.timing {
             Timing::Functional if !self.is_model() => Err(ConfigError::value(
                 "device.timing",

@@ -59,6 +59,7 @@ impl DeviceConfig {
             memory_bytes,
             clock,
             timing,
+            lenient_bounds,
         } = new;
         keep("device.kind", &self.kind, kind, kept);
         keep("device.sms", &self.sms, sms, kept);
@@ -66,6 +67,8 @@ impl DeviceConfig {
         keep("device.memory_bytes", own, memory_bytes, kept);
         keep("device.clock", &self.clock, clock, kept);
         keep("device.timing", &self.timing, timing, kept);
+        let own = &self.lenient_bounds;
+        keep("device.lenient_bounds", own, lenient_bounds, kept);
     }
 }
 

@@ -85,6 +85,8 @@ pub struct DeviceConfig {
     pub clock: Clock,
     /// For the model: `timed` counts cycles, `functional` gives results as fast as the host can, in estimated time.
     pub timing: Timing,
+    /// For the functional model: loads of kernels may run past the end of an allocation, as far as a card lets them.
+    pub lenient_bounds: bool,
 }
 
 /// How the virtual clock of a modelled device goes on while clients compute.
@@ -106,6 +108,7 @@ impl Default for DeviceConfig {
             memory_bytes: 4 << 30,
             clock: Clock::Live,
             timing: Timing::Timed,
+            lenient_bounds: false,
         }
     }
 }

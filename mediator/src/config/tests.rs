@@ -45,6 +45,10 @@ fn values_are_checked_and_named() {
             "device.timing",
         ),
         (
+            "schema_version = 1\n[device]\nlenient_bounds = true",
+            "device.lenient_bounds",
+        ),
+        (
             "schema_version = 1\n[device]\nclock = \"lockstep\"\ntiming = \"functional\"",
             "device.clock",
         ),

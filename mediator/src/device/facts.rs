@@ -111,4 +111,6 @@ pub struct HardwareFacts {
     pub copy_engines: u32,
     /// Kernels that run beside each other.
     pub concurrent_kernels: u32,
+    /// Kernels reach tenants' own memory ([`super::DeviceControl::map_buffer`]).
+    pub maps_host_memory: bool,
 }

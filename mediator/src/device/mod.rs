@@ -10,15 +10,19 @@
 
 #[cfg(not(loom))]
 pub mod cuda;
+mod error;
 mod facts;
 #[cfg(not(loom))]
 pub mod model;
 mod submission;
 
+pub use error::DeviceError;
 pub use facts::{DeviceFacts, HardwareFacts, Residency, Timing};
 pub use gridmux_policy::shape::AllocationUnits;
 pub use submission::Submission;
 
+use gridmux_channel::control::PagingRequest;
+use gridmux_channel::control::object::Object;
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_policy::ids::KernelKey;
@@ -342,6 +346,8 @@ pub struct LoadedGlobal {
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
+    /// A tenant's memory may take its place ([`DeviceControl::map_variable`]).
+    pub is_managed: bool,
 }
 
 /// A kernel that a backend loaded.
@@ -396,34 +402,6 @@ impl KernelLimits {
     }
 }
 
-/// Why the device refused a control operation.
-#[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
-    /// No such device here.
-    #[error("no device: {0}")]
-    NoDevice(String),
-    /// Out of memory.
-    #[error("out of device memory: asked for {asked} bytes, {detail}")]
-    OutOfMemory {
-        /// Bytes that were asked for.
-        asked: u64,
-        /// The limit, in words.
-        detail: String,
-    },
-    /// An address that is not an allocation of this tenant.
-    #[error("address {address:#x} is not the start of an allocation of this tenant")]
-    BadAddress {
-        /// The address.
-        address: u64,
-    },
-    /// The module cannot be loaded.
-    #[error("{0}")]
-    Load(String),
-    /// The backend failed.
-    #[error("device error: {0}")]
-    Backend(String),
-}
-
 /// A module after rewriting, ready to be loaded.
 pub struct CompiledModule {
     /// PTX text.
@@ -449,6 +427,8 @@ pub struct CompiledGlobal {
     pub bytes: u64,
     /// Declared `.const`.
     pub is_constant: bool,
+    /// Declared `.attribute(.managed)`.
+    pub is_managed: bool,
 }
 
 impl CompiledModule {
@@ -500,6 +480,9 @@ pub trait DeviceControl: Send + Sync {
     /// Lets a domain allocate up to another limit from now on; what it holds beyond that stays. The addresses that it
     /// has are as many as its first limit needed with room to spare, so a much greater one may not be reached.
     fn set_limit(&self, domain: DomainId, limit_bytes: u64);
+    /// Lets loads of kernels run past the ends of allocations in domains that are made from now on, where the backend
+    /// checks them.
+    fn read_past_ends(&self) {}
     /// Frees all that a domain holds. No operation of it may be in flight.
     fn destroy_domain(&self, domain: DomainId);
     /// Allocates device memory.
@@ -532,6 +515,57 @@ pub trait DeviceControl: Send + Sync {
     fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError>;
     /// Forgets a buffer; copies under way keep it alive.
     fn unregister_buffer(&self, buffer: BufferId);
+    /// Lets a domain's kernels reach the first `bytes` bytes of a registered buffer, and returns the first device
+    /// address. If `counts`, they count as memory that the domain holds. [`DeviceControl::free`] ends it.
+    ///
+    /// # Errors
+    /// The backend cannot do that, the buffer is not fit for it, or there is no room.
+    fn map_buffer(
+        &self,
+        _domain: DomainId,
+        _buffer: BufferId,
+        _bytes: u64,
+        _counts: bool,
+    ) -> Result<u64, DeviceError> {
+        Err(DeviceError::Unsupported(
+            "kernels of this device do not reach host memory; mapped and managed memory are there on modelled devices",
+        ))
+    }
+    /// Puts a registered buffer in the place of a managed variable of a domain's, with what that holds.
+    ///
+    /// # Errors
+    /// The backend cannot do that, the buffer is not fit for it, or there is no such variable.
+    fn map_variable(
+        &self,
+        _domain: DomainId,
+        _buffer: BufferId,
+        _address: u64,
+    ) -> Result<(), DeviceError> {
+        Err(DeviceError::Unsupported(
+            "managed variables are shared with the program on modelled devices only",
+        ))
+    }
+    /// Reserves addresses of a domain, makes physical memory of it, or maps one at the other; returns the address or
+    /// the number of what was made.
+    ///
+    /// # Errors
+    /// The backend cannot do that; a range or number that makes no sense; out of memory.
+    fn paging(&self, _domain: DomainId, _request: &PagingRequest) -> Result<u64, DeviceError> {
+        Err(DeviceError::Unsupported(
+            "reserved addresses and physical memory are there on modelled devices; this one has none yet",
+        ))
+    }
+    /// Makes a texture or a surface of a domain's memory, and returns its handle.
+    ///
+    /// # Errors
+    /// The backend cannot do that, or the texels are not all in one allocation.
+    fn create_object(&self, _domain: DomainId, _object: &Object) -> Result<u64, DeviceError> {
+        Err(DeviceError::Unsupported(
+            "textures and surfaces are there on modelled devices; this one has none yet",
+        ))
+    }
+    /// Ends a texture or a surface.
+    fn destroy_object(&self, _domain: DomainId, _handle: u64) {}
     /// Returns the text of a failed operation, once.
     fn take_fault(&self, tag: Tag) -> Option<String>;
     /// Takes what a domain's kernels printed since the last call, and how many bytes found no room behind it. Nothing

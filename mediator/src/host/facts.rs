@@ -35,6 +35,7 @@ pub(super) fn facts_for_tenant(facts: crate::device::DeviceFacts) -> DeviceFacts
         constant_bytes: hardware.constant_bytes,
         copy_engines: hardware.copy_engines,
         concurrent_kernels: hardware.concurrent_kernels,
+        maps_host_memory: hardware.maps_host_memory,
     }
 }
 
@@ -44,6 +45,7 @@ pub(super) fn globals_for_tenant(globals: Vec<LoadedGlobal>) -> Vec<GlobalInfo> 
         name: global.name,
         address: global.address,
         bytes: global.bytes,
+        is_managed: global.is_managed,
     };
     globals.into_iter().map(shown).collect()
 }

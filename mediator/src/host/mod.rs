@@ -108,6 +108,9 @@ fn prepare(
             let budget = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
             let open = device::model::open(name, sms, timing, memory_bytes, budget, &waker)
                 .map_err(|error| error.to_string())?;
+            if config.device.lenient_bounds {
+                open.control.read_past_ends();
+            }
             say_up(config, &open.control);
             ControlThread::start(
                 (config, settings),

@@ -21,9 +21,8 @@
 //! an SM has too few slots; the paper says nothing of that. Such participants take **turns** ([`TURN`]) with the
 //! others: whoever is behind comes first when the device is partitioned anew.
 //!
-//! A tenant stays a participant for a grace after its last launch ended, because a closed-loop tenant submits again at
-//! once and its part would oscillate otherwise. A tenant that is the only participant has no limit, gives nothing up
-//! and may be handed to the device ahead of time.
+//! A tenant stays a participant for a grace after its last launch ended: a closed-loop tenant submits again at once.
+//! The only participant has no limit, gives nothing up and may be handed to the device ahead of time.
 
 use crate::book::{Book, RowRecord, TenantRecord};
 use crate::contract::Element;

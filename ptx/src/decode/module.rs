@@ -291,6 +291,7 @@ impl Decoder<'_> {
             init,
             relocations,
             is_extern,
+            is_managed: head.is_managed,
             owner,
             span,
         };

@@ -71,6 +71,8 @@ pub struct Variable {
     pub relocations: Vec<Relocation>,
     /// `.extern`: defined elsewhere, or dynamic shared memory.
     pub is_extern: bool,
+    /// `.attribute(.managed)`: the host reaches it at the same address.
+    pub is_managed: bool,
     /// The function whose scope declares it; `None` at module scope.
     pub owner: Option<FuncId>,
     /// Where it is declared.

@@ -19,6 +19,8 @@ pub(crate) struct Head {
     pub(crate) vector: u8,
     /// 0 when not given.
     pub(crate) align: u32,
+    /// `.attribute(.managed)`.
+    pub(crate) is_managed: bool,
 }
 
 /// One declared name.
@@ -50,6 +52,7 @@ pub(crate) fn head(c: &mut Cursor<'_>) -> Result<Head, Fault> {
         ty: ScalarType::B32,
         vector: 1,
         align: 0,
+        is_managed: false,
     };
     let (mut typed, mut pointer) = (false, false);
     while c.kind() == kind::DOT {
@@ -74,7 +77,11 @@ pub(crate) fn head(c: &mut Cursor<'_>) -> Result<Head, Fault> {
             }
             Some(Directive::Attribute) => {
                 c.at += 1;
+                let start = *c;
                 c.skip_group(b'(', b')')?;
+                let names = start.tokens[start.at..c.at].iter();
+                let mut names = names.filter(|token| token.kind() == kind::DOT);
+                head.is_managed |= names.any(|token| c.name(token.sym()) == "managed");
                 continue;
             }
             Some(Directive::Ptr) => pointer = true,

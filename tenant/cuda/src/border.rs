@@ -7,7 +7,7 @@
 pub use crate::address::{has_ends, is_mapped, is_writable, look, pointer};
 use crate::driver::Driver;
 use crate::host_function;
-use crate::memory::properties::CUmemAccessDesc;
+use crate::memory::properties::{CUmemAccessDesc, CUmemLocation};
 use crate::registry::{Handle, Object};
 use crate::status::{CudaResult, Status};
 use crate::stream::CUstream;
@@ -69,7 +69,7 @@ macro_rules! plain {
 }
 
 plain!(i32, u32, u64, usize, u8, u16, f32);
-plain!(*const CUmemAccessDesc);
+plain!(*const CUmemAccessDesc, CUmemLocation);
 plain!(Option<unsafe extern "C" fn(i32) -> usize>);
 plain!(Option<unsafe extern "C" fn(*mut c_void)>);
 plain!(Option<unsafe extern "C" fn(CUstream, u32, *mut c_void)>);

@@ -15,14 +15,17 @@ use crate::host_function::HostCalls;
 use crate::image::Capability;
 use crate::library::{Kernel, Library};
 use crate::link::Link;
+use crate::memory::array::Array;
 use crate::memory::map::MemoryMap;
 use crate::memory::pool::Pool;
+use crate::memory::virtual_memory::{Paging, Physical};
 use crate::module::{Function, Module};
 use crate::printing::Printing;
 use crate::registry::Registry;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use crate::stream::Stream;
+use crate::texture::Objects;
 use gridmux_tenant::{ClientError, ConnectOptions, Gpu, Origin};
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -52,6 +55,12 @@ pub struct Driver {
     pub(crate) kernels: Registry<Kernel>,
     pub(crate) links: Registry<Link>,
     pub(crate) pools: Registry<Pool>,
+    pub(crate) arrays: Registry<Array>,
+    pub(crate) physical: Registry<Physical>,
+    /// Reserved addresses.
+    pub(crate) paging: Paging,
+    /// Textures and surfaces.
+    pub(crate) objects: Objects,
     /// The text that kernels print.
     pub(crate) printing: Printing,
     /// Functions of the program's that streams call.
@@ -141,6 +150,10 @@ impl Driver {
             kernels: Registry::default(),
             links: Registry::default(),
             pools: Registry::default(),
+            arrays: Registry::default(),
+            physical: Registry::default(),
+            paging: Paging::default(),
+            objects: Objects::default(),
             printing: Printing::default(),
             host_calls: HostCalls::default(),
             default_pool: OnceLock::new(),

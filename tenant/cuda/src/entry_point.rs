@@ -11,7 +11,7 @@ use crate::status::{CudaResult, Status};
 use crate::stream::DefaultStream;
 use crate::{
     context, device, error_text, event, graph, host_function, init, launch, library, link, memory,
-    module, occupancy, profiler, runtime, stream, uncovered,
+    module, occupancy, profiler, runtime, stream, texture, uncovered,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -43,12 +43,16 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Libraries", library::TABLE),
     ("Linking", link::TABLE),
     ("Device memory", memory::allocate::TABLE),
+    ("Arrays", memory::array::TABLE),
     ("Copies of two and three dimensions", memory::boxes::TABLE),
     ("Copies", memory::copy::TABLE),
     ("Host memory", memory::host::TABLE),
+    ("Managed memory", memory::managed::TABLE),
     ("Pointers", memory::pointer::TABLE),
     ("Pools", memory::pool::TABLE),
     ("Fills", memory::set::TABLE),
+    ("Textures and surfaces", texture::TABLE),
+    ("Virtual memory", memory::virtual_memory::TABLE),
     ("Streams", stream::TABLE),
     ("Attributes of streams", stream::attributes::TABLE),
     ("Words written by streams", stream::memory_operations::TABLE),

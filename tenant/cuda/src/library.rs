@@ -75,6 +75,8 @@ driver_api! {
     12000 cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary) => get_module;
     12000 cuLibraryGetGlobal(address: *mut u64, bytes: *mut usize, library: CUlibrary, name: *const c_char)
         => get_global;
+    12000 cuLibraryGetManaged(address: *mut u64, bytes: *mut usize, library: CUlibrary, name: *const c_char)
+        => get_managed;
     12000 cuKernelGetFunction(function: *mut CUfunction, kernel: CUkernel) => get_function;
     12050 cuKernelGetLibrary(library: *mut CUlibrary, kernel: CUkernel) => library_of;
     12030 cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) => get_name;
@@ -241,6 +243,21 @@ fn get_global(
 ) -> CudaResult {
     current()?;
     tell_global(&library.module, name, address.as_ref(), bytes.as_ref())
+}
+
+/// Tells of a variable that the program has at the same address.
+fn get_managed(
+    address: Option<Out<u64>>,
+    bytes: Option<Out<usize>>,
+    library: Arc<Library>,
+    name: &'static CStr,
+) -> CudaResult {
+    current()?;
+    let is_managed = |name| library.module.global(name).map(|global| global.is_managed);
+    match is_managed(name) {
+        Ok(false) => Err(Status::NOT_FOUND),
+        _ => tell_global(&library.module, name, address.as_ref(), bytes.as_ref()),
+    }
 }
 
 fn get_function(place: Out<CUfunction>, kernel: Arc<Kernel>) -> CudaResult {

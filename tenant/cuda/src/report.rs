@@ -68,6 +68,29 @@ pub fn out_of_memory(error: &ClientError) {
     }
 }
 
+/// Says what is not there, once.
+pub fn refused(what: &str) {
+    static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    // A child made by fork while another thread held the lock goes without.
+    let Some(mut said) = SAID.try_lock() else {
+        return;
+    };
+    if said.get_or_insert_default().insert(what.to_owned()) {
+        say(format_args!(
+            "{what}; the call returns CUDA_ERROR_NOT_SUPPORTED"
+        ));
+    }
+}
+
+/// Says once why there is no managed memory.
+pub fn managed(error: &ClientError) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // Relaxed: of several threads, one finds it unset.
+    if !SAID.swap(true, Ordering::Relaxed) {
+        say(format_args!("no managed memory: {error}"));
+    }
+}
+
 /// Why a missing function was noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Missed {
@@ -97,8 +120,9 @@ pub fn missed(symbol: &str, how: Missed) {
         Missed::Asked => "asked",
         Missed::Called => {
             let feature = feature::of(symbol).map_or_else(String::new, |name| format!(" ({name})"));
+            let why = reason(symbol);
             say(format_args!(
-                "{symbol} is not covered{feature}; it returns CUDA_ERROR_NOT_SUPPORTED"
+                "{symbol} is not covered{feature}{why}; it returns CUDA_ERROR_NOT_SUPPORTED"
             ));
             "called"
         }
@@ -106,6 +130,44 @@ pub fn missed(symbol: &str, how: Missed) {
     if let Some(path) = coverage {
         append(&path, &format!("{symbol}\t{word}\t{}\n", program()));
     }
+}
+
+/// Returns why a function is missing, where a program can do something about that.
+fn reason(symbol: &str) -> &'static str {
+    const REASONS: &[(&str, &str)] = &[
+        (
+            "cuIpc",
+            ": device memory and events are not shared between processes, each of which is a client of its own with \
+             memory that no other reaches (copy through memory of the host that they share)",
+        ),
+        (
+            "cuMemExport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuMemImport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuMemPoolExport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuMemPoolImport",
+            ": device memory is not shared between processes",
+        ),
+        (
+            "cuTexRef",
+            ": texture references of modules are not there (use texture objects, cuTexObjectCreate)",
+        ),
+        (
+            "cuSurfRef",
+            ": surface references of modules are not there (use surface objects, cuSurfObjectCreate)",
+        ),
+        ("cuMipmapped", ": mipmaps are not there"),
+    ];
+    let found = REASONS.iter().find(|(start, _)| symbol.starts_with(start));
+    found.map_or("", |(_, why)| why)
 }
 
 fn append(path: &OsString, line: &str) {

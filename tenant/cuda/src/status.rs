@@ -189,6 +189,8 @@ impl From<&ClientError> for Status {
             ClientError::NoKernel { .. } | ClientError::NoGlobal { .. } => Self::NOT_FOUND,
             ClientError::Forked { .. } => Self::NOT_INITIALIZED,
             ClientError::Staging(_) => Self::OUT_OF_MEMORY,
+            ClientError::Unfit(_) => Self::NOT_SUPPORTED,
+            ClientError::AddressTaken { .. } => Self::OUT_OF_MEMORY,
             ClientError::Foreign(_) => Self::INVALID_HANDLE,
             ClientError::UnknownStatus(_) => Self::UNKNOWN,
             ClientError::Refused(_)
@@ -218,6 +220,7 @@ fn of_control(code: ControlCode) -> Status {
         ControlCode::Busy => Status::SYSTEM_NOT_READY,
         ControlCode::DeviceLost => Status::MPS_CLIENT_TERMINATED,
         ControlCode::Internal => Status::UNKNOWN,
+        ControlCode::Unsupported => Status::NOT_SUPPORTED,
     }
 }
 

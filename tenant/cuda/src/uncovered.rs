@@ -56,14 +56,14 @@ macro_rules! uncovered {
 }
 
 uncovered! {
-    2000: cuArray3DCreate, cuArray3DGetDescriptor, cuArrayCreate, cuArrayDestroy, cuArrayGetDescriptor, cuCtxCreate,
-        cuDeviceTotalMem, cuFuncSetBlockShape, cuFuncSetSharedSize, cuLaunch, cuLaunchGrid, cuLaunchGridAsync,
-        cuMemAlloc, cuMemAllocHost, cuMemAllocPitch, cuMemFree, cuMemGetAddressRange, cuMemGetInfo, cuMemcpy2D,
-        cuMemcpy2DAsync, cuMemcpy2DUnaligned, cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyAtoA, cuMemcpyAtoD, cuMemcpyAtoH,
-        cuMemcpyAtoHAsync, cuMemcpyDtoA, cuMemcpyDtoD, cuMemcpyDtoH, cuMemcpyDtoHAsync, cuMemcpyHtoA, cuMemcpyHtoAAsync,
-        cuMemcpyHtoD, cuMemcpyHtoDAsync, cuMemsetD16, cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8, cuMemsetD32,
-        cuMemsetD8, cuModuleGetGlobal, cuModuleGetTexRef, cuParamSetSize, cuParamSetTexRef, cuParamSetf, cuParamSeti,
-        cuParamSetv, cuTexRefCreate, cuTexRefDestroy, cuTexRefGetAddress, cuTexRefGetAddressMode, cuTexRefGetArray,
+    2000: cuArray3DCreate, cuArray3DGetDescriptor, cuArrayCreate, cuArrayGetDescriptor, cuCtxCreate, cuDeviceTotalMem,
+        cuFuncSetBlockShape, cuFuncSetSharedSize, cuLaunch, cuLaunchGrid, cuLaunchGridAsync, cuMemAlloc, cuMemAllocHost,
+        cuMemAllocPitch, cuMemFree, cuMemGetAddressRange, cuMemGetInfo, cuMemcpy2D, cuMemcpy2DAsync,
+        cuMemcpy2DUnaligned, cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyAtoA, cuMemcpyAtoD, cuMemcpyAtoH, cuMemcpyAtoHAsync,
+        cuMemcpyDtoA, cuMemcpyDtoD, cuMemcpyDtoH, cuMemcpyDtoHAsync, cuMemcpyHtoA, cuMemcpyHtoAAsync, cuMemcpyHtoD,
+        cuMemcpyHtoDAsync, cuMemsetD16, cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8, cuMemsetD32, cuMemsetD8,
+        cuModuleGetGlobal, cuModuleGetTexRef, cuParamSetSize, cuParamSetTexRef, cuParamSetf, cuParamSeti, cuParamSetv,
+        cuTexRefCreate, cuTexRefDestroy, cuTexRefGetAddress, cuTexRefGetAddressMode, cuTexRefGetArray,
         cuTexRefGetFilterMode, cuTexRefGetFlags, cuTexRefGetFormat, cuTexRefSetAddress, cuTexRefSetAddressMode,
         cuTexRefSetArray, cuTexRefSetFilterMode, cuTexRefSetFlags, cuTexRefSetFormat;
     2020: cuMemHostGetDevicePointer, cuTexRefSetAddress2D;
@@ -71,38 +71,25 @@ uncovered! {
         cuGraphicsResourceSetMapFlags, cuGraphicsSubResourceGetMappedArray,
         cuGraphicsUnmapResources | cuGraphicsUnmapResources_ptsz, cuGraphicsUnregisterResource, cuMemcpyDtoDAsync,
         cuModuleGetSurfRef, cuSurfRefGetArray, cuSurfRefSetArray;
-    3020: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
-        cuGraphicsResourceGetMappedPointer_v2, cuMemcpyAtoA_v2 | cuMemcpyAtoA_v2_ptds,
-        cuMemcpyAtoD_v2 | cuMemcpyAtoD_v2_ptds, cuMemcpyAtoHAsync_v2 | cuMemcpyAtoHAsync_v2_ptsz,
-        cuMemcpyAtoH_v2 | cuMemcpyAtoH_v2_ptds, cuMemcpyDtoA_v2 | cuMemcpyDtoA_v2_ptds,
-        cuMemcpyHtoAAsync_v2 | cuMemcpyHtoAAsync_v2_ptsz, cuMemcpyHtoA_v2 | cuMemcpyHtoA_v2_ptds, cuTexRefGetAddress_v2,
-        cuTexRefSetAddress2D_v2, cuTexRefSetAddress_v2;
+    3020: cuGraphicsResourceGetMappedPointer_v2, cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2, cuTexRefSetAddress_v2;
     4000: cuMemcpy3DPeer | cuMemcpy3DPeer_ptds, cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz;
     4010: cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenEventHandle, cuIpcOpenMemHandle,
         cuTexRefSetAddress2D_v3;
     5000: cuGraphicsResourceGetMappedMipmappedArray, cuMipmappedArrayCreate, cuMipmappedArrayDestroy,
-        cuMipmappedArrayGetLevel, cuSurfObjectCreate, cuSurfObjectDestroy, cuSurfObjectGetResourceDesc,
-        cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc, cuTexObjectGetResourceViewDesc,
-        cuTexObjectGetTextureDesc, cuTexRefGetMaxAnisotropy, cuTexRefGetMipmapFilterMode, cuTexRefGetMipmapLevelBias,
+        cuMipmappedArrayGetLevel, cuTexRefGetMaxAnisotropy, cuTexRefGetMipmapFilterMode, cuTexRefGetMipmapLevelBias,
         cuTexRefGetMipmapLevelClamp, cuTexRefGetMipmappedArray, cuTexRefSetMaxAnisotropy, cuTexRefSetMipmapFilterMode,
         cuTexRefSetMipmapLevelBias, cuTexRefSetMipmapLevelClamp, cuTexRefSetMipmappedArray;
-    6000: cuMemAllocManaged, cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz;
     6050: cuGraphicsResourceSetMapFlags_v2;
-    8000: cuMemAdvise, cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz, cuMemRangeGetAttribute, cuMemRangeGetAttributes,
-        cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz, cuStreamWaitValue32 | cuStreamWaitValue32_ptsz,
+    8000: cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz, cuStreamWaitValue32 | cuStreamWaitValue32_ptsz,
         cuTexRefGetBorderColor, cuTexRefSetBorderColor;
-    9000: cuLaunchCooperativeKernelMultiDevice,
-        cuStreamWaitValue64 | cuStreamWaitValue64_ptsz;
+    9000: cuLaunchCooperativeKernelMultiDevice, cuStreamWaitValue64 | cuStreamWaitValue64_ptsz;
     10000: cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuExternalMemoryGetMappedBuffer,
         cuExternalMemoryGetMappedMipmappedArray, cuImportExternalMemory, cuImportExternalSemaphore,
         cuSignalExternalSemaphoresAsync | cuSignalExternalSemaphoresAsync_ptsz,
         cuWaitExternalSemaphoresAsync | cuWaitExternalSemaphoresAsync_ptsz;
-    10020: cuDeviceGetNvSciSyncAttributes, cuMemAddressFree, cuMemAddressReserve, cuMemCreate,
-        cuMemExportToShareableHandle, cuMemGetAccess, cuMemGetAllocationGranularity,
-        cuMemGetAllocationPropertiesFromHandle, cuMemImportFromShareableHandle, cuMemMap, cuMemRelease, cuMemSetAccess,
-        cuMemUnmap;
-    11000: cuIpcOpenMemHandle_v2, cuMemRetainAllocationHandle;
-    11010: cuArrayGetSparseProperties, cuDeviceGetTexture1DLinearMaxWidth, cuMemMapArrayAsync | cuMemMapArrayAsync_ptsz,
+    10020: cuDeviceGetNvSciSyncAttributes, cuMemExportToShareableHandle, cuMemImportFromShareableHandle;
+    11000: cuIpcOpenMemHandle_v2;
+    11010: cuArrayGetSparseProperties, cuMemMapArrayAsync | cuMemMapArrayAsync_ptsz,
         cuMipmappedArrayGetSparseProperties;
     11020: cuArrayGetPlane, cuGraphAddExternalSemaphoresSignalNode, cuGraphAddExternalSemaphoresWaitNode,
         cuGraphExecExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams,
@@ -116,12 +103,10 @@ uncovered! {
         cuGraphExecBatchMemOpNodeSetParams, cuMemGetHandleForAddressRange, cuOccupancyMaxActiveClusters,
         cuOccupancyMaxPotentialClusterSize, cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz,
         cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz;
-    12000: cuLibraryGetManaged, cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled,
-        cuTensorMapReplaceAddress;
+    12000: cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled, cuTensorMapReplaceAddress;
     12010: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute, cuCoredumpSetAttributeGlobal,
         cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem, cuMulticastCreate, cuMulticastGetGranularity,
         cuMulticastUnbind;
-    12020: cuMemAdvise_v2, cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz;
     12030: cuGraphConditionalHandleCreate;
     12040: cuCtxFromGreenCtx, cuCtxGetDevResource, cuDevResourceGenerateDesc, cuDevSmResourceSplitByCount,
         cuDeviceGetDevResource, cuDeviceRegisterAsyncNotification, cuDeviceUnregisterAsyncNotification,

@@ -148,7 +148,8 @@ plain!(
     usize,
     crate::launch::Dim3,
     crate::memory::Pitched,
-    crate::memory::Extent
+    crate::memory::Extent,
+    crate::managed::Location
 );
 
 /// Runs a function of the API, notes its error for the thread, and returns its code.

@@ -1,9 +1,11 @@
 //! Copies, of one, two and three dimensions.
 //!
 //! Rules: the kind of a copy says which end is the host's, and is believed, as NVIDIA's library does; for
-//! `cudaMemcpyDefault` the driver is asked. Arrays belong to textures, which are not covered.
+//! `cudaMemcpyDefault` the driver is asked. In an array places and sizes count texels, and copies between one and
+//! memory do so, too.
 
 use crate::api::{DefaultStream, runtime_api};
+use crate::array::Volume;
 use crate::border::Place;
 use crate::current::ready;
 use crate::driver::Driver;
@@ -14,7 +16,7 @@ use std::ffi::{c_int, c_uint};
 /// One end of the driver's copy of two dimensions.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct PlanarEnd {
+pub(crate) struct PlanarEnd {
     x_bytes: usize,
     y: usize,
     kind: c_uint,
@@ -22,6 +24,34 @@ struct PlanarEnd {
     device: u64,
     array: u64,
     pitch: usize,
+}
+
+impl PlanarEnd {
+    /// Returns an end in memory of a kind that the driver has, rows a pitch apart.
+    pub(crate) fn in_memory(start: u64, kind: c_uint, pitch: usize) -> Self {
+        Self {
+            x_bytes: 0,
+            y: 0,
+            kind,
+            host: start,
+            device: start,
+            array: 0,
+            pitch,
+        }
+    }
+
+    /// Returns an end in an array, behind so many bytes of a row and rows.
+    pub(crate) fn in_array(array: u64, x_bytes: usize, y: usize) -> Self {
+        Self {
+            x_bytes,
+            y,
+            kind: ARRAY,
+            host: 0,
+            device: 0,
+            array,
+            pitch: 0,
+        }
+    }
 }
 
 /// The driver's copy of two dimensions (`CUDA_MEMCPY2D`).
@@ -32,6 +62,18 @@ pub struct Planar {
     to: PlanarEnd,
     width_bytes: usize,
     height: usize,
+}
+
+impl Planar {
+    /// Returns a copy of `height` rows of `width_bytes` bytes.
+    pub(crate) fn new(from: PlanarEnd, to: PlanarEnd, width_bytes: usize, height: usize) -> Self {
+        Self {
+            from,
+            to,
+            width_bytes,
+            height,
+        }
+    }
 }
 
 /// One end of the driver's copy of three dimensions.
@@ -122,6 +164,25 @@ const MOST_PITCH: usize = 0x7fff_ffff;
 /// The driver's kinds of memory (`CUmemorytype`).
 const HOST: c_uint = 1;
 const DEVICE: c_uint = 2;
+const ARRAY: c_uint = 3;
+
+/// Which end of a copy is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// The one that is read.
+    From,
+    /// The one that is written.
+    To,
+}
+
+/// Returns the driver's kind of memory of one end of a copy whose other end is an array.
+pub(crate) fn kind_of(driver: &Driver, kind: c_int, address: u64, end: Ends) -> CudaResult<c_uint> {
+    let (from, to) = Kind::of(kind)?.ends(driver, address, address)?;
+    Ok(match end {
+        Ends::From => from,
+        Ends::To => to,
+    })
+}
 
 impl Kind {
     pub(crate) fn of(number: c_int) -> CudaResult<Self> {
@@ -217,21 +278,9 @@ impl Rows {
                 return Err(Status::INVALID_PITCH);
             }
         }
-        let end = |(start, pitch): (u64, usize), kind| PlanarEnd {
-            x_bytes: 0,
-            y: 0,
-            kind,
-            host: start,
-            device: start,
-            array: 0,
-            pitch,
-        };
-        Ok(Planar {
-            from: end(self.from, from),
-            to: end(self.to, to),
-            width_bytes: self.width,
-            height: self.height,
-        })
+        let end = |(start, pitch), kind| PlanarEnd::in_memory(start, kind, pitch);
+        let (from, to) = (end(self.from, from), end(self.to, to));
+        Ok(Planar::new(from, to, self.width, self.height))
     }
 }
 
@@ -296,10 +345,16 @@ impl SpatialEnd {
         }
     }
 
-    /// Returns where it is in rows.
-    fn place(&self) -> (Pitched, Position) {
+    /// Returns its array, if it is in one.
+    fn array(&self) -> Option<u64> {
+        (self.kind == ARRAY).then_some(self.array)
+    }
+
+    /// Returns where it is in rows; in an array it counts texels of that many bytes.
+    fn place(&self, texel: usize) -> (Pitched, Position) {
         let start = match self.kind {
             HOST => self.host,
+            ARRAY => 0,
             _ => self.device,
         };
         let rows = Pitched {
@@ -309,7 +364,10 @@ impl SpatialEnd {
             height: self.height,
         };
         let at = Position {
-            x: self.x_bytes,
+            x: match self.array() {
+                None => self.x_bytes,
+                Some(_) => self.x_bytes / texel,
+            },
             y: self.y,
             z: self.z,
         };
@@ -354,27 +412,33 @@ impl Spatial {
 }
 
 impl SpatialCopy {
-    /// Returns this API's copy.
+    /// Returns this API's copy, which counts texels where an end is in an array, and bytes if that has gone meanwhile.
     #[must_use]
     pub(crate) fn of(copy: &Spatial) -> Self {
-        let ((from, from_at), (to, to_at)) = (copy.from.place(), copy.to.place());
+        let arrays = (copy.from.array(), copy.to.array());
+        let texel = arrays.0.or(arrays.1).and_then(|array| {
+            let volume = Volume::of(Driver::get().ok()?, array).ok()?;
+            Some(volume.texel_bytes().max(1))
+        });
+        let texel = texel.unwrap_or(1);
+        let ((from, from_at), (to, to_at)) = (copy.from.place(texel), copy.to.place(texel));
         Self {
-            from_array: 0,
+            from_array: arrays.0.unwrap_or(0),
             from_at,
             from,
-            to_array: 0,
+            to_array: arrays.1.unwrap_or(0),
             to_at,
             to,
             extent: Extent {
-                width: copy.width_bytes,
+                width: copy.width_bytes / texel,
                 height: copy.height,
                 depth: copy.depth,
             },
             kind: match (copy.from.kind, copy.to.kind) {
                 (HOST, HOST) => 0,
-                (HOST, DEVICE) => 1,
-                (DEVICE, HOST) => 2,
-                (DEVICE, DEVICE) => 3,
+                (HOST, DEVICE | ARRAY) => 1,
+                (DEVICE | ARRAY, HOST) => 2,
+                (DEVICE | ARRAY, DEVICE | ARRAY) => 3,
                 _ => 4,
             },
         }
@@ -383,32 +447,45 @@ impl SpatialCopy {
     /// Returns the driver's copy.
     ///
     /// # Errors
-    /// [`Status::NOT_SUPPORTED`]: an array; [`Status::INVALID_MEMCPY_DIRECTION`]; the driver's.
+    /// [`Status::INVALID_MEMCPY_DIRECTION`]; [`Status::INVALID_PITCH`]; the driver's.
     pub(crate) fn copy(&self, driver: &Driver) -> CudaResult<Spatial> {
-        if self.from_array != 0 || self.to_array != 0 {
-            return Err(Status::NOT_SUPPORTED);
-        }
+        let texel = match [self.from_array, self.to_array] {
+            [0, 0] => None,
+            [0, array] | [array, _] => Some(Volume::of(driver, array)?.texel_bytes()),
+        };
         let (from, to) = Kind::of(self.kind)?.ends(driver, self.from.start, self.to.start)?;
-        if self.from.pitch.max(self.to.pitch) > MOST_PITCH {
+        // That of an array is its own.
+        let pitches = [
+            (self.from_array, self.from.pitch),
+            (self.to_array, self.to.pitch),
+        ];
+        let is_too_long = |(array, pitch): &(u64, usize)| *array == 0 && *pitch > MOST_PITCH;
+        if pitches.iter().any(is_too_long) {
             return Err(Status::INVALID_PITCH);
         }
-        let end = |memory: &Pitched, at: &Position, kind| SpatialEnd {
-            x_bytes: at.x,
-            y: at.y,
-            z: at.z,
-            level: 0,
-            kind,
-            host: memory.start,
-            device: memory.start,
-            array: 0,
-            reserved: 0,
-            pitch: memory.pitch,
-            height: memory.height,
+        let bytes = |texels: usize| {
+            let bytes = texels.checked_mul(texel.unwrap_or(1));
+            bytes.ok_or(Status::INVALID_VALUE)
+        };
+        let end = |array: u64, memory: &Pitched, at: &Position, kind| {
+            Ok(SpatialEnd {
+                x_bytes: if array == 0 { at.x } else { bytes(at.x)? },
+                y: at.y,
+                z: at.z,
+                level: 0,
+                kind: if array == 0 { kind } else { ARRAY },
+                host: memory.start,
+                device: memory.start,
+                array,
+                reserved: 0,
+                pitch: memory.pitch,
+                height: memory.height,
+            })
         };
         Ok(Spatial {
-            from: end(&self.from, &self.from_at, from),
-            to: end(&self.to, &self.to_at, to),
-            width_bytes: self.extent.width,
+            from: end(self.from_array, &self.from, &self.from_at, from)?,
+            to: end(self.to_array, &self.to, &self.to_at, to)?,
+            width_bytes: bytes(self.extent.width)?,
             height: self.extent.height,
             depth: self.extent.depth,
         })

@@ -103,6 +103,30 @@ driver_functions! {
     cuMemHostGetFlags(flags: Place<c_uint>, memory: u64);
     cuMemHostGetDevicePointer_v2(address: Place<u64>, memory: u64, flags: c_uint);
     cuPointerGetAttributes(count: c_uint, attributes: Place<c_uint>, values: Place<*mut c_void>, address: u64);
+    cuMemAllocManaged(address: Place<u64>, bytes: usize, flags: c_uint);
+    cuMemAdvise(address: u64, bytes: usize, advice: c_int, device: c_int);
+    cuMemAdvise_v2(address: u64, bytes: usize, advice: c_int, location: crate::managed::Location);
+    cuMemPrefetchAsync(address: u64, bytes: usize, device: c_int, stream: u64);
+    cuMemPrefetchAsync_v2(
+        address: u64, bytes: usize, location: crate::managed::Location, flags: c_uint, stream: u64,
+    );
+    cuMemRangeGetAttribute(data: Place<c_void>, data_bytes: usize, attribute: c_int, address: u64, bytes: usize);
+    cuMemRangeGetAttributes(
+        data: Place<*mut c_void>, data_bytes: Place<usize>, attributes: Place<c_int>, count: usize, address: u64,
+        bytes: usize,
+    );
+    cuStreamAttachMemAsync(stream: u64, address: u64, bytes: usize, flags: c_uint);
+    cuArray3DCreate_v2(array: Place<u64>, volume: Place<crate::array::Volume>);
+    cuArray3DGetDescriptor_v2(volume: Place<crate::array::Volume>, array: u64);
+    cuArrayDestroy(array: u64);
+    cuTexObjectCreate(
+        texture: Place<u64>, texels: Place<crate::texture::DriverTexels>, how: Place<crate::texture::DriverSampling>,
+        view: Place<c_void>,
+    );
+    cuTexObjectDestroy(texture: u64);
+    cuSurfObjectCreate(surface: Place<u64>, texels: Place<crate::texture::DriverTexels>);
+    cuSurfObjectDestroy(surface: u64);
+    cuDeviceGetTexture1DLinearMaxWidth(texels: Place<usize>, format: c_uint, channels: c_uint, device: c_int);
     cuMemcpy(to: u64, from: u64, bytes: usize);
     cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyHtoD_v2(to: u64, from: u64, bytes: usize);
@@ -141,6 +165,7 @@ driver_functions! {
     cuLibraryUnload(library: u64);
     cuLibraryGetKernel(kernel: Place<u64>, library: u64, name: Place<c_char>);
     cuLibraryGetGlobal(address: Place<u64>, bytes: Place<usize>, library: u64, name: Place<c_char>);
+    cuLibraryGetManaged(address: Place<u64>, bytes: Place<usize>, library: u64, name: Place<c_char>);
     cuLibraryGetKernelCount(count: Place<c_uint>, library: u64);
     cuLibraryEnumerateKernels(kernels: Place<u64>, count: c_uint, library: u64);
     cuFuncGetName(name: Place<*const c_char>, function: u64);

@@ -23,6 +23,7 @@ pub mod current;
 pub mod driver;
 pub mod status;
 
+pub mod array;
 pub mod copy;
 pub mod device;
 pub mod event;
@@ -32,6 +33,7 @@ pub mod function;
 pub mod graph;
 pub mod launch;
 pub mod library;
+pub mod managed;
 pub mod memory;
 pub mod pool;
 pub mod properties;
@@ -39,6 +41,7 @@ pub mod registered;
 pub mod registration;
 pub mod stream;
 pub mod symbol;
+pub mod texture;
 pub mod uncovered;
 pub mod version;
 

@@ -49,6 +49,8 @@ const RESERVED: usize = if cfg!(cuda = "12") { 0 } else { 8 };
 
 /// Kinds of memory: not known, the host's and the device's (`cudaMemoryType`), as the driver numbers them.
 const UNREGISTERED: c_uint = 0;
+/// The kind of managed memory.
+const MANAGED: c_int = 3;
 
 runtime_api! {
     cudaMalloc(address: *mut u64, bytes: usize) => allocate;
@@ -149,27 +151,30 @@ pub(crate) struct Told {
     device: c_int,
     device_pointer: u64,
     host_pointer: u64,
+    is_managed: u8,
 }
 
 impl Told {
     /// Asks the driver of an address.
     pub(crate) fn of(driver: &Driver, address: u64) -> CudaResult<Self> {
-        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _DEVICE_ORDINAL, _DEVICE_POINTER, _HOST_POINTER.
-        let mut attributes: [c_uint; 4] = [2, 9, 3, 4];
+        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _DEVICE_ORDINAL, _DEVICE_POINTER, _HOST_POINTER, _IS_MANAGED.
+        let mut attributes: [c_uint; 5] = [2, 9, 3, 4, 8];
         let mut told = Self {
             kind: UNREGISTERED,
             device: -2,
             device_pointer: 0,
             host_pointer: 0,
+            is_managed: 0,
         };
-        let mut values: [*mut c_void; 4] = [
+        let mut values: [*mut c_void; 5] = [
             (&raw mut told.kind).cast(),
             (&raw mut told.device).cast(),
             (&raw mut told.device_pointer).cast(),
             (&raw mut told.host_pointer).cast(),
+            (&raw mut told.is_managed).cast(),
         ];
         driver.cuPointerGetAttributes(
-            4,
+            5,
             Place::first(&mut attributes),
             Place::first(&mut values),
             address,
@@ -186,7 +191,10 @@ fn pointer_attributes(place: Place<PointerAttributes>, address: u64) -> CudaResu
         _ => (told.device, told.host_pointer),
     };
     place.set(PointerAttributes {
-        kind: told.kind.cast_signed(),
+        kind: match told.is_managed {
+            0 => told.kind.cast_signed(),
+            _ => MANAGED,
+        },
         device,
         device_pointer: told.device_pointer,
         host_pointer,

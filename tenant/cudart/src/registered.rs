@@ -37,6 +37,8 @@ pub struct Registered {
     variables: HashMap<usize, Named>,
     /// The driver's handles of kernels that were asked for, by the same.
     found: HashMap<usize, u64>,
+    /// Managed variables, by where the program has the address of each.
+    managed: HashMap<usize, Named>,
 }
 
 impl Registered {
@@ -67,6 +69,13 @@ impl Registered {
         }
     }
 
+    /// Adds a managed variable of a binary, if there is such a binary; `place` is where the program has its address.
+    pub fn add_managed(&mut self, handle: usize, place: usize, name: CString) {
+        if let Some(binary) = self.binaries.get(&handle).cloned() {
+            self.managed.insert(place, Named { binary, name });
+        }
+    }
+
     /// Removes a binary with everything of it, and returns it.
     pub fn remove_binary(&mut self, handle: usize) -> Option<Arc<Binary>> {
         let binary = self.binaries.remove(&handle)?;
@@ -77,7 +86,26 @@ impl Registered {
         }
         self.kernels.retain(|_, named| !is_its(named));
         self.variables.retain(|_, named| !is_its(named));
+        self.managed.retain(|_, named| !is_its(named));
         Some(binary)
+    }
+
+    /// Returns the managed variables of a binary whose addresses the program was not told, by where it has those.
+    #[must_use]
+    pub fn managed_of(&self, handle: usize) -> Vec<(usize, Named)> {
+        let Some(binary) = self.binaries.get(&handle) else {
+            return Vec::new();
+        };
+        let is_its = |named: &Named| Arc::ptr_eq(&named.binary, binary);
+        let its = self.managed.iter().filter(|(_, named)| is_its(named));
+        its.map(|(place, named)| (*place, named.clone())).collect()
+    }
+
+    /// Notes that the program was told the address of a managed variable, by which it names it from now on.
+    pub fn told(&mut self, place: usize, address: usize) {
+        if let Some(named) = self.managed.remove(&place) {
+            self.variables.insert(address, named);
+        }
     }
 
     /// Returns the kernel of a stub.

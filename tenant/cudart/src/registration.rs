@@ -130,10 +130,67 @@ pub unsafe extern "C" fn __cudaRegisterFatBinary(image: *const c_void) -> *mut *
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
 
-/// `__cudaInitModule` of nvcc's host code.
+/// `__cudaInitModule` of nvcc's host code, which it calls before it uses a managed variable of a binary's: tells the
+/// program where they are.
+///
+/// # Safety
+/// The places that were registered with the binary's managed variables have room for a pointer.
 #[unsafe(no_mangle)]
-pub extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
+pub unsafe extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
+    // A failure is noted for the thread. The program then follows a null pointer, so it is said as well.
+    guard(|| tell_managed(handle.addr()).inspect_err(|status| say_unmanaged(*status)));
     1
+}
+
+/// Writes the addresses of a binary's managed variables where the program has them.
+fn tell_managed(handle: usize) -> CudaResult {
+    let named = look(|registered| Some(registered.managed_of(handle)));
+    for (place, named) in named.unwrap_or_default() {
+        let driver = ready()?;
+        let library = named.binary.load(driver)?;
+        let mut address = 0;
+        let name = Place::text(&named.name);
+        driver.cuLibraryGetManaged(Place::to(&mut address), Place::NONE, library, name)?;
+        Place::<u64>::at(place).set(address)?;
+        let shadow = usize::try_from(address).unwrap_or(0);
+        // From now on the program names it by where it is.
+        change(|registered| registered.told(place, shadow));
+    }
+    Ok(())
+}
+
+fn say_unmanaged(status: Status) {
+    let line = format!(
+        "gridmux: a __managed__ variable cannot be shared with the program (error {})\n",
+        status.0
+    );
+    // A closed stderr harms nobody.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}
+
+/// `__cudaRegisterManagedVar` of nvcc's host code.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
+pub unsafe extern "C" fn __cudaRegisterManagedVar(
+    handle: *mut *mut c_void,
+    place: *mut *mut c_void,
+    _device_address: *mut c_char,
+    name: *const c_char,
+    _external: c_int,
+    _bytes: usize,
+    _constant: c_int,
+    _global: c_int,
+) {
+    let place = place.expose_provenance();
+    // SAFETY: the caller's promise.
+    unsafe {
+        register(name, |registered, name| {
+            registered.add_managed(handle.addr(), place, name);
+        });
+    }
 }
 
 /// `__cudaUnregisterFatBinary` of nvcc's host code.

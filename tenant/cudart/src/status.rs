@@ -172,6 +172,7 @@ impl Status {
     pub(crate) const INVALID_VALUE: Self = Self(1);
     pub(crate) const INVALID_CONFIGURATION: Self = Self(9);
     pub(crate) const INVALID_PITCH: Self = Self(12);
+    pub(crate) const INVALID_CHANNEL_DESCRIPTOR: Self = Self(20);
     pub(crate) const INVALID_SYMBOL: Self = Self(13);
     pub(crate) const INVALID_MEMCPY_DIRECTION: Self = Self(21);
     pub(crate) const INSUFFICIENT_DRIVER: Self = Self(35);

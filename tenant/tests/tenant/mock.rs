@@ -370,6 +370,13 @@ impl Device {
                 text: b"printed".to_vec(),
                 lost_bytes: 3,
             },
+            ControlRequest::MapMemory { .. }
+            | ControlRequest::MapVariable { .. }
+            | ControlRequest::CreateObject(_)
+            | ControlRequest::DestroyObject { .. }
+            | ControlRequest::Paging(_) => {
+                error(ControlCode::Unsupported, "the mock has none of it")
+            }
             ControlRequest::UnloadModule { .. } | ControlRequest::DestroyStream { .. } => {
                 ControlReply::Done
             }
@@ -415,6 +422,7 @@ impl Device {
             name: "table".into(),
             address: MEMORY_BASE + MEMORY_BYTES as u64 - 64,
             bytes: 64,
+            is_managed: false,
         }];
         ControlReply::Loaded(Module {
             handle: 1,

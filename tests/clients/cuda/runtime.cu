@@ -255,12 +255,160 @@ static void errors() {
   EXPECT(cudaGetLastError() == cudaErrorIllegalAddress);
 }
 
+__global__ void average(cudaTextureObject_t texture, float *out, int width) {
+  int x = threadIdx.x, y = blockIdx.x;
+  // Between four texels.
+  out[y * width + x] = tex2D<float>(texture, x + 1.0f, y + 1.0f);
+}
+
+__global__ void negate(cudaSurfaceObject_t surface) {
+  int x = threadIdx.x, y = blockIdx.x;
+  float value = surf2Dread<float>(surface, x * sizeof(float), y);
+  surf2Dwrite(-value, surface, x * sizeof(float), y);
+}
+
+__global__ void gather(cudaTextureObject_t line, unsigned *out) {
+  uchar4 texel = tex1Dfetch<uchar4>(line, threadIdx.x);
+  out[threadIdx.x] = texel.x + 1000 * texel.w;
+}
+
+__managed__ int shared_count = 5;
+__managed__ float shared_values[3000];
+
+__global__ void count_up() {
+  shared_values[threadIdx.x] += shared_count;
+  __syncthreads();
+  if (threadIdx.x == 0) shared_count++;
+}
+
+static void managed_variables() {
+  EXPECT(shared_count == 5 && shared_values[2999] == 0);
+  for (int i = 0; i < 64; i++) shared_values[i] = i;
+  for (int round = 0; round < 3; round++) {
+    count_up<<<1, 64>>>();
+    CHECK(cudaDeviceSynchronize());
+    shared_count += 10;
+  }
+  EXPECT(shared_count == 5 + 3 * 11);
+  for (int i = 0; i < 64; i++) EXPECT(shared_values[i] == i + 5 + 16 + 27);
+}
+
+static void managed_and_mapped_memory() {
+  const int n = 1000;
+  float *x, *y, *on_device, half = 0.5f;
+  CHECK(cudaMallocManaged(&x, n * sizeof *x));
+  CHECK(cudaHostAlloc(&y, n * sizeof *y, cudaHostAllocMapped));
+  CHECK(cudaHostGetDevicePointer(&on_device, y, 0));
+  for (int i = 0; i < n; i++) x[i] = i, y[i] = 1;
+  CHECK(cudaMemcpyToSymbol(offset, &half, sizeof half));
+  saxpy<<<8, 128>>>(n, 2, x, on_device);
+  CHECK(cudaDeviceSynchronize());
+  for (int i = 0; i < n; i++) EXPECT(y[i] == 2 * i + 1.5f);
+  saxpy<<<8, 128>>>(n, 1, on_device, x);
+  CHECK(cudaDeviceSynchronize());
+  for (int i = 0; i < n; i++) EXPECT(x[i] == 3 * i + 2);
+  cudaMemLocation device = {};
+  device.type = cudaMemLocationTypeDevice;
+  int prefetched = -9;
+  CHECK(cudaMemAdvise(x, n * sizeof *x, cudaMemAdviseSetPreferredLocation, device));
+  CHECK(cudaMemPrefetchAsync(x, n * sizeof *x, device, 0, 0));
+  CHECK(cudaMemRangeGetAttribute(&prefetched, sizeof prefetched, cudaMemRangeAttributeLastPrefetchLocation, x,
+                                 n * sizeof *x));
+  EXPECT(prefetched == 0);
+  cudaPointerAttributes told;
+  CHECK(cudaPointerGetAttributes(&told, x));
+  EXPECT(told.type == cudaMemoryTypeManaged && told.hostPointer == x && told.devicePointer == x);
+  CHECK(cudaMemset(x, 0, n * sizeof *x));
+  EXPECT(x[n - 1] == 0);
+  CHECK(cudaFree(x));
+  CHECK(cudaFreeHost(y));
+  EXPECT(cudaMallocManaged(&x, 0) == cudaErrorInvalidValue);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
+}
+
+static void textures_and_surfaces() {
+  const int width = 8, height = 4;
+  float host[height][width], back[height][width];
+  for (int y = 0; y < height; y++)
+    for (int x = 0; x < width; x++) host[y][x] = 10 * y + x;
+  cudaChannelFormatDesc floats = cudaCreateChannelDesc<float>();
+  cudaArray_t array, other;
+  CHECK(cudaMallocArray(&array, &floats, width, height, cudaArraySurfaceLoadStore));
+  CHECK(cudaMemcpy2DToArray(array, 0, 0, host, sizeof host[0], sizeof host[0], height, cudaMemcpyHostToDevice));
+  cudaResourceDesc texels = {};
+  texels.resType = cudaResourceTypeArray;
+  texels.res.array.array = array;
+  cudaTextureDesc how = {};
+  how.addressMode[0] = how.addressMode[1] = cudaAddressModeClamp;
+  how.filterMode = cudaFilterModeLinear;
+  how.readMode = cudaReadModeElementType;
+  cudaTextureObject_t texture;
+  cudaSurfaceObject_t surface;
+  CHECK(cudaCreateTextureObject(&texture, &texels, &how, nullptr));
+  float *out;
+  CHECK(cudaMalloc(&out, sizeof host));
+  average<<<height, width>>>(texture, out, width);
+  CHECK(cudaMemcpy(back, out, sizeof back, cudaMemcpyDeviceToHost));
+  EXPECT(back[0][0] == 5.5f && back[1][2] == 17.5f && back[height - 1][width - 1] == 37);
+  CHECK(cudaCreateSurfaceObject(&surface, &texels));
+  negate<<<height, width>>>(surface);
+  CHECK(cudaMallocArray(&other, &floats, width, height));
+  CHECK(cudaMemcpy2DArrayToArray(other, 0, 0, array, 0, 0, sizeof host[0], height));
+  CHECK(cudaMemcpy2DFromArray(back, sizeof back[0], other, 0, 0, sizeof back[0], height, cudaMemcpyDeviceToHost));
+  for (int y = 0; y < height; y++)
+    for (int x = 0; x < width; x++) EXPECT(back[y][x] == -host[y][x]);
+  cudaMemcpy3DParms copy = {};
+  copy.srcPtr = make_cudaPitchedPtr(host, sizeof host[0], width, height);
+  copy.dstArray = other;
+  copy.dstPos = make_cudaPos(2, 1, 0);
+  copy.extent = make_cudaExtent(3, 2, 1);
+  copy.kind = cudaMemcpyHostToDevice;
+  CHECK(cudaMemcpy3D(&copy));
+  CHECK(cudaMemcpy2DFromArray(back, sizeof back[0], other, 0, 0, sizeof back[0], height, cudaMemcpyDeviceToHost));
+  EXPECT(back[1][2] == host[0][0] && back[2][4] == host[1][2] && back[2][5] == -host[2][5]);
+  cudaChannelFormatDesc told;
+  cudaExtent extent;
+  unsigned flags = 9;
+  CHECK(cudaArrayGetInfo(&told, &extent, &flags, other));
+  EXPECT(told.x == 32 && told.y == 0 && told.f == cudaChannelFormatKindFloat && extent.width == width && flags == 0);
+  CHECK(cudaDestroyTextureObject(texture));
+  CHECK(cudaDestroySurfaceObject(surface));
+  CHECK(cudaFreeArray(array));
+  CHECK(cudaFreeArray(other));
+  // Texels in plain memory.
+  unsigned char *line;
+  unsigned answers[40], *answer;
+  CHECK(cudaMalloc(&line, 128));
+  CHECK(cudaMalloc(&answer, sizeof answers));
+  unsigned char bytes[128];
+  for (int i = 0; i < 128; i++) bytes[i] = i;
+  CHECK(cudaMemcpy(line, bytes, sizeof bytes, cudaMemcpyHostToDevice));
+  texels = {};
+  texels.resType = cudaResourceTypeLinear;
+  texels.res.linear.devPtr = line;
+  texels.res.linear.desc = cudaCreateChannelDesc<uchar4>();
+  texels.res.linear.sizeInBytes = 128;
+  how = {};
+  CHECK(cudaCreateTextureObject(&texture, &texels, &how, nullptr));
+  gather<<<1, 40>>>(texture, answer);
+  CHECK(cudaMemcpy(answers, answer, sizeof answers, cudaMemcpyDeviceToHost));
+  for (int i = 0; i < 32; i++) EXPECT(answers[i] == 4 * i + 1000u * (4 * i + 3));
+  EXPECT(answers[32] == 0);
+  CHECK(cudaDestroyTextureObject(texture));
+  texels.res.linear.desc = cudaCreateChannelDesc(8, 16, 0, 0, cudaChannelFormatKindUnsigned);
+  EXPECT(cudaCreateTextureObject(&texture, &texels, &how, nullptr) == cudaErrorInvalidChannelDescriptor);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidChannelDescriptor);
+}
+
 int main() {
   vectors_and_symbols();
   rows_and_planes();
   order_of_a_stream();
   groups_of_threads();
   what_is_told();
+  managed_variables();
+  managed_and_mapped_memory();
+  textures_and_surfaces();
   // The last one: what faulted stays faulted.
   errors();
   std::printf(wrong ? "wrong\n" : "right\n");

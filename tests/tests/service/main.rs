@@ -17,6 +17,7 @@ mod functional;
 mod functional_device;
 mod gpu_check;
 mod gpu_check_service;
+mod host_memory;
 mod linking;
 mod live;
 mod offenders;

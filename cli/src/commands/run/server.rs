@@ -35,10 +35,11 @@ const TIMED_SMS: u16 = 8;
 pub(super) struct ServerArgs {
     /// The clients' socket of a running service
     #[arg(long, value_name = "PATH",
-          conflicts_with_all = ["run_dir", "device", "timed", "sms", "weight", "kernel_seconds"])]
+          conflicts_with_all = ["run_dir", "device", "timed", "sms", "weight", "kernel_seconds", "lenient_bounds"])]
     socket: Option<PathBuf>,
     /// Folder of a running service's sockets [default: /run/gridmux, where a service runs there]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "timed", "sms", "weight", "kernel_seconds"],
+    #[arg(long, value_name = "DIR",
+          conflicts_with_all = ["device", "timed", "sms", "weight", "kernel_seconds", "lenient_bounds"],
           value_hint = ValueHint::DirPath)]
     run_dir: Option<PathBuf>,
     /// Device of a private service: model:NAME or cuda:N [default: model:h200]
@@ -57,6 +58,10 @@ pub(super) struct ServerArgs {
     /// device; one that takes more is ended with CUDA_ERROR_LAUNCH_TIMEOUT [default: 300]
     #[arg(long, value_name = "SECONDS")]
     kernel_seconds: Option<f64>,
+    /// Let kernels read past the end of an allocation, as a card does, up to the end of its page of 2 MiB: they get
+    /// what is there, or zero. Writes there and reads beyond still fault. For the private service's functional device
+    #[arg(long, conflicts_with = "timed")]
+    lenient_bounds: bool,
 }
 
 /// The service that a program gets.
@@ -85,6 +90,7 @@ impl ServerArgs {
             ("--timed", self.timed, true),
             ("--sms", self.sms.is_some(), true),
             ("--kernel-seconds", self.kernel_seconds.is_some(), true),
+            ("--lenient-bounds", self.lenient_bounds, true),
         ];
         let given = options.into_iter().filter(|(_, is_given, _)| *is_given);
         given.map(|(option, _, for_model)| (option, for_model))
@@ -100,6 +106,7 @@ impl ServerArgs {
                 true => Timing::Timed,
                 false => Timing::Functional,
             };
+            config.device.lenient_bounds = self.lenient_bounds;
             config.device.sms = self.sms.or(self.timed.then_some(TIMED_SMS));
         } else if let Some((option, _)) = self.private().find(|(_, for_model)| *for_model) {
             return Err(Failure::usage(format!(

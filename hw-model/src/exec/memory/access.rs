@@ -217,7 +217,8 @@ fn check(
             (
                 kind,
                 cx.domain.host_bias(),
-                inside_allocation(cx, &lanes, bytes),
+                inside_allocation(cx, &lanes, bytes)
+                    || direction == Direction::Load && reads_past_ends(cx, &lanes, bytes),
             )
         }
     };
@@ -301,6 +302,17 @@ fn find_allocations(cx: &mut Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
         }
     }
     true
+}
+
+/// Returns whether the domain lets loads run past the ends of allocations, and all active lanes stay in a page that has
+/// part of one.
+#[cold]
+fn reads_past_ends(cx: &Cx<'_>, lanes: &[u64; 32], bytes: u32) -> bool {
+    cx.domain.is_lenient()
+        && active(cx.mask).all(|lane| {
+            let last = lanes[lane].checked_add(u64::from(bytes - 1));
+            last.is_some_and(|last| cx.domain.shares_page(lanes[lane], last))
+        })
 }
 
 /// Keeps the record of what was written in shared memory; false when a lane reads what nobody wrote.

@@ -82,6 +82,7 @@ fn hardware(device: CUdevice, units: AllocationUnits) -> HardwareFacts {
         // The attribute says only whether there are any; since 3.5 there are at least 32 (CUDA C++ Programming Guide,
         // "Technical Specifications per Compute Capability").
         concurrent_kernels: ask(A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS) * 32,
+        maps_host_memory: false,
     }
 }
 

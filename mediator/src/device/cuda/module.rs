@@ -152,6 +152,7 @@ impl Module {
             name: name.to_owned(),
             address,
             bytes: bytes as u64,
+            is_managed: false,
         }))
     }
 

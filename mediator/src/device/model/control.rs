@@ -1,5 +1,6 @@
 //! The control thread's end of the model: memory, modules and buffers.
 
+use super::objects::object_of;
 use super::reaper::Reaper;
 use super::{Loaded, Shared, State};
 use crate::device::{
@@ -7,12 +8,16 @@ use crate::device::{
     DeviceError, DeviceFacts, DeviceKernelId, DeviceModuleId, DomainId, KernelAttributes,
     KernelLimits, LoadedGlobal, LoadedKernel, LoadedModule, Tag,
 };
+use gridmux_channel::control::PagingRequest;
+use gridmux_channel::control::object::Object;
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::memory::{self, MemoryError};
 use gridmux_hw_model::{Kernel, LoadError, Loading};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Buffers in the memory of all domains at once. Each takes two mappings of the process, of which Linux allows 65,530.
+const MOST_MAPPED: usize = 16 << 10;
 /// Bytes of memory that are given back to the host at a time.
 const GIVEN_BACK_BYTES: u64 = 32 << 20;
 
@@ -63,6 +68,7 @@ fn globals_of(
             name: placed.name.clone(),
             address: placed.address,
             bytes: placed.bytes,
+            is_managed: global.is_managed,
         })
     };
     module.globals.iter().filter_map(place).collect()
@@ -113,6 +119,40 @@ fn judged(
             ptx_version: module.ptx_version,
         },
         unusable,
+    }
+}
+
+/// Does what a request asks of a domain's addresses and memory.
+fn paging(
+    memory: &mut gridmux_hw_model::memory::Memory,
+    domain: memory::DomainId,
+    request: &PagingRequest,
+) -> Result<u64, MemoryError> {
+    match *request {
+        PagingRequest::Reserve { bytes, align } => memory.reserve_addresses(domain, bytes, align),
+        PagingRequest::Create { bytes } => memory.create_physical(domain, bytes),
+        PagingRequest::Unreserve { address } => memory.free_addresses(domain, address).map(|()| 0),
+        PagingRequest::Release { physical } => {
+            memory.release_physical(domain, physical).map(|()| 0)
+        }
+        PagingRequest::Map {
+            address,
+            bytes,
+            physical,
+            offset,
+        } => {
+            let mapped = memory.map_physical(domain, address, bytes, (physical, offset));
+            mapped.map(|()| 0)
+        }
+        PagingRequest::Access {
+            address,
+            bytes,
+            is_accessible,
+        } => {
+            let set = memory.set_access(domain, address, bytes, is_accessible);
+            set.map(|()| 0)
+        }
+        PagingRequest::Unmap { address, bytes } => memory.unmap(domain, address, bytes).map(|()| 0),
     }
 }
 
@@ -221,6 +261,10 @@ impl DeviceControl for ModelControl {
         }
     }
 
+    fn read_past_ends(&self) {
+        self.with(|state| state.gpu.memory_mut().read_past_ends());
+    }
+
     fn destroy_domain(&self, domain: DomainId) {
         let removed = self.with(|state| {
             state.gpu.kill_domain(model_domain(domain));
@@ -231,6 +275,7 @@ impl DeviceControl for ModelControl {
                 }
             }
             state.printed.take(domain);
+            state.mapped.retain(|_, (owner, _)| *owner != domain);
             let memory = state.gpu.memory_mut().remove_domain(model_domain(domain));
             (modules, memory)
         });
@@ -250,7 +295,16 @@ impl DeviceControl for ModelControl {
 
     fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError> {
         let bad = |_| DeviceError::BadAddress { address };
+        let owner = domain;
         let domain = model_domain(domain);
+        let is_mapped = self.with(|state| {
+            state.mapped.retain(|_, place| *place != (owner, address));
+            state.gpu.memory().is_shared(domain, address)
+        });
+        if is_mapped {
+            // The bytes are the tenant's and stay.
+            return self.with(|state| state.gpu.memory_mut().free(domain, address).map_err(bad));
+        }
         // Its pages go first, a piece at a time, so that others can take the lock between two of them.
         let mut done = 0;
         loop {
@@ -323,6 +377,10 @@ impl DeviceControl for ModelControl {
     fn unload(&self, domain: DomainId, module: DeviceModuleId) {
         let garbage = self.with(|state| {
             let loaded = state.modules.get_mut(&domain.0)?.remove(&module.0)?;
+            let variables = loaded.module.variables();
+            let is_its = |address| variables.iter().any(|known| known.address == address);
+            let mapped = &mut state.mapped;
+            mapped.retain(|_, (owner, address)| *owner != domain || !is_its(*address));
             state.gpu.unload(&loaded.module);
             let kernels = loaded.kernels.iter();
             let kernels = kernels.filter_map(|id| state.kernels.remove(&id.0));
@@ -341,9 +399,120 @@ impl DeviceControl for ModelControl {
     }
 
     fn unregister_buffer(&self, buffer: BufferId) {
-        let buffer = self.with(|state| state.buffers.remove(&buffer.0));
+        let buffer = self.with(|state| {
+            state.mapped.remove(&buffer.0);
+            state.buffers.remove(&buffer.0)
+        });
         // Where its client has ended, the last descriptor frees all of its pages.
         self.reaper.take(buffer);
+    }
+
+    fn map_buffer(
+        &self,
+        domain: DomainId,
+        buffer: BufferId,
+        bytes: u64,
+        counts: bool,
+    ) -> Result<u64, DeviceError> {
+        self.with(|state| {
+            let shared = state.buffers.get(&buffer.0).map(Arc::clone);
+            let shared = shared.filter(|shared| bytes <= shared.size());
+            let shared = shared.ok_or_else(|| DeviceError::Unfit("it is no such buffer".into()))?;
+            if state.mapped.contains_key(&buffer.0) {
+                return Err(DeviceError::Unfit("it is mapped already".into()));
+            }
+            if state.gpu.memory().shared_ranges() >= MOST_MAPPED {
+                let detail = format!("{MOST_MAPPED} buffers of all tenants are mapped");
+                return Err(DeviceError::OutOfMemory {
+                    asked: bytes,
+                    detail,
+                });
+            }
+            if counts {
+                state.check_room(bytes)?;
+            }
+            let memory = state.gpu.memory_mut();
+            let own = model_domain(domain);
+            let address = memory.map_file(own, shared.file(), bytes, counts);
+            let address = address.map_err(|error| memory_error(bytes, &error))?;
+            // It cannot be mapped for writing once it is sealed, and no kernel runs before it is found whole.
+            if let Err(error) = shared.pin() {
+                let freed = memory.free(own, address);
+                return Err(match freed {
+                    Ok(()) => DeviceError::Unfit(error.to_string()),
+                    Err(error) => memory_error(bytes, &error),
+                });
+            }
+            state.mapped.insert(buffer.0, (domain, address));
+            Ok(address)
+        })
+    }
+
+    fn map_variable(
+        &self,
+        domain: DomainId,
+        buffer: BufferId,
+        address: u64,
+    ) -> Result<(), DeviceError> {
+        self.with(|state| {
+            let shared = state.buffers.get(&buffer.0).map(Arc::clone);
+            let shared = shared.filter(|_| !state.mapped.contains_key(&buffer.0));
+            let shared = shared.ok_or_else(|| DeviceError::Unfit("it is no such buffer".into()))?;
+            if state.gpu.memory().shared_ranges() >= MOST_MAPPED {
+                let detail = format!("{MOST_MAPPED} buffers of all tenants are mapped");
+                return Err(DeviceError::OutOfMemory {
+                    asked: shared.size(),
+                    detail,
+                });
+            }
+            let memory = state.gpu.memory_mut();
+            let own = model_domain(domain);
+            // It cannot be mapped for writing once it is sealed, and no kernel runs before it is found whole.
+            let put = memory.share(own, address, shared.file(), shared.size());
+            put.map_err(|error| DeviceError::Object(error.to_string()))?;
+            if let Err(error) = shared.pin() {
+                let taken = memory.unshare(own, address);
+                taken.map_err(|error| DeviceError::Backend(error.to_string()))?;
+                return Err(DeviceError::Unfit(error.to_string()));
+            }
+            state.mapped.insert(buffer.0, (domain, address));
+            Ok(())
+        })
+    }
+
+    fn paging(&self, domain: DomainId, request: &PagingRequest) -> Result<u64, DeviceError> {
+        let domain = model_domain(domain);
+        self.with(|state| {
+            if let PagingRequest::Create { bytes } = request {
+                state.check_room(*bytes)?;
+            }
+            let done = paging(state.gpu.memory_mut(), domain, request);
+            done.map_err(|error| match error {
+                MemoryError::OutOfMemory { asked, .. } => memory_error(asked, &error),
+                MemoryError::OutOfBounds { .. } | MemoryError::NotAllocated { .. } => {
+                    DeviceError::Object(error.to_string())
+                }
+                other => DeviceError::Backend(other.to_string()),
+            })
+        })
+    }
+
+    fn create_object(&self, domain: DomainId, object: &Object) -> Result<u64, DeviceError> {
+        self.with(|state| {
+            let memory = state.gpu.memory_mut();
+            let made = memory.create_object(model_domain(domain), object_of(object));
+            made.map_err(|error| DeviceError::Object(error.to_string()))
+        })
+    }
+
+    fn destroy_object(&self, domain: DomainId, handle: u64) {
+        let destroyed = self.with(|state| {
+            let memory = state.gpu.memory_mut();
+            memory.destroy_object(model_domain(domain), handle)
+        });
+        if let Err(error) = destroyed {
+            tracing::error!(%error, "destroying a texture or surface of a tenant");
+        }
     }
 
     fn take_fault(&self, tag: Tag) -> Option<String> {

@@ -82,6 +82,7 @@ pub(super) fn facts_of(config: &GpuConfig, memory_clock_khz: u64) -> HardwareFac
         constant_bytes: CONSTANT_BYTES,
         copy_engines: COPY_ENGINES,
         concurrent_kernels: config.launch.concurrent_kernels,
+        maps_host_memory: true,
     }
 }
 

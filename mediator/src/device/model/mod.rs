@@ -15,6 +15,7 @@ mod control;
 mod cpu_budget;
 mod functional;
 mod hardware;
+mod objects;
 mod printed;
 mod reaper;
 mod steps;
@@ -91,6 +92,8 @@ pub(crate) struct State {
     /// By domain and by number.
     modules: HashMap<u32, HashMap<u32, Loaded>>,
     buffers: HashMap<u32, Arc<TenantBuffer>>,
+    /// Where buffers stand in device memory that kernels reach: domain and first address.
+    mapped: HashMap<u32, (DomainId, u64)>,
     next_kernel: u32,
     next_module: u32,
     next_buffer: u32,
@@ -186,6 +189,7 @@ pub fn open_described(
             kernels: HashMap::new(),
             modules: HashMap::new(),
             buffers: HashMap::new(),
+            mapped: HashMap::new(),
             next_kernel: 0,
             next_module: 0,
             next_buffer: 0,

@@ -1,10 +1,12 @@
 //! Copies and fills of device memory: a range check, and then bytes in pieces.
 //!
 //! Rules: bytes are copied once, between a tenant's buffer and device memory; a transfer whose range is not inside an
-//! allocation moves nothing; a piece is short, so that other threads can take the lock between two of them.
+//! allocation moves nothing; a piece is short, so that other threads can take the lock between two of them. Device
+//! memory that is the tenant's own, mapped for kernels, changes at any time: its bytes go by way of a copy of ours.
 
 use super::State;
 use crate::device::{CopyCommand, DeviceCopyCommand, Direction, DomainId, MemsetCommand, Tag};
+use gridmux_channel::memory::TenantBuffer;
 use gridmux_channel::ring::Width;
 use gridmux_hw_model::memory;
 use std::sync::Arc;
@@ -89,17 +91,25 @@ impl Transfer {
                 let buffer = state.buffers.get(&copy.buffer.0).map(Arc::clone);
                 let buffer = buffer.ok_or("the buffer was unmapped before the copy started")?;
                 let (address, offset) = (copy.address + done, copy.buffer_offset + done);
-                let moved = match copy.direction {
-                    Direction::ToDevice => {
-                        let target = state.gpu.memory_mut().bytes_mut(domain, address, length);
-                        buffer.read_at(offset, target.map_err(device)?)
-                    }
-                    Direction::FromDevice => {
-                        let source = state.gpu.memory().bytes(domain, address, length);
-                        buffer.write_at(offset, source.map_err(device)?)
-                    }
-                };
-                moved.map_err(|error| error.to_string())?;
+                if let Some((owner, start)) = state.mapped.get(&copy.buffer.0)
+                    && *owner == copy.domain
+                {
+                    // Kernels reach the buffer, so that it is device memory itself.
+                    let (from, to) = match copy.direction {
+                        Direction::ToDevice => (start + offset, address),
+                        Direction::FromDevice => (address, start + offset),
+                    };
+                    let moved = state.gpu.memory_mut().copy_within(domain, from, to, length);
+                    moved.map_err(device)?;
+                    return Ok(length);
+                }
+                move_bytes(
+                    state,
+                    domain,
+                    &buffer,
+                    copy.direction,
+                    (address, offset, length),
+                )?;
             }
             Self::DeviceCopy(copy) => {
                 let memory = state.gpu.memory_mut();
@@ -127,6 +137,42 @@ impl Transfer {
             }
         }
     }
+}
+
+/// Moves `length` bytes between a device address and an offset of a buffer.
+fn move_bytes(
+    state: &mut State,
+    domain: memory::DomainId,
+    buffer: &TenantBuffer,
+    direction: Direction,
+    (address, offset, length): (u64, u64, u64),
+) -> Result<(), String> {
+    let device = |error: memory::MemoryError| error.to_string();
+    let memory = state.gpu.memory_mut();
+    let mut copied = match memory.is_shared(domain, address) {
+        true => vec![0; usize::try_from(length).unwrap_or(0)],
+        false => Vec::new(),
+    };
+    let moved = match (direction, copied.is_empty()) {
+        (Direction::ToDevice, true) => {
+            let target = memory.bytes_mut(domain, address, length);
+            buffer.read_at(offset, target.map_err(device)?)
+        }
+        (Direction::FromDevice, true) => {
+            let source = memory.bytes(domain, address, length);
+            buffer.write_at(offset, source.map_err(device)?)
+        }
+        (Direction::ToDevice, false) => {
+            let read = buffer.read_at(offset, &mut copied);
+            read.map_err(|error| error.to_string())?;
+            return memory.write(domain, address, &copied).map_err(device);
+        }
+        (Direction::FromDevice, false) => {
+            memory.read(domain, address, &mut copied).map_err(device)?;
+            buffer.write_at(offset, &copied)
+        }
+    };
+    moved.map_err(|error| error.to_string())
 }
 
 /// Fills `length` bytes of device memory, from byte `done` of the fill on.

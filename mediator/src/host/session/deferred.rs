@@ -29,6 +29,8 @@ pub(super) enum Release {
     },
     /// A buffer of the client's own memory.
     Buffer(BufferId),
+    /// A texture or a surface, by its handle.
+    Object(u64),
 }
 
 /// Releases in the order in which they were asked for.
@@ -62,7 +64,7 @@ impl DeferredReleases {
     pub(super) fn memory_bytes(&self) -> u64 {
         let bytes = |release: &Release| match release {
             Release::Memory { bytes, .. } => *bytes,
-            Release::Module { .. } | Release::Buffer(_) => 0,
+            Release::Module { .. } | Release::Buffer(_) | Release::Object(_) => 0,
         };
         self.iter().map(bytes).sum()
     }

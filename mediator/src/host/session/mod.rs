@@ -7,6 +7,7 @@
 
 mod deferred;
 mod handler;
+mod memory;
 mod modules;
 
 use modules::ClientModule;
@@ -39,10 +40,6 @@ const ERRORS_KEPT: usize = 64;
 /// Modules per client. Programs that compile as they go, as numba's and Triton's, load one for each kernel and type and
 /// keep it.
 const MODULES: usize = 4096;
-/// Allocations per client.
-const ALLOCATIONS: usize = 1 << 20;
-/// Every allocation is rounded up to a multiple of this many bytes.
-const ALLOCATION_BYTES: u64 = 256;
 
 /// A mapping of the client's own memory. One without a descriptor (ROM, device memory of a guest) maps nothing.
 struct DmaMapping {
@@ -114,8 +111,13 @@ pub(super) struct Session {
     /// It has read why.
     was_told: bool,
     mappings: BTreeMap<u64, DmaMapping>,
-    /// Device memory that the client holds: its size in bytes, by its address.
+    /// Device memory that the client holds: its size in bytes, by its address. Its own memory that does not count has
+    /// no size.
     allocations: BTreeMap<u64, u64>,
+    /// Where its own memory stands among it.
+    own: BTreeSet<u64>,
+    /// Its textures and surfaces, by handle.
+    objects: BTreeSet<u64>,
     deferred: DeferredReleases,
     modules: BTreeMap<u32, ClientModule>,
     /// Why a kernel cannot run, by its handle.
@@ -147,6 +149,8 @@ impl Session {
             was_told: false,
             mappings: BTreeMap::new(),
             allocations: BTreeMap::new(),
+            own: BTreeSet::new(),
+            objects: BTreeSet::new(),
             deferred: DeferredReleases::default(),
             modules: BTreeMap::new(),
             unusable: BTreeMap::new(),
@@ -229,7 +233,7 @@ impl Session {
         let deferred = std::mem::take(&mut self.deferred);
         let unmapped = deferred.iter().filter_map(|release| match release {
             Release::Buffer(buffer) => Some(*buffer),
-            Release::Memory { .. } | Release::Module { .. } => None,
+            Release::Memory { .. } | Release::Module { .. } | Release::Object(_) => None,
         });
         for buffer in mapped.chain(unmapped) {
             self.parts.device.unregister_buffer(buffer);
@@ -281,6 +285,7 @@ impl Session {
                         member.account.give_modules_back(host_bytes);
                     }
                 }
+                Release::Object(handle) => self.parts.device.destroy_object(domain, handle),
                 Release::Buffer(buffer) => {
                     self.parts.device.unregister_buffer(buffer);
                     if let Some(member) = &self.member {
@@ -361,7 +366,16 @@ impl Session {
                 tenant,
             } => return self.hello(name, client_version, tenant),
             ControlRequest::Alloc { bytes } => return self.alloc(bytes),
+            ControlRequest::MapMemory {
+                iova,
+                bytes,
+                counts,
+            } => return self.map_memory(iova, bytes, counts),
+            ControlRequest::MapVariable { iova, address } => self.map_variable(iova, address)?,
             ControlRequest::Free { address } => self.free(address)?,
+            ControlRequest::Paging(request) => return self.paging(request),
+            ControlRequest::CreateObject(object) => self.create_object(&object)?,
+            ControlRequest::DestroyObject { handle } => self.destroy_object(handle)?,
             ControlRequest::LoadModule { parts } => {
                 self.begin_load(&parts)?;
                 return Ok(None);
@@ -437,48 +451,6 @@ impl Session {
         }))
     }
 
-    /// Allocates device memory, within what all clients of the tenant may hold. Where only memory is in the way that
-    /// was given back and is still in use, the answer waits until it is free.
-    fn alloc(&mut self, bytes: u64) -> Result<Option<ControlReply>, ControlError> {
-        if bytes == 0 {
-            let text = "an allocation of 0 bytes holds nothing; ask for at least 1";
-            return Err(ControlError::new(ControlCode::BadRequest, text));
-        }
-        // What is freed and not released yet counts too, so that a loop of both is bounded.
-        if self.allocations.len() + self.deferred.len() >= ALLOCATIONS {
-            let text = format!("{ALLOCATIONS} allocations exist; free some");
-            return Err(ControlError::new(ControlCode::Limit, text));
-        }
-        let member = self.member()?;
-        let device = &*self.parts.device;
-        let rounded = bytes.checked_next_multiple_of(ALLOCATION_BYTES);
-        let rounded = rounded.unwrap_or(u64::MAX);
-        let room = member.account.check_room(device, rounded);
-        let address = room
-            .map_err(|text| ControlError::new(ControlCode::OutOfMemory, text))
-            .and_then(|()| device.alloc(member.domain, bytes).map_err(device_error));
-        match address {
-            Ok(address) => {
-                self.allocations.insert(address, rounded);
-                Ok(Some(ControlReply::Allocated { address }))
-            }
-            Err(error) if error.code == ControlCode::OutOfMemory && !self.deferred.is_empty() => {
-                self.postpone(ControlRequest::Alloc { bytes });
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes an allocation from the client at once, and frees it when no operation under way can use it any more.
-    fn free(&mut self, address: u64) -> Result<ControlReply, ControlError> {
-        let Some(bytes) = self.allocations.remove(&address) else {
-            return Err(device_error(DeviceError::BadAddress { address }));
-        };
-        self.defer(Release::Memory { address, bytes });
-        Ok(ControlReply::Done)
-    }
-
     fn create_stream(&mut self) -> Result<Option<ControlReply>, ControlError> {
         let most = u16::try_from(STREAMS_PER_CLIENT).unwrap_or(u16::MAX);
         let Some(number) = (0..most).find(|number| !self.streams.contains(number)) else {
@@ -534,6 +506,8 @@ pub(super) fn device_error(error: DeviceError) -> ControlError {
         DeviceError::Load(_) => ControlCode::BadModule,
         DeviceError::NoDevice(_) => ControlCode::DeviceLost,
         DeviceError::Backend(_) => ControlCode::Internal,
+        DeviceError::Unsupported(_) => ControlCode::Unsupported,
+        DeviceError::Unfit(_) | DeviceError::Object(_) => ControlCode::BadRequest,
     };
     ControlError::new(code, error.to_string())
 }

@@ -338,7 +338,7 @@ impl Session {
     pub(super) fn module_bytes(&self) -> u64 {
         let waiting = self.deferred.iter().map(|release| match release {
             Release::Module { host_bytes, .. } => *host_bytes,
-            Release::Memory { .. } | Release::Buffer(_) => 0,
+            Release::Memory { .. } | Release::Buffer(_) | Release::Object(_) => 0,
         });
         let loaded = self.modules.values().map(|module| module.host_bytes);
         loaded.chain(waiting).sum()

@@ -266,6 +266,8 @@ impl Context {
         driver.write_printed();
         let mine = self.handle;
         // Before modules go: once a module's variables were given back, their addresses may be another's.
+        driver.objects.forget_context(mine);
+        drop(driver.arrays.remove_all(|array| array.context() == mine));
         driver.memory.forget_context(mine);
         drop(driver.events.remove_all(|event| event.context() == mine));
         drop(

@@ -1,9 +1,9 @@
 //! Attributes of the device (`CUdevice_attribute`): one row for each number that the API knows.
 //!
-//! What the device does not have (textures, graphics, fabrics, managed memory, zero-copy access to host memory) is 0,
-//! so that programs do not ask for it.
+//! What the device does not have (cubes, mipmaps, graphics, fabrics) is 0, so that programs do not ask for it.
 
 use crate::attribute::device;
+use crate::limit;
 use gridmux_tenant::DeviceFacts;
 use std::ffi::c_int;
 
@@ -31,10 +31,14 @@ pub fn value(facts: &DeviceFacts, attribute: c_int) -> Option<c_int> {
         device::MAX_REGISTERS_PER_BLOCK => facts.registers_per_block.into(),
         device::CLOCK_RATE => facts.clock_khz,
         // Bytes.
-        device::TEXTURE_ALIGNMENT | device::SURFACE_ALIGNMENT => 512,
-        device::TEXTURE_PITCH_ALIGNMENT => 32,
+        device::TEXTURE_ALIGNMENT | device::SURFACE_ALIGNMENT => limit::ALIGNMENT,
+        device::TEXTURE_PITCH_ALIGNMENT => limit::PITCH_ALIGNMENT as u64,
         // Copies overlap with kernels.
         device::GPU_OVERLAP => u64::from(facts.copy_engines > 0),
+        device::CAN_MAP_HOST_MEMORY
+        | device::MANAGED_MEMORY
+        | device::CONCURRENT_MANAGED_ACCESS
+        | device::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => u64::from(facts.maps_host_memory),
         device::MULTIPROCESSOR_COUNT => facts.sms.into(),
         device::CONCURRENT_KERNELS => u64::from(facts.concurrent_kernels > 1),
         device::MEMORY_CLOCK_RATE => facts.memory_clock_khz,
@@ -62,9 +66,43 @@ pub fn value(facts: &DeviceFacts, attribute: c_int) -> Option<c_int> {
         device::MEM_SYNC_DOMAIN_COUNT => 1,
         // None in particular.
         device::NUMA_ID | device::HOST_NUMA_ID => return Some(-1),
+        other if facts.maps_host_memory => most_texels(other),
         _ => 0,
     };
     Some(c_int::try_from(figure).unwrap_or(c_int::MAX))
+}
+
+/// Returns the most texels along an axis, layers or bytes of a row of textures and surfaces, as they are for compute
+/// capability 7.0 and above (CUDA programming guide, technical specifications per compute capability); 0 for what is
+/// no such attribute, and for cubes and mipmaps, which are not there.
+fn most_texels(attribute: c_int) -> u64 {
+    let texels = match attribute {
+        device::MAXIMUM_TEXTURE1D_WIDTH => limit::LINE,
+        device::MAXIMUM_SURFACE1D_WIDTH
+        | device::MAXIMUM_TEXTURE1D_LAYERED_WIDTH
+        | device::MAXIMUM_SURFACE1D_LAYERED_WIDTH => limit::LAYERED,
+        device::MAXIMUM_TEXTURE1D_LAYERED_LAYERS
+        | device::MAXIMUM_SURFACE1D_LAYERED_LAYERS
+        | device::MAXIMUM_TEXTURE2D_LAYERED_LAYERS
+        | device::MAXIMUM_SURFACE2D_LAYERED_LAYERS => limit::LAYERS,
+        device::MAXIMUM_TEXTURE2D_WIDTH | device::MAXIMUM_SURFACE2D_WIDTH => limit::PLANE[0],
+        device::MAXIMUM_TEXTURE2D_HEIGHT | device::MAXIMUM_SURFACE2D_HEIGHT => limit::PLANE[1],
+        device::MAXIMUM_TEXTURE2D_LAYERED_WIDTH
+        | device::MAXIMUM_TEXTURE2D_LAYERED_HEIGHT
+        | device::MAXIMUM_SURFACE2D_LAYERED_WIDTH
+        | device::MAXIMUM_SURFACE2D_LAYERED_HEIGHT
+        | device::MAXIMUM_TEXTURE2D_GATHER_WIDTH
+        | device::MAXIMUM_TEXTURE2D_GATHER_HEIGHT => limit::LAYERED,
+        device::MAXIMUM_TEXTURE3D_WIDTH..=device::MAXIMUM_TEXTURE3D_DEPTH
+        | device::MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE..=device::MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE
+        | device::MAXIMUM_SURFACE3D_WIDTH..=device::MAXIMUM_SURFACE3D_DEPTH => limit::BOX,
+        device::MAXIMUM_TEXTURE1D_LINEAR_WIDTH => limit::MOST_LINEAR,
+        device::MAXIMUM_TEXTURE2D_LINEAR_WIDTH => limit::MOST_ROWS[0],
+        device::MAXIMUM_TEXTURE2D_LINEAR_HEIGHT => limit::MOST_ROWS[1],
+        device::MAXIMUM_TEXTURE2D_LINEAR_PITCH => limit::MOST_ROWS[2],
+        _ => 0,
+    };
+    texels as u64
 }
 
 #[cfg(test)]

@@ -98,7 +98,12 @@ fn free(address: CUdeviceptr) -> CudaResult {
         usable()?.1.synchronize(driver)?;
         return memory.release();
     }
-    let is_allocation = |memory: &Memory| matches!(memory, Memory::Device(_) | Memory::Pooled(_));
+    let is_allocation = |memory: &Memory| {
+        matches!(
+            memory,
+            Memory::Device(_) | Memory::Pooled(_) | Memory::Managed(_)
+        )
+    };
     let (range, context) = take(driver, address, Status::INVALID_VALUE, is_allocation)?;
     if let Memory::Pooled(block) = &range.memory {
         block.given_back();

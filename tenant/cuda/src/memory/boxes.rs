@@ -1,6 +1,6 @@
-//! Copies of two and three dimensions, between places in memory that are rows a pitch apart.
+//! Copies of two and three dimensions, between places in memory that are rows a pitch apart, and arrays.
 //!
-//! Arrays belong to textures and are not there; a copy that names one is refused as not supported.
+//! An array is device memory whose pitch it knows itself, so that a copy that names one becomes a copy of rows.
 
 use super::CUdeviceptr;
 use super::copy::{self, OnDevice, Pattern, Repeat, Transfer};
@@ -10,6 +10,7 @@ use crate::border::{self, In};
 use crate::context::current::usable;
 use crate::device::attributes::MOST_PITCH;
 use crate::driver::Driver;
+use crate::memory::array::CUarray;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
 use std::ffi::{c_uint, c_void};
@@ -190,6 +191,44 @@ impl SpatialEnd {
             height: 1,
         }
     }
+
+    /// Makes the end of a copy of one row in an array.
+    fn of_array(array: CUarray, x_bytes: usize) -> Self {
+        Self {
+            x_bytes,
+            kind: ARRAY,
+            array: border::pointer(array.bits()).cast_const().cast(),
+            ..Self::of_line(0, true, 0)
+        }
+    }
+
+    /// Puts an array's memory in the place of the array, of which `size` bytes, rows and planes are copied.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_HANDLE`]: there is no such array; [`Status::INVALID_VALUE`]: they go beyond its end.
+    fn in_memory(mut self, driver: &Driver, size: [usize; 3]) -> CudaResult<Self> {
+        if self.kind != ARRAY {
+            return Ok(self);
+        }
+        let array = driver
+            .arrays
+            .get(CUarray::from_bits(self.array.addr() as u64))?;
+        let layout = array.layout();
+        let width = usize::try_from(layout.width_bytes()).unwrap_or(usize::MAX);
+        let firsts = [self.x_bytes, self.y, self.z];
+        let ends = [width, layout.rows(), layout.planes()];
+        let mut axes = firsts.into_iter().zip(size).zip(ends);
+        let fits = axes
+            .all(|((first, size), end)| first.checked_add(size).is_some_and(|last| last <= end));
+        if !fits {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.kind = DEVICE;
+        self.device = array.address();
+        self.pitch = usize::try_from(array.row_bytes()).unwrap_or(usize::MAX);
+        self.height = layout.rows();
+        Ok(self)
+    }
 }
 
 impl CUDA_MEMCPY3D {
@@ -203,6 +242,20 @@ impl CUDA_MEMCPY3D {
             height: 1,
             depth: 1,
         }
+    }
+
+    /// Puts an array in the place of the end that is written, from a byte of its one row on.
+    #[must_use]
+    pub(super) fn into_array(mut self, array: CUarray, x_bytes: usize) -> Self {
+        self.to = SpatialEnd::of_array(array, x_bytes);
+        self
+    }
+
+    /// Puts an array in the place of the end that is read, from a byte of its one row on.
+    #[must_use]
+    pub(super) fn out_of_array(mut self, array: CUarray, x_bytes: usize) -> Self {
+        self.from = SpatialEnd::of_array(array, x_bytes);
+        self
     }
 
     /// Returns the kinds of memory of its ends, that of the source first.
@@ -233,12 +286,21 @@ impl CUDA_MEMCPY3D {
         self.size() == other.size() && steps(self) == steps(other)
     }
 
+    /// Returns the copy with the memory of its arrays.
+    fn in_memory(mut self, driver: &Driver) -> CudaResult<Self> {
+        let size = [self.width_bytes, self.height, self.depth];
+        self.from = self.from.in_memory(driver, size)?;
+        self.to = self.to.in_memory(driver, size)?;
+        Ok(self)
+    }
+
     /// Checks it and finds its memory; nothing if it copies nothing.
     ///
     /// # Errors
-    /// As [`CUDA_MEMCPY3D::layout`]; [`Status::INVALID_VALUE`]: an end is not where it says, or nowhere.
+    /// As [`CUDA_MEMCPY3D::layout`]; [`Status::INVALID_VALUE`]: an end is not where it says, or nowhere, or goes beyond
+    /// the end of an array; [`Status::INVALID_HANDLE`]: there is no such array.
     pub fn transfer(&self, driver: &Driver) -> CudaResult<Option<Transfer>> {
-        let Some(layout) = self.layout()? else {
+        let Some(layout) = self.in_memory(driver)?.layout()? else {
             return Ok(None);
         };
         let transfer = Transfer::of_rows(driver, layout.to, layout.from, layout.pattern)?;
@@ -246,7 +308,7 @@ impl CUDA_MEMCPY3D {
         Ok(Some(transfer))
     }
 
-    /// Lays the copy out; nothing if it copies nothing.
+    /// Lays the copy out, whose ends are in memory; nothing if it copies nothing.
     ///
     /// # Errors
     /// [`Status::NOT_SUPPORTED`]: an array; [`Status::INVALID_VALUE`]: a level of one, an unknown kind of memory, a row
@@ -288,8 +350,9 @@ impl CUDA_MEMCPY3D {
 
 /// Copies with pitches of which the device has an attribute that says how long they may be.
 fn run(copy: &CUDA_MEMCPY3D, default: DefaultStream, stream: CUstream, wait: bool) -> CudaResult {
-    let pitches = [copy.from.pitch, copy.to.pitch];
-    if pitches.iter().any(|pitch| *pitch as u64 > MOST_PITCH) {
+    // That of an array is its own.
+    let is_too_long = |end: &SpatialEnd| end.kind != ARRAY && end.pitch as u64 > MOST_PITCH;
+    if is_too_long(&copy.from) || is_too_long(&copy.to) {
         usable()?;
         return Err(Status::INVALID_VALUE);
     }

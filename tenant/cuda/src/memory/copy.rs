@@ -51,10 +51,7 @@ driver_api! {
 #[derive(Debug, Clone)]
 pub(crate) enum Location {
     /// In device memory, which is held until the copy is submitted, should another thread give it back.
-    Device(
-        u64,
-        #[allow(dead_code, reason = "it is held, not read")] Arc<Range>,
-    ),
+    Device(u64, Arc<Range>),
     /// In pinned memory, that far from its beginning.
     Pinned(Arc<Range>, u64),
     /// In host memory that the device does not reach.
@@ -76,15 +73,13 @@ impl Location {
             return Self::pageable(address, len);
         };
         match range.memory {
-            Memory::Device(_) | Memory::Pooled(_) | Memory::Graph(_) | Memory::Variable(_) => {
-                Ok(Self::Device(address, range))
-            }
             Memory::Pinned(..) => {
                 let offset = range.offset(address);
                 Ok(Self::Pinned(range, offset))
             }
             // The program may have unmapped what it registered.
             Memory::Registered(_) => Self::pageable(address, len),
+            _ => Ok(Self::Device(address, range)),
         }
     }
 
@@ -115,9 +110,21 @@ impl Location {
         matches!(self, Self::Device(..))
     }
 
-    /// Returns whether the device reaches it.
-    fn is_direct(&self) -> bool {
-        matches!(self, Self::Device(..) | Self::Pinned(..))
+    /// Returns whether it stands at a device address.
+    fn is_reached(&self) -> bool {
+        match self {
+            Self::Device(..) => true,
+            Self::Pinned(range, _) => range.memory.is_reached(),
+            Self::Pageable(_) => false,
+        }
+    }
+
+    /// Returns whether the program sees what is written to it without a copy.
+    fn is_seen(&self) -> bool {
+        match self {
+            Self::Device(_, range) | Self::Pinned(range, _) => range.memory.is_seen(),
+            Self::Pageable(_) => true,
+        }
     }
 
     /// Returns its address in this process.
@@ -272,21 +279,25 @@ impl Transfer {
 
     /// Refuses a copy that has an end in host memory where the function says that it is the device's.
     pub(super) fn check_ends(&self, ends: OnDevice) -> CudaResult {
-        if ends.to && !self.to.is_device() || ends.from && !self.from.is_device() {
+        if ends.to && !self.to.is_reached() || ends.from && !self.from.is_reached() {
             return Err(Status::INVALID_VALUE);
         }
         Ok(())
     }
 
+    /// Returns whether the end that is written is the device's, and whether that is which is read.
+    pub(super) fn are_devices(&self) -> (bool, bool) {
+        (self.to.is_device(), self.from.is_device())
+    }
+
     /// Returns how a graph executes it.
     #[must_use]
     pub fn route(&self) -> Route {
-        let (to, from) = (&self.to, &self.from);
-        match (to.is_device(), from.is_device()) {
-            (false, false) => Route::OnHost,
-            (true, _) if !from.is_direct() => Route::FromHost,
-            (_, true) if !to.is_direct() => Route::ToHost,
-            _ => Route::Direct,
+        match (&self.to, &self.from) {
+            (Location::Device(..), Location::Pageable(_)) => Route::FromHost,
+            (Location::Pageable(_), Location::Device(..)) => Route::ToHost,
+            (Location::Device(..), _) | (_, Location::Device(..)) => Route::Direct,
+            _ => Route::OnHost,
         }
     }
 
@@ -399,7 +410,7 @@ impl Transfer {
         }
         stream.submit(driver, |lane| self.submit_rows(lane))?;
         // Between places of the device even the synchronous copy returns at once, as documented.
-        let waits = wait && !(self.to.is_device() && self.from.is_device());
+        let waits = wait && (self.to.is_seen() || self.from.is_seen());
         if waits { stream.finish(driver) } else { Ok(()) }
     }
 
@@ -489,8 +500,8 @@ fn copy(
     }
     let copy = Transfer::new(driver, to, from, bytes)?;
     copy.check_ends(ends)?;
-    let kinds = (copy.from.is_device(), copy.to.is_device());
-    let node = || CUDA_MEMCPY3D::line((from, kinds.0), (to, kinds.1), bytes);
+    let (to_device, from_device) = copy.are_devices();
+    let node = || CUDA_MEMCPY3D::line((from, from_device), (to, to_device), bytes);
     if is_captured(&context, &stream, wait, node)? {
         return Ok(());
     }

@@ -1,10 +1,10 @@
 //! Host memory for copies: pinned memory that the library makes, and the program's own that it registers.
 //!
-//! The device copies to and from pinned memory directly. Registered memory is remembered, so that what is told of it
-//! is right, and copied through the staging memory like any other. Kernels reach neither, so no device address is
-//! given for them.
+//! The device copies to and from pinned memory directly, and kernels reach it at the addresses that it has here.
+//! Registered memory is copied through the staging memory like any other. Kernels reach it from when the program has
+//! asked for its device address, and not at its address here (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0).
 
-use super::map::Memory;
+use super::map::{Memory, Registered};
 use super::{CUdeviceptr, take};
 use crate::api::driver_api;
 use crate::border::{self, Out};
@@ -14,6 +14,7 @@ use crate::graph::capture;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
 
 /// Flags of pinned memory: all contexts, mapped for the device, write-combined.
 const ALLOC_FLAGS: c_uint = 7;
@@ -81,7 +82,7 @@ fn get_flags(flags: Out<c_uint>, memory: *mut c_void) -> CudaResult {
     let (driver, _) = usable()?;
     let range = driver.memory.find(memory.addr() as u64);
     match range.as_ref().map(|range| &range.memory) {
-        Some(Memory::Pinned(_, asked) | Memory::Registered(asked)) => {
+        Some(Memory::Pinned(_, asked) | Memory::Registered(Registered { flags: asked, .. })) => {
             flags.set(*asked);
             Ok(())
         }
@@ -89,13 +90,59 @@ fn get_flags(flags: Out<c_uint>, memory: *mut c_void) -> CudaResult {
     }
 }
 
-fn device_pointer(_: Out<CUdeviceptr>, memory: *mut c_void, flags: c_uint) -> CudaResult {
+/// Returns where kernels reach host memory. Registered memory that is asked about for the first time gets other pages
+/// with the same bytes, so that other threads must let it alone meanwhile.
+///
+/// # Errors
+/// [`Status::INVALID_VALUE`]: it is no such memory; [`Status::NOT_SUPPORTED`]: kernels do not reach it, which is said
+/// on stderr; [`Status::OUT_OF_MEMORY`].
+pub fn device_address(driver: &Driver, address: u64) -> CudaResult<CUdeviceptr> {
+    let range = driver.memory.find(address).ok_or(Status::INVALID_VALUE)?;
+    let offset = range.offset(address);
+    match &range.memory {
+        Memory::Pinned(pinned, _) => match pinned.device_address() {
+            Ok(start) => Ok(start + offset),
+            Err(why) => {
+                report::say(format_args!(
+                    "kernels do not reach this pinned memory: {why}"
+                ));
+                Err(Status::NOT_SUPPORTED)
+            }
+        },
+        Memory::Registered(registered) => {
+            let mut known = registered.adopted.lock();
+            if let Some(adopted) = known.as_ref() {
+                return Ok(adopted.device_address() + offset);
+            }
+            // SAFETY: the program registered the memory, which stays where it is until it unregisters it, and lets it
+            // alone in both calls, as is documented of this library.
+            let adopted = unsafe { driver.gpu.adopt(border::pointer(range.start), range.bytes) };
+            let adopted = adopted.map_err(|error| {
+                report::say(format_args!(
+                    "kernels do not reach registered memory: {error}"
+                ));
+                Status::from(error)
+            })?;
+            let (start, adopted) = (adopted.device_address(), Arc::new(adopted));
+            let memory = Memory::Mapped(Arc::clone(&adopted));
+            driver
+                .memory
+                .add(start, range.bytes, range.context, memory)?;
+            *known = Some(adopted);
+            Ok(start + offset)
+        }
+        Memory::Managed(_) => Ok(address),
+        _ => Err(Status::INVALID_VALUE),
+    }
+}
+
+fn device_pointer(place: Out<CUdeviceptr>, memory: *mut c_void, flags: c_uint) -> CudaResult {
     let (driver, _) = usable()?;
-    let range = driver.memory.find(memory.addr() as u64);
-    if flags != 0 || range.is_none_or(|range| range.memory.is_device()) {
+    if flags != 0 {
         return Err(Status::INVALID_VALUE);
     }
-    Err(Status::NOT_SUPPORTED)
+    place.set(device_address(driver, memory.addr() as u64)?);
+    Ok(())
 }
 
 fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
@@ -113,9 +160,11 @@ fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
         return Err(Status::NOT_SUPPORTED);
     }
     capture::check_unsafe()?;
-    driver
-        .memory
-        .add_to(&context, start, bytes as u64, Memory::Registered(flags))
+    let memory = Memory::Registered(Registered {
+        flags,
+        ..Registered::default()
+    });
+    driver.memory.add_to(&context, start, bytes as u64, memory)
 }
 
 fn unregister(memory: *mut c_void) -> CudaResult {
@@ -130,5 +179,12 @@ fn unregister(memory: *mut c_void) -> CudaResult {
         Some(_) => Status::INVALID_VALUE,
         None => Status::HOST_MEMORY_NOT_REGISTERED,
     };
-    take(driver, memory.addr() as u64, unknown, is_registered).map(drop)
+    let (range, _) = take(driver, memory.addr() as u64, unknown, is_registered)?;
+    if let Memory::Registered(registered) = &range.memory
+        && let Some(adopted) = registered.adopted.lock().take()
+    {
+        let is_mapped = |memory: &Memory| matches!(memory, Memory::Mapped(_));
+        drop(driver.memory.remove(adopted.device_address(), is_mapped));
+    }
+    Ok(())
 }

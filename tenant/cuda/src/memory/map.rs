@@ -4,10 +4,12 @@
 //! frees meanwhile lives until the work was submitted.
 
 use crate::context::{CUcontext, Context};
+use crate::memory::advice::ManagedRange;
+use crate::memory::extents::Extents;
 use crate::module::CUmodule;
 use crate::status::{CudaResult, Status};
-use gridmux_tenant::{Buffer, GlobalInfo, Pinned};
-use parking_lot::RwLock;
+use gridmux_tenant::{Adopted, Buffer, GlobalInfo, Pinned};
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,20 +41,81 @@ pub enum Memory {
     /// Device memory that a graph allocates.
     Graph(Arc<crate::memory::graph::GraphMemory>),
     /// A variable of a module.
-    Variable(CUmodule),
+    Variable {
+        /// The module.
+        module: CUmodule,
+        /// The program has it at the same address.
+        is_managed: bool,
+    },
     /// Host memory that the device copies to and from directly, and the flags it was asked for with.
     Pinned(Pinned, u32),
-    /// The program's own memory, which it registered, with flags.
-    Registered(u32),
+    /// The program's own memory, which it registered.
+    Registered(Registered),
+    /// Device addresses at which kernels reach registered memory.
+    Mapped(Arc<Adopted>),
+    /// An array's texels.
+    Array(Buffer),
+    /// Reserved addresses, of which parts are accessible.
+    Reserved(Arc<Extents>),
+    /// Memory that the program and kernels reach at the same addresses.
+    Managed(ManagedRange),
+}
+
+/// Memory of the program's own that it registered.
+#[derive(Debug, Default)]
+pub struct Registered {
+    /// The flags that it was registered with.
+    pub flags: u32,
+    /// The part of the device in it, once the program has asked for its device address.
+    pub adopted: Mutex<Option<Arc<Adopted>>>,
 }
 
 impl Memory {
-    /// Returns whether it is the device's.
+    /// Returns whether its addresses are the device's.
     #[must_use]
     pub fn is_device(&self) -> bool {
+        match self {
+            Self::Device(_)
+            | Self::Pooled(_)
+            | Self::Graph(_)
+            | Self::Variable { .. }
+            | Self::Mapped(_)
+            | Self::Array(_)
+            | Self::Reserved(_)
+            | Self::Managed(_) => true,
+            Self::Pinned(..) | Self::Registered(_) => false,
+        }
+    }
+
+    /// Returns whether there is memory at all of some bytes of it.
+    fn covers(&self, offset: u64, len: u64) -> bool {
+        match self {
+            Self::Reserved(extents) => extents.covers(offset, len),
+            _ => true,
+        }
+    }
+
+    /// Returns whether kernels, copies and fills reach it at its addresses.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        match self {
+            Self::Pinned(pinned, _) => pinned.device_address().is_ok(),
+            other => other.is_device(),
+        }
+    }
+
+    /// Returns whether the program sees what is written to it without a copy.
+    #[must_use]
+    pub fn is_seen(&self) -> bool {
         matches!(
             self,
-            Self::Device(_) | Self::Pooled(_) | Self::Graph(_) | Self::Variable(_)
+            Self::Pinned(..)
+                | Self::Mapped(_)
+                | Self::Managed(_)
+                | Self::Variable {
+                    is_managed: true,
+                    ..
+                }
         )
     }
 }
@@ -110,7 +173,8 @@ impl MemoryMap {
         if global.bytes > 0 {
             // A module's variables are forgotten before the mediator can give their addresses to another, so that
             // nothing overlaps.
-            let memory = Memory::Variable(module);
+            let is_managed = global.is_managed;
+            let memory = Memory::Variable { module, is_managed };
             let _ = self.add(global.address, global.bytes, context, memory);
         }
     }
@@ -121,7 +185,9 @@ impl MemoryMap {
     pub fn find(&self, address: u64) -> Option<Arc<Range>> {
         let ranges = self.ranges.read();
         let (_, range) = ranges.range(..=address).next_back()?;
-        (range.offset(address) < range.bytes).then(|| Arc::clone(range))
+        let offset = range.offset(address);
+        let is_there = offset < range.bytes && range.memory.covers(offset, 1);
+        is_there.then(|| Arc::clone(range))
     }
 
     /// Returns the memory that `len` bytes at an address lie in: `None` if the address is in none.
@@ -133,20 +199,21 @@ impl MemoryMap {
         let Some(range) = self.find(address) else {
             return Ok(None);
         };
-        if len > range.bytes - range.offset(address) {
+        let offset = range.offset(address);
+        if len > range.bytes - offset || !range.memory.covers(offset, len) {
             return Err(Status::INVALID_VALUE);
         }
         Ok(Some(range))
     }
 
-    /// Returns the device memory that `len` bytes at an address lie in.
+    /// Returns the memory that the device reaches and that `len` bytes at an address lie in.
     ///
     /// # Errors
-    /// [`Status::INVALID_VALUE`]: they are not all in one allocation of the device's.
+    /// [`Status::INVALID_VALUE`]: they are not all in one allocation that it reaches.
     #[inline]
     pub fn device_span(&self, address: u64, len: u64) -> CudaResult<Arc<Range>> {
         let range = self.span(address, len)?;
-        let range = range.filter(|range| range.memory.is_device());
+        let range = range.filter(|range| range.memory.is_reached());
         range.ok_or(Status::INVALID_VALUE)
     }
 
@@ -166,7 +233,9 @@ impl MemoryMap {
 
     /// Forgets the variables of a module.
     pub fn forget_module(&self, module: CUmodule) {
-        self.forget(|range| matches!(range.memory, Memory::Variable(of) if of == module));
+        self.forget(
+            |range| matches!(range.memory, Memory::Variable { module: of, .. } if of == module),
+        );
     }
 
     fn forget(&self, matches: impl Fn(&Range) -> bool) {
@@ -190,14 +259,15 @@ impl MemoryMap {
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, MemoryMap};
+    use super::{Memory, MemoryMap, Registered};
     use crate::context::CUcontext;
     use crate::status::Status;
 
     #[test]
     fn an_address_finds_the_range_that_it_lies_in() {
         let map = MemoryMap::default();
-        let add = |start, bytes| map.add(start, bytes, CUcontext::NULL, Memory::Registered(0));
+        let registered = || Memory::Registered(Registered::default());
+        let add = |start, bytes| map.add(start, bytes, CUcontext::NULL, registered());
         assert_eq!(add(0x1000, 0x100), Ok(()));
         assert_eq!(add(0x1100, 0x100), Ok(()));
         for overlapping in [(0xfff, 2), (0x10ff, 1), (0x800, 0x2000), (0x1180, 1)] {

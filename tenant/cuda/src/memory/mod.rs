@@ -3,16 +3,21 @@
 //! One space of addresses holds both, so that an address says what it is ([`map`]). What is given back is found by its
 //! address, whichever context is current, if any is, as NVIDIA's library does it.
 
+pub mod advice;
 pub mod allocate;
+pub mod array;
 pub mod boxes;
 pub mod copy;
+pub mod extents;
 pub mod graph;
 pub mod host;
+pub mod managed;
 pub mod map;
 pub mod pointer;
 pub mod pool;
 pub mod properties;
 pub mod set;
+pub mod virtual_memory;
 
 use crate::context::Context;
 use crate::context::current::current;

@@ -55,7 +55,9 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
     let range = driver.memory.find(address);
     let range = range.as_deref();
     let known = range.ok_or(Status::INVALID_VALUE);
-    let is_device = known.map(|range| range.memory.is_device());
+    // Where kernels reach registered memory is the host's memory all the same.
+    let is_device =
+        known.map(|range| range.memory.is_device() && !matches!(range.memory, Memory::Mapped(_)));
     let bits = |handle: CUcontext| Value::Wide(handle.bits());
     let (found, unknown) = match attribute {
         pointer::CONTEXT => (known.map(|range| bits(range.context)), Value::Wide(0)),
@@ -69,8 +71,14 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
         }
         pointer::LOCALITY_DOMAIN_ORDINAL => (known.map(|_| Value::Number(-1)), Value::Number(-1)),
         pointer::DEVICE_ORDINAL => (known.map(|_| Value::Number(0)), Value::Number(-2)),
-        pointer::IS_MANAGED
-        | pointer::IS_LEGACY_CUDA_IPC_CAPABLE
+        pointer::IS_MANAGED => {
+            let is_managed = |range: &Range| matches!(range.memory, Memory::Managed(_));
+            (
+                known.map(|range| Value::Bool(is_managed(range))),
+                Value::Bool(false),
+            )
+        }
+        pointer::IS_LEGACY_CUDA_IPC_CAPABLE
         | pointer::IS_GPU_DIRECT_RDMA_CAPABLE
         | pointer::IS_HW_DECOMPRESS_CAPABLE => {
             (known.map(|_| Value::Bool(false)), Value::Bool(false))
@@ -103,18 +111,33 @@ fn memory_type_of(is_device: bool) -> Value {
     })
 }
 
+/// Returns where kernels reach an address. Of registered memory that is known once the program has asked for it by
+/// `cuMemHostGetDevicePointer`.
 fn device_pointer(range: Option<&Range>, address: u64) -> CudaResult<Value> {
-    let range = range.filter(|range| range.memory.is_device());
-    range
-        .map(|_| Value::Wide(address))
-        .ok_or(Status::INVALID_VALUE)
+    let range = range.ok_or(Status::INVALID_VALUE)?;
+    let known = match &range.memory {
+        Memory::Registered(registered) => {
+            let adopted = registered.adopted.lock();
+            let start = adopted.as_ref().map(|adopted| adopted.device_address());
+            start.map(|start| start + range.offset(address))
+        }
+        memory => memory.is_reached().then_some(address),
+    };
+    known.map(Value::Wide).ok_or(Status::INVALID_VALUE)
 }
 
 fn host_pointer(range: Option<&Range>, address: u64) -> CudaResult<Value> {
-    let range = range.filter(|range| !range.memory.is_device());
-    range
-        .map(|_| Value::Wide(address))
-        .ok_or(Status::INVALID_VALUE)
+    let range = range.ok_or(Status::INVALID_VALUE)?;
+    match &range.memory {
+        Memory::Pinned(..) | Memory::Registered(_) | Memory::Managed(_) => Ok(Value::Wide(address)),
+        Memory::Mapped(adopted) => Ok(Value::Wide(adopted.host_address() + range.offset(address))),
+        Memory::Device(_)
+        | Memory::Pooled(_)
+        | Memory::Graph(_)
+        | Memory::Variable { .. }
+        | Memory::Array(_)
+        | Memory::Reserved(_) => Err(Status::INVALID_VALUE),
+    }
 }
 
 fn pool(range: &Range) -> Value {

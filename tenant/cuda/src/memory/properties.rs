@@ -22,16 +22,20 @@ pub struct CUmemPoolProps {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUmemLocation {
-    pub(super) kind: c_uint,
-    pub(super) id: c_int,
+    /// Its kind, as a device or the host.
+    pub kind: c_uint,
+    /// The number of the device or node.
+    pub id: c_int,
 }
 
 /// The access that a location has to memory (`CUmemAccessDesc`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CUmemAccessDesc {
-    location: CUmemLocation,
-    flags: c_uint,
+    /// The location.
+    pub location: CUmemLocation,
+    /// What it may do.
+    pub flags: c_uint,
 }
 
 /// Kinds of memory that pools may be of (`CUmemAllocationType`).

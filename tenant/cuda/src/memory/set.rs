@@ -108,9 +108,8 @@ pub struct Fill {
     layout: Layout,
     value: u32,
     width: Width,
-    is_device: bool,
     /// Held until the fill is submitted, should another thread give it back.
-    _held: Arc<Range>,
+    held: Arc<Range>,
 }
 
 /// Rows in memory of the host to be filled; numbers alone, so that whoever does it holds nothing.
@@ -137,18 +136,17 @@ impl Fill {
             layout,
             value,
             width,
-            is_device: held.memory.is_device(),
-            _held: held,
+            held,
         })
     }
 
-    /// Returns whether the memory is the device's.
+    /// Returns whether the device reaches the memory.
     #[must_use]
-    pub fn is_device(&self) -> bool {
-        self.is_device
+    pub fn is_reached(&self) -> bool {
+        self.held.memory.is_reached()
     }
 
-    /// Submits a fill of the device's memory.
+    /// Submits a fill of memory that the device reaches.
     ///
     /// # Errors
     /// The device was lost.
@@ -190,19 +188,21 @@ impl HostFill {
     }
 }
 
+/// Fills on a stream, or on the default one before it returns.
 fn fill(
     rows: Rows,
     value: u32,
     width: Width,
     default: DefaultStream,
-    stream: CUstream,
+    stream: Option<CUstream>,
 ) -> CudaResult {
-    let (driver, context, stream) = usable_stream(default, stream)?;
+    let is_synchronous = stream.is_none();
+    let (driver, context, stream) = usable_stream(default, stream.unwrap_or(CUstream::NULL))?;
     if rows.width == 0 || rows.height == 0 {
         return Ok(());
     }
     let fill = Fill::new(driver, rows, value, width)?;
-    if !fill.is_device() {
+    if !fill.is_reached() {
         return Err(Status::INVALID_VALUE);
     }
     if let Some(captured) = capture::of(&stream)? {
@@ -218,13 +218,19 @@ fn fill(
         return captured.add(node).map(drop);
     }
     stream.submit(driver, |lane| fill.submit(lane))?;
+    // Of memory that the program sees the function returns when it is filled, as documented.
+    if is_synchronous && fill.held.memory.is_seen() {
+        stream
+            .finish(driver)
+            .map_err(|error| context.fail(&error))?;
+    }
     Ok(())
 }
 
 macro_rules! fills {
     ($($value:ty, $width:ident: $line:ident $line_async:ident $rows:ident $rows_async:ident;)*) => {$(
         fn $line(default: DefaultStream, to: CUdeviceptr, value: $value, count: usize) -> CudaResult {
-            fill(Rows::one(to, count), value.into(), Width::$width, default, CUstream::NULL)
+            fill(Rows::one(to, count), value.into(), Width::$width, default, None)
         }
 
         fn $line_async(
@@ -234,7 +240,7 @@ macro_rules! fills {
             count: usize,
             stream: CUstream,
         ) -> CudaResult {
-            fill(Rows::one(to, count), value.into(), Width::$width, default, stream)
+            fill(Rows::one(to, count), value.into(), Width::$width, default, Some(stream))
         }
 
         fn $rows(
@@ -246,7 +252,7 @@ macro_rules! fills {
             height: usize,
         ) -> CudaResult {
             let rows = Rows { to, pitch, width, height };
-            fill(rows, value.into(), Width::$width, default, CUstream::NULL)
+            fill(rows, value.into(), Width::$width, default, None)
         }
 
         fn $rows_async(
@@ -259,7 +265,7 @@ macro_rules! fills {
             stream: CUstream,
         ) -> CudaResult {
             let rows = Rows { to, pitch, width, height };
-            fill(rows, value.into(), Width::$width, default, stream)
+            fill(rows, value.into(), Width::$width, default, Some(stream))
         }
     )*};
 }

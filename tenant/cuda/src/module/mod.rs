@@ -16,7 +16,7 @@ use crate::library::{CUkernel, Kernel};
 use crate::registry::{Handle, Object, Registry};
 use crate::report;
 use crate::status::{CudaResult, Status};
-use gridmux_tenant::KernelInfo;
+use gridmux_tenant::{GlobalInfo, KernelInfo, SharedVariable};
 use jit::Options;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -35,6 +35,9 @@ pub struct Module {
     handle: CUmodule,
     /// Null for the module of a library, which belongs to no context.
     context: CUcontext,
+    /// Its managed variables, as far as this process has them; they go before the module does.
+    #[allow(dead_code, reason = "they are held, not read")]
+    variables: Vec<SharedVariable>,
     loaded: gridmux_tenant::Module,
     /// Those that were asked for, by name; nothing once the module was unloaded.
     functions: Mutex<Option<HashMap<String, Arc<Function>>>>,
@@ -131,10 +134,18 @@ impl Module {
             driver.printing.note_module();
         }
         let context = owner.map_or(CUcontext::NULL, Context::handle);
+        let managed = loaded.globals().iter().filter(|global| global.is_managed);
+        let share = |global| driver.gpu.share_variable(global);
+        let variables: Result<Vec<SharedVariable>, _> = managed.map(share).collect();
+        let variables = variables.map_err(|error| {
+            refused(options, &format!("a managed variable: {error}"));
+            Status::from(&error)
+        })?;
         let add = || {
             let module = driver.modules.add(|handle| Self {
                 handle,
                 context,
+                variables,
                 loaded,
                 functions: Mutex::new(Some(HashMap::new())),
             })?;
@@ -195,17 +206,16 @@ impl Module {
         Ok(function)
     }
 
-    /// Returns address and size of a variable.
+    /// Returns a variable.
     ///
     /// # Errors
     /// [`Status::NOT_FOUND`].
-    pub fn global(&self, name: &CStr) -> CudaResult<(u64, u64)> {
+    pub fn global(&self, name: &CStr) -> CudaResult<&GlobalInfo> {
         let globals = self.loaded.globals();
         let found = globals
             .iter()
             .find(|global| global.name.as_bytes() == name.to_bytes());
-        let global = found.ok_or(Status::NOT_FOUND)?;
-        Ok((global.address, global.bytes))
+        found.ok_or(Status::NOT_FOUND)
     }
 
     /// Takes a module from the program: its functions and variables are unknown from now on.
@@ -344,9 +354,9 @@ pub(crate) fn tell_global(
     if address.is_none() && bytes.is_none() {
         return Err(Status::INVALID_VALUE);
     }
-    let (start, len) = module.global(name)?;
-    Out::set_if(address, start);
-    Out::set_if(bytes, usize::try_from(len).unwrap_or(usize::MAX));
+    let global = module.global(name)?;
+    Out::set_if(address, global.address);
+    Out::set_if(bytes, usize::try_from(global.bytes).unwrap_or(usize::MAX));
     Ok(())
 }
 

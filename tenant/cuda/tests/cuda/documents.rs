@@ -23,9 +23,22 @@ const LIMITS: &str = "\
 ## Not covered
 
 Not yet: of graphs conditional nodes, semaphores, batches of operations on words or of copies, and launches from the
-device; managed memory, arrays, textures and surfaces, clusters, peers, memory shared between processes, virtual memory
-management, and kernels that reach host memory. Programs that are linked with the static CUDA runtime must be linked
-again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
+device; clusters, peers, and memory shared between processes (`cuIpc…`, handles that are exported). Of textures:
+references of modules, cubes, mipmaps, views, sRGB, border colours other than zero, and compressed, normalised and video
+formats. Of virtual memory: mappings for reading alone, and of the host. Programs that are linked with the static CUDA
+runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
+
+Host memory, managed memory, textures and virtual memory are there on modelled devices; on a GPU they return
+`CUDA_ERROR_NOT_SUPPORTED`, and the device's attributes say so.
+
+Kernels reach pinned and managed memory at the addresses that it has in the program, at the same time as the program,
+without copies. Atomic operations of kernels are not atomic towards the program (`HOST_NATIVE_ATOMIC_SUPPORTED` is 0).
+Registered memory has a device address of its own, which `cuMemHostGetDevicePointer` gives
+(`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0): it must be whole pages that the program has for itself, as
+`aligned_alloc(4096, …)` or `mmap` give them, and no other thread may access them during that call and
+`cuMemHostUnregister`, because they get other pages with the same bytes. Managed memory counts as device memory and
+cannot be larger; advice and prefetches are noted and move nothing. A process has at most 1,024 pieces of memory of its
+own that kernels reach, and 255 pinned ones.
 ";
 
 fn document() -> String {

@@ -2,7 +2,11 @@
 //!
 //! Handles and device addresses are numbers here. That is how a hostile program sees them, and every call may pass any.
 
+use crate::arrays::{Plane, Volume};
 use crate::boxes::{Planar, Spatial};
+use crate::managed::Location;
+use crate::textures::{Resource, Sampling};
+use crate::virtual_memory::{Access, Properties};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_char, c_void};
 
@@ -163,6 +167,7 @@ functions! {
         library: *mut u64, image: *const c_void, jit_options: *mut u32, jit_values: *mut *mut c_void, jit_count: u32,
         options: *mut u32, values: *mut *mut c_void, count: u32
     );
+    cuLibraryGetManaged(address: *mut u64, bytes: *mut usize, library: u64, name: *const c_char);
     cuLibraryUnload(library: u64);
     cuLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char);
     cuKernelGetFunction(function: *mut u64, kernel: u64);
@@ -192,8 +197,48 @@ functions! {
     cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: u32);
     cuMemFreeHost(memory: *mut c_void);
     cuMemHostGetFlags(flags: *mut u32, memory: *mut c_void);
+    cuMemHostGetDevicePointer_v2(address: *mut u64, memory: *mut c_void, flags: u32);
     cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: u32);
     cuMemHostUnregister(memory: *mut c_void);
+    cuMemAllocManaged(address: *mut u64, bytes: usize, flags: u32);
+    cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32);
+    cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location);
+    cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: u64);
+    cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: u64);
+    cuMemRangeGetAttribute(value: *mut c_void, value_bytes: usize, attribute: u32, address: u64, bytes: usize);
+    cuMemRangeGetAttributes(
+        values: *mut *mut c_void, sizes: *mut usize, attributes: *mut u32, count: usize, address: u64, bytes: usize
+    );
+    cuStreamAttachMemAsync(stream: u64, address: u64, bytes: usize, flags: u32);
+    cuArrayCreate_v2(array: *mut u64, plane: *const Plane);
+    cuArrayGetDescriptor_v2(plane: *mut Plane, array: u64);
+    cuArray3DCreate_v2(array: *mut u64, volume: *const Volume);
+    cuArray3DGetDescriptor_v2(volume: *mut Volume, array: u64);
+    cuArrayDestroy(array: u64);
+    cuMemcpyHtoA_v2(to: u64, offset: usize, from: *const c_void, bytes: usize);
+    cuMemcpyAtoH_v2(to: *mut c_void, from: u64, offset: usize, bytes: usize);
+    cuMemcpyDtoA_v2(to: u64, offset: usize, from: u64, bytes: usize);
+    cuMemcpyAtoD_v2(to: u64, from: u64, offset: usize, bytes: usize);
+    cuMemcpyAtoA_v2(to: u64, to_offset: usize, from: u64, from_offset: usize, bytes: usize);
+    cuMemcpyAtoHAsync_v2(to: *mut c_void, from: u64, offset: usize, bytes: usize, stream: u64);
+    cuTexObjectCreate(texture: *mut u64, texels: *const Resource, how: *const Sampling, view: *const c_void);
+    cuTexObjectDestroy(texture: u64);
+    cuTexObjectGetResourceDesc(texels: *mut Resource, texture: u64);
+    cuTexObjectGetTextureDesc(how: *mut Sampling, texture: u64);
+    cuSurfObjectCreate(surface: *mut u64, texels: *const Resource);
+    cuSurfObjectDestroy(surface: u64);
+    cuSurfObjectGetResourceDesc(texels: *mut Resource, surface: u64);
+    cuMemAddressReserve(address: *mut u64, bytes: usize, align: usize, wish: u64, flags: u64);
+    cuMemAddressFree(address: u64, bytes: usize);
+    cuMemCreate(handle: *mut u64, bytes: usize, properties: *const Properties, flags: u64);
+    cuMemRelease(handle: u64);
+    cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, flags: u64);
+    cuMemUnmap(address: u64, bytes: usize);
+    cuMemSetAccess(address: u64, bytes: usize, access: *const Access, count: usize);
+    cuMemGetAccess(flags: *mut u64, location: *const Location, address: u64);
+    cuMemGetAllocationGranularity(bytes: *mut usize, properties: *const Properties, option: u32);
+    cuMemGetAllocationPropertiesFromHandle(properties: *mut Properties, handle: u64);
+    cuMemRetainAllocationHandle(handle: *mut u64, address: *mut c_void);
     cuMemcpy(to: u64, from: u64, bytes: usize);
     cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize);

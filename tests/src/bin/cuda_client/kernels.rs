@@ -14,3 +14,20 @@ pub(crate) const BROKEN: &str = "
     ret;
 }
 ";
+
+/// A module with a managed variable, and a kernel that counts it up.
+pub(crate) const MANAGED: &str = "
+.version 8.0
+.target sm_70
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 count = 5;
+.visible .global .align 4 .u32 plain = 7;
+.visible .entry up()
+{
+    .reg .b32 %r0;
+    ld.global.u32 %r0, [count];
+    add.u32 %r0, %r0, 1;
+    st.global.u32 [count], %r0;
+    ret;
+}
+";

@@ -1,12 +1,13 @@
 //! Launches: both ways to pass parameters, and shapes that no device takes.
 
 use crate::api::LaunchConfig;
+use crate::argument;
 use crate::session::{Session, code, invalid, ok, refused};
 use std::ffi::c_void;
 use std::ptr::{from_mut, null, null_mut, without_provenance_mut};
 
 scenarios! {
-    launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
+    launches: parameters_of_all_sizes bad_parameters bad_shapes configurations reads_past_the_end;
 }
 
 /// What `mixed` stores.
@@ -20,6 +21,41 @@ const STORED: [u32; 8] = [
     0xf6f6_f6f6,
     0x1f6f_6f6f,
 ];
+
+/// On a device that is lenient, or, by the argument, strict.
+fn reads_past_the_end() {
+    let is_lenient = argument() == "lenient";
+    let session = Session::start();
+    let out = session.words(&[7]);
+    let memory = session.words(&[5; 16]);
+    let next = session.function(c"next");
+    ok(session.launch(next, (1, 1), 0, &[out, memory + 60]));
+    assert_eq!(session.read(out, 1), [6]);
+    // Allocations are of 512 bytes at least.
+    ok(session.launch(next, (1, 1), 0, &[out, memory + 600]));
+    if !is_lenient {
+        refused(session.cuCtxSynchronize(), code::ILLEGAL_ADDRESS);
+        return;
+    }
+    assert_eq!(session.read(out, 1), [1], "zero, where nothing is");
+    // What is there is the program's own.
+    let behind = session.words(&[40; 128]);
+    ok(session.launch(next, (1, 1), 0, &[out, behind + 508]));
+    assert_eq!(session.read(out, 1), [41]);
+    // Copies are held to allocations, and so are writes and reads in pages that have none.
+    invalid(session.cuMemcpyDtoD_v2(out, memory + 600, 4));
+    let [far, written] = [memory + (64 << 20), memory + 600];
+    let refusal = |function, params: &[u64]| {
+        let other = session.new_context();
+        let module = session.load();
+        ok(session.launch(session.function_of(module, function), (1, 1), 0, params));
+        refused(session.cuCtxSynchronize(), code::ILLEGAL_ADDRESS);
+        ok(session.cuCtxDestroy_v2(other));
+    };
+    refusal(c"poke", &[written]);
+    refusal(c"next", &[out, far]);
+    refusal(c"next", &[out, u64::MAX - 3]);
+}
 
 fn parameters_of_all_sizes() {
     let session = Session::start();

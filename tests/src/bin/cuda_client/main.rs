@@ -14,6 +14,7 @@ macro_rules! scenarios {
 }
 
 mod api;
+mod arrays;
 mod boxes;
 mod captures;
 mod codes;
@@ -30,6 +31,8 @@ mod handles;
 mod host_functions;
 mod kernels;
 mod launches;
+mod managed;
+mod mapped;
 mod memory;
 mod modules;
 mod nulls;
@@ -41,7 +44,9 @@ mod records;
 mod runtime;
 mod session;
 mod streams;
+mod textures;
 mod victim;
+mod virtual_memory;
 
 /// A scenario: its name and what it does.
 type Scenario = (&'static str, fn());
@@ -54,6 +59,11 @@ const SCENARIOS: &[&[Scenario]] = &[
     launches::SCENARIOS,
     cooperative::SCENARIOS,
     memory::SCENARIOS,
+    mapped::SCENARIOS,
+    managed::SCENARIOS,
+    arrays::SCENARIOS,
+    textures::SCENARIOS,
+    virtual_memory::SCENARIOS,
     copies::SCENARIOS,
     boxes::SCENARIOS,
     codes::OBJECTS,

@@ -6,7 +6,8 @@ use std::ptr::{from_mut, null_mut};
 
 scenarios! {
     memory: allocated_and_released over_the_limit pitched pinned_and_registered too_many_pinned
-        what_is_told_of_addresses what_is_given_back_is_found_by_its_address registered_and_unmapped;
+        what_is_told_of_addresses what_is_given_back_is_found_by_its_address registered_and_unmapped
+        nothing_is_shared_between_processes;
 }
 
 fn allocated_and_released() {
@@ -303,4 +304,23 @@ fn what_is_told_of_addresses() {
     );
     ok(session.cuMemFree_v2(device));
     invalid(get(MEMORY_TYPE, device).0);
+}
+
+/// What would share memory or events with other processes says that there is no such thing.
+fn nothing_is_shared_between_processes() {
+    let session = Session::start();
+    let memory = session.alloc(4096);
+    let address = usize::try_from(memory).expect("an address");
+    for symbol in [
+        "cuIpcGetMemHandle",
+        "cuIpcOpenMemHandle_v2",
+        "cuIpcCloseMemHandle",
+        "cuIpcGetEventHandle",
+        "cuIpcOpenEventHandle",
+        "cuMemExportToShareableHandle",
+        "cuMemImportFromShareableHandle",
+        "cuMemPoolExportPointer",
+    ] {
+        refused(session.call(symbol, address), code::NOT_SUPPORTED);
+    }
 }

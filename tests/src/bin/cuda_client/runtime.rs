@@ -130,7 +130,7 @@ functions! {
     cudaPeekAtLastError() -> u32;
     cudaGetErrorName(code: u32) -> *const c_char;
     cudaGetErrorString(code: u32) -> *const c_char;
-    cudaMallocManaged(address: *mut u64, bytes: usize, flags: u32) -> u32;
+    cudaIpcGetMemHandle(handle: *mut u64, address: u64) -> u32;
 }
 
 /// What nvcc puts into a program: it points to a container.
@@ -340,7 +340,7 @@ fn errors_are_noted() {
     assert_eq!(program.cudaGetLastError(), INVALID_DIRECTION);
     let mut address = 5;
     refused(
-        program.cudaMallocManaged(&mut address, 4, 1),
+        program.cudaIpcGetMemHandle(&mut address, out),
         code::NOT_SUPPORTED,
     );
     assert_eq!(

@@ -71,6 +71,16 @@ scenarios! {
         the_device_runtime_is_linked;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses
         what_is_given_back_is_found_by_its_address registered_and_unmapped;
+    mapped: kernels_use_pinned_memory host_and_kernel_see_each_other_at_once copies_and_fills_take_its_addresses
+        registered_memory_has_device_addresses memory_that_cannot_be_registered_for_kernels
+        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once;
+    managed: program_and_kernels_share_it copies_and_fills advice_is_told_again bad_arguments what_is_told_of_it
+        many_small_ones variables;
+    arrays: copies_in_and_out copies_are_captured bad_arrays what_is_told_and_what_is_gone;
+    textures: textures_of_planes textures_of_boxes textures_in_memory surfaces bad_texels bad_ways_to_read
+        what_is_destroyed_is_gone they_go_with_their_context;
+    virtual_memory: an_array_that_grows handles_are_counted one_memory_at_two_places bad_arguments
+        unmapped_while_a_kernel_runs;
     copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
         large_ones_from_everywhere;
     boxes: planar_between_all_places spatial_between_all_places bad_descriptors
@@ -115,6 +125,45 @@ fn memory_over_the_tenants_limit_is_refused() {
     assert_names(
         &said,
         &["67108864 bytes of tenant tenant", "memory_limit_bytes"],
+    );
+}
+
+#[test]
+fn managed_and_physical_memory_over_the_tenants_limit_are_refused() {
+    for scenario in ["managed::over_the_limit", "virtual_memory::over_the_limit"] {
+        let limited = builder().tenant_key("tenant", "memory_limit_bytes = 67108864");
+        let said = pass(limited, scenario, "");
+        assert_names(
+            &said,
+            &["out of device memory", "67108864 bytes of tenant tenant"],
+        );
+    }
+}
+
+#[test]
+fn kernels_read_past_the_ends_of_allocations_where_the_device_lets_them() {
+    pass(
+        builder().device_key("lenient_bounds = true"),
+        "launches::reads_past_the_end",
+        "lenient",
+    );
+    pass(builder(), "launches::reads_past_the_end", "strict");
+}
+
+#[test]
+fn sharing_between_processes_is_refused_by_name() {
+    let said = pass(builder(), "memory::nothing_is_shared_between_processes", "");
+    assert_names(
+        &said,
+        &[
+            "cuIpcGetMemHandle is not covered",
+            "not shared between processes",
+        ],
+    );
+    assert_eq!(
+        said.matches("not shared between processes").count(),
+        8,
+        "{said}"
     );
 }
 

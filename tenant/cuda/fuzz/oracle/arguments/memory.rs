@@ -2,7 +2,7 @@
 
 use super::Values;
 use cuda::context::CUcontext;
-use cuda::memory::map::{Memory, MemoryMap};
+use cuda::memory::map::{Memory, MemoryMap, Registered};
 use cuda::memory::properties::{CUmemAccessDesc, CUmemPoolProps};
 use cuda::memory::{allocate, set};
 use cuda::status::Status;
@@ -77,7 +77,12 @@ pub(super) fn known_memory(values: &mut Values<'_>) {
         let (first, end) = (u128::from(start), u128::from(start) + u128::from(bytes));
         match values.below(3) {
             0 => {
-                let result = map.add(start, bytes, CUcontext::NULL, Memory::Registered(0));
+                let result = map.add(
+                    start,
+                    bytes,
+                    CUcontext::NULL,
+                    Memory::Registered(Registered::default()),
+                );
                 let overlaps = known.iter().any(|&(a, b)| a < end && first < b);
                 let expected = match (end > u64::MAX.into(), overlaps) {
                     (true, _) => Err(Status::INVALID_VALUE),

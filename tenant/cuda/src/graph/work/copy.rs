@@ -64,7 +64,7 @@ impl CopyMemory {
     ///
     /// # Errors
     /// [`crate::status::Status::INVALID_VALUE`]: rows that overlap, or memory that is not there;
-    /// [`crate::status::Status::INVALID_CONTEXT`]; [`crate::status::Status::NOT_SUPPORTED`]: an array.
+    /// [`crate::status::Status::INVALID_CONTEXT`]; [`crate::status::Status::INVALID_HANDLE`]: an array that is not there.
     pub fn new(copy: CUDA_MEMCPY3D, context: CUcontext) -> CudaResult<Arc<Self>> {
         let context = context_or_current(context)?;
         copy.transfer(Driver::get()?)?;

@@ -111,7 +111,7 @@ impl Action for FillMemory {
     fn prepare(self: Arc<Self>, launching: &Launching) -> CudaResult<Option<Step>> {
         let driver = launching.driver;
         let fill = self.resolve(driver)?;
-        if fill.is_device() {
+        if fill.is_reached() {
             return Ok(Some(Box::new(move |_, lane| fill.submit(lane))));
         }
         driver.host_calls.ensure_worker(driver)?;
