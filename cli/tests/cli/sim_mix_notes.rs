@@ -1,7 +1,6 @@
 //! What `gridmux sim mix` says beside its figures: bounds that were passed, profiles that were dropped, policies that
 //! cannot do what they are for, figures beyond their ideals; and kernels that hold SMs whole.
 
-use crate::command::traces::{Launch, SMS, Traces, line, process};
 use crate::command::{Ran, gridmux, words};
 use crate::sim_mix::{figures, kernels, number, run};
 use serde_json::{Value, json};

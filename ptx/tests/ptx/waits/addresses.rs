@@ -197,6 +197,35 @@ fn an_address_of_a_later_block_is_not_hidden() {
     ] {
         assert_waits(name, "", &numba(wait));
     }
+    // As numba compiles `while cuda.atomic.add(flags, f(block), 0) == 0: pass`: 64-bit indices, each with its wrap-around.
+    for (name, index) in [
+        (
+            "numba's min",
+            "add.s64 %rd3, %rd3, 1; add.s64 %rd10, %rd4, -1; setp.lt.s64 %p1, %rd3, %rd10; \
+             selp.b64 %rd5, %rd3, %rd10, %p1;",
+        ),
+        (
+            "numba's mask",
+            "add.s64 %rd3, %rd3, 1; and.b64 %rd5, %rd3, 7;",
+        ),
+        (
+            "numba's modulo",
+            "add.s64 %rd3, %rd3, 1; rem.s64 %rd5, %rd3, %rd4; xor.b64 %rd10, %rd5, %rd4; setp.lt.s64 %p1, %rd10, 0; \
+             selp.b64 %rd10, %rd4, 0, %p1; add.s64 %rd5, %rd5, %rd10;",
+        ),
+        (
+            "numba's table",
+            "shl.b64 %rd10, %rd3, 3; add.s64 %rd10, %rd4, %rd10; ld.global.u64 %rd5, [%rd10];",
+        ),
+    ] {
+        let body = format!(
+            "cvt.s64.s32 %rd3, %b; ld.param.u64 %rd4, [q]; {index} setp.lt.s64 %p3, %rd5, 0; \
+             selp.b64 %rd6, %rd4, 0, %p3; add.s64 %rd6, %rd6, %rd5; shl.b64 %rd7, %rd6, 2; add.s64 %rd9, %flags, %rd7; \
+             W: atom.global.add.u32 %r5, [%rd9], 0; setp.eq.s32 %p2, %r5, 0; @%p2 bra W; \
+             atom.global.exch.b32 %r7, [%mine], 1;"
+        );
+        assert_waits(name, "", &body);
+    }
     for (name, body) in [
         (
             "generic",
