@@ -2,7 +2,7 @@
 // an audit library (rtld-audit(7)).
 //
 // The loader asks about a name as it was asked for, and then, if that is no path, about each file that it tries. glibc
-// asks about a path in the first form only.
+// asks about a path in the first form only, before it expands `$ORIGIN`: a path with that is not exchanged.
 //
 // It stands alone: without the C library, it is one small file in every process. The loader calls it with its lock
 // held, so that nothing here is called by two threads at once.

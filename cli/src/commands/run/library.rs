@@ -59,6 +59,9 @@ const BESIDE: [Beside; 4] = [
     },
 ];
 
+/// Packages of the program and of all of its libraries, as cargo is told them.
+const PACKAGES: &str = "-p gridmux -p gridmux-cuda -p gridmux-cudart -p gridmux-cudart12 -p gridmux-nvrtc -p gridmux-nvrtc12";
+
 /// Returns where the audit library is in the private folder.
 pub(super) fn search(folder: &Path) -> PathBuf {
     folder.join(FOLDER).join(SEARCH)
@@ -119,11 +122,11 @@ fn how_to_get_it(folder: &Path) -> String {
         .is_some_and(|above| above.join("CACHEDIR.TAG").is_file());
     for profile in ["release", "quick"] {
         if is_cargos && name == profile {
-            return format!("cargo build --profile {profile} -p gridmux -p gridmux-cuda");
+            return format!("cargo build --profile {profile} {PACKAGES}");
         }
     }
     if is_cargos && name == "debug" {
-        return "cargo build -p gridmux -p gridmux-cuda".to_owned();
+        return format!("cargo build {PACKAGES}");
     }
     let installed = match (name == "bin", folder.parent()) {
         (true, Some(above)) => above.join("lib/gridmux/libcuda.so.1"),
@@ -137,7 +140,7 @@ fn how_to_get_it(folder: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::how_to_get_it;
+    use super::{PACKAGES, how_to_get_it};
 
     #[test]
     fn the_library_is_built_as_the_program_was_or_installed_beside_it() {
@@ -152,11 +155,11 @@ mod tests {
         std::fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
         assert_eq!(
             how_to_get_it(&release),
-            "cargo build --profile release -p gridmux -p gridmux-cuda"
+            format!("cargo build --profile release {PACKAGES}")
         );
         assert_eq!(
             how_to_get_it(&target.join("debug")),
-            "cargo build -p gridmux -p gridmux-cuda"
+            format!("cargo build {PACKAGES}")
         );
         let installed = how_to_get_it("/usr/local/bin".as_ref());
         let steps = [

@@ -88,10 +88,9 @@ def _exchange_runtime(module, variants=("",)):
     library = _runtime(version)
     if table is None or library is None:
         return
-    name_of = ctypes.pythonapi.PyCapsule_GetName
-    name_of.restype, name_of.argtypes = ctypes.c_void_p, [ctypes.py_object]
-    capsule = ctypes.pythonapi.PyCapsule_New
-    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+    # Objects of their own: attributes of `ctypes.pythonapi`'s are everybody's.
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+    capsule = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.c_void_p] * 3)(("PyCapsule_New", ctypes.pythonapi))
     for name, present in list(table.items()):
         found = (getattr(library, name[1:] + variant, None) for variant in variants)
         function = next((function for function in found if function is not None), None)
