@@ -31,8 +31,8 @@ use lanes::Lanes;
 use parking_lot::{Mutex, RwLock};
 pub use primary::Primary;
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// A context as C holds it.
 pub type CUcontext = Handle<Context>;
@@ -76,7 +76,7 @@ pub struct Context {
     looking: Mutex<()>,
     pub(crate) lanes: Lanes,
     pub(crate) limits: limits::Limits,
-    legacy: OnceLock<Arc<Stream>>,
+    legacy: RwLock<Option<Arc<Stream>>>,
     /// The marks that its streams wait for.
     pub(crate) order: Arc<Order>,
 }
@@ -132,7 +132,7 @@ impl Context {
             looking: Mutex::new(()),
             lanes: Lanes::default(),
             limits: limits::Limits::default(),
-            legacy: OnceLock::new(),
+            legacy: RwLock::default(),
             order: Arc::default(),
         })
     }
@@ -224,16 +224,19 @@ impl Context {
     /// # Errors
     /// The device was lost.
     pub fn legacy(self: &Arc<Self>, driver: &Driver) -> CudaResult<Arc<Stream>> {
-        if let Some(stream) = self.legacy.get() {
+        if let Some(stream) = &*self.legacy.read() {
             return Ok(Arc::clone(stream));
         }
-        let made = Stream::new(driver, self, Kind::Default(DefaultStream::Legacy))?;
-        let stream = Arc::clone(self.legacy.get_or_init(|| Arc::clone(&made)));
-        if !Arc::ptr_eq(&stream, &made) {
+        let mut legacy = self.legacy.write();
+        if let Some(stream) = &*legacy {
             // Another thread was first.
-            drop(driver.streams.remove(made.handle()));
+            return Ok(Arc::clone(stream));
         }
-        Ok(stream)
+        if self.is_destroyed() {
+            return Err(Status::CONTEXT_IS_DESTROYED);
+        }
+        let made = Stream::new(driver, self, Kind::Default(DefaultStream::Legacy))?;
+        Ok(Arc::clone(legacy.insert(made)))
     }
 
     /// Waits until everything that was submitted in the context has ended.
@@ -277,6 +280,8 @@ impl Context {
         );
         drop(driver.modules.remove_all(|module| module.context() == mine));
         drop(driver.streams.remove_all(|stream| stream.context() == mine));
+        // The context may stay on a thread's stack, but its lanes are others' from now on.
+        drop(self.legacy.write().take());
         self.lanes.clear();
     }
 }

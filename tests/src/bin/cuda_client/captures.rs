@@ -205,7 +205,8 @@ fn allocations() {
     let stream = session.stream(NON_BLOCKING);
     let out = session.words(&[0]);
     let (mut inside, mut kept) = (0, 0);
-    invalid(session.cuMemAllocAsync(&mut inside, 0, stream));
+    ok(session.cuMemAllocAsync(&mut inside, 0, stream));
+    assert_eq!(inside, 0, "nothing is null");
     begin(&session, stream, GLOBAL);
     ok(session.cuMemAllocAsync(&mut inside, 0, stream));
     assert_eq!(inside, 0);
@@ -322,6 +323,7 @@ fn wrong_ends() {
     ok(session.cuStreamDestroy_v2(stream));
     assert_eq!(status(&session, other), 0);
     ok(next(&session, other, word, word));
+    ok(session.cuStreamSynchronize(other));
     assert_eq!(session.read(word, 1), [1]);
 }
 

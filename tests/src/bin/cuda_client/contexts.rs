@@ -7,7 +7,7 @@ use std::ptr::null;
 
 scenarios! {
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
-        what_a_context_holds_goes_with_it parameters_that_ask_for_nothing
+        what_a_context_holds_goes_with_it what_a_hidden_context_holds_goes_with_it parameters_that_ask_for_nothing
         more_than_the_service_has_streams;
 }
 
@@ -165,6 +165,19 @@ fn what_a_context_holds_goes_with_it() {
     assert_eq!(used, 0);
     ok(session.cuMemPoolTrimTo(pool, 0));
     session.await_free(before);
+}
+
+/// A context that another one hides on the thread's stack stays there when it is destroyed, and holds nothing.
+fn what_a_hidden_context_holds_goes_with_it() {
+    let session = Session::start();
+    let mut hidden = session.new_context();
+    for _ in 0..50 {
+        let address = session.alloc(64);
+        ok(session.cuMemsetD32Async(address, 1, 16, 0));
+        let next = session.new_context();
+        ok(session.cuCtxDestroy_v2(hidden));
+        hidden = next;
+    }
 }
 
 fn parameters_that_ask_for_nothing() {

@@ -58,7 +58,8 @@ scenarios! {
     entry: before_and_after_init many_threads_initialise_at_once functions_by_name codes_have_names
         the_device_is_coherent;
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
-        what_a_context_holds_goes_with_it parameters_that_ask_for_nothing;
+        what_a_context_holds_goes_with_it what_a_hidden_context_holds_goes_with_it
+        parameters_that_ask_for_nothing;
     modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers
         unloaded_while_it_runs libraries;
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
