@@ -234,11 +234,11 @@ impl Objects {
 
 /// Returns what is wrong with an image, if anything.
 pub(crate) fn complaint(image: &Image) -> Option<&'static str> {
-    let texel = u64::from(image.texel_bytes());
-    let [width, height, depth] = image.extent.sizes();
     if !matches!(image.channels, 1 | 2 | 4) {
         return Some("a texel has 1, 2 or 4 channels");
     }
+    let texel = u64::from(image.texel_bytes());
+    let [width, height, depth] = image.extent.sizes();
     if width == 0 || height == 0 || depth == 0 {
         return Some("every side is at least one texel long");
     }

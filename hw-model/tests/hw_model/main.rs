@@ -14,6 +14,7 @@ mod code;
 mod control;
 mod corpus;
 mod faults;
+mod found;
 mod generated;
 mod hardware;
 mod hostile;

@@ -46,6 +46,7 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Arrays", memory::array::TABLE),
     ("Copies of two and three dimensions", memory::boxes::TABLE),
     ("Copies", memory::copy::TABLE),
+    ("Copies with attributes", memory::batch::TABLE),
     ("Host memory", memory::host::TABLE),
     ("Managed memory", memory::managed::TABLE),
     ("Pointers", memory::pointer::TABLE),

@@ -115,7 +115,7 @@ uncovered! {
     12060: cuMemBatchDecompressAsync | cuMemBatchDecompressAsync_ptsz;
     12080: cuCheckpointProcessCheckpoint, cuCheckpointProcessGetRestoreThreadId, cuCheckpointProcessGetState,
         cuCheckpointProcessLock, cuCheckpointProcessRestore, cuCheckpointProcessUnlock,
-        cuMemcpy3DBatchAsync | cuMemcpy3DBatchAsync_ptsz, cuMemcpyBatchAsync | cuMemcpyBatchAsync_ptsz,
+        cuMemcpy3DBatchAsync | cuMemcpy3DBatchAsync_ptsz,
         cuTensorMapEncodeIm2colWide;
     12090: cuGreenCtxGetId, cuLogsCurrent, cuLogsDumpToFile, cuLogsDumpToMemory, cuLogsRegisterCallback,
         cuLogsUnregisterCallback;
@@ -123,13 +123,12 @@ uncovered! {
         cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz,
         cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz, cuMemGetDefaultMemPool, cuMemGetMemPool,
         cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz, cuMemSetMemPool,
-        cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpyBatchAsync_v2 | cuMemcpyBatchAsync_v2_ptsz;
+        cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz;
     13010: cuDevSmResourceSplit, cuMulticastBindAddr_v2, cuMulticastBindMem_v2,
         cuStreamBeginCaptureToCig | cuStreamBeginCaptureToCig_ptsz,
         cuStreamEndCaptureToCig | cuStreamEndCaptureToCig_ptsz, cuStreamGetDevResource | cuStreamGetDevResource_ptsz;
     13020: cuCoredumpDeregisterCompleteCallback, cuCoredumpDeregisterStartCallback, cuCoredumpRegisterCompleteCallback,
-        cuCoredumpRegisterStartCallback, cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz,
-        cuMemcpyWithAttributesAsync | cuMemcpyWithAttributesAsync_ptsz;
+        cuCoredumpRegisterStartCallback, cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz;
     13030: cuLogicalEndpointAddDevice, cuLogicalEndpointBindAddr, cuLogicalEndpointBindMem, cuLogicalEndpointCreate,
         cuLogicalEndpointDestroy, cuLogicalEndpointExport, cuLogicalEndpointGetLimits, cuLogicalEndpointIdRelease,
         cuLogicalEndpointIdReserve, cuLogicalEndpointImport, cuLogicalEndpointQuery, cuLogicalEndpointUnbind,

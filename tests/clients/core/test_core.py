@@ -15,6 +15,7 @@ from cuda.core import (
     Program,
     ProgramOptions,
     launch,
+    system,
 )
 
 SAXPY = """
@@ -161,3 +162,11 @@ for _ in range(2):
     importlib.reload(pathfinder)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_management_library_tells_what_the_driver_tells(device):
+    assert system.get_num_devices() == 1
+    known = system.Device(index=0)
+    assert known.name == device.name
+    assert known.uuid.removeprefix("GPU-") == device.uuid
+    assert known.memory_info.total >= known.memory_info.free > 0

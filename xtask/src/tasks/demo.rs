@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<()> {
         "--package",
         "gridmux-cud*",
         "--package",
-        "gridmux-nvrtc*",
+        "gridmux-nv*",
     ]))?;
     let mut demo = Command::new(repo::target().join("quick/gridmux"));
     demo.arg("demo").args(&args.arguments);

@@ -33,7 +33,7 @@ struct Suite {
     words: &'static [&'static str],
 }
 
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 7] = [
     // Lexer and parser, typed layer and analyses, forms, linking.
     Suite {
         folder: "ptx",
@@ -91,6 +91,26 @@ const SUITES: [Suite; 5] = [
         is_text: false,
         words: &[],
     },
+    // Nodes and edges of graphs.
+    Suite {
+        folder: "tenant/cuda",
+        package: "gridmux-cuda",
+        targets: &["graph"],
+        seeds: &[],
+        extension: "graph",
+        is_text: false,
+        words: &[],
+    },
+    // Textures and surfaces that a tenant describes, and kernels that use them.
+    Suite {
+        folder: "hw-model",
+        package: "gridmux-hw-model",
+        targets: &["texture"],
+        seeds: &[],
+        extension: "texture",
+        is_text: false,
+        words: &[],
+    },
     // Values, counts, sizes and flags that a program passes to it.
     Suite {
         folder: "tenant/cuda",
@@ -113,8 +133,8 @@ const HANG_S: u32 = 10;
 /// Most words of the sources that the engine is told.
 const DICTIONARY_WORDS: usize = 2000;
 
-/// Fuzz what reads hostile bytes: the PTX front end, images and arguments of the driver library, and what is registered
-/// with the runtime library; a found case becomes a test.
+/// Fuzz what reads hostile bytes: the PTX front end, images, arguments and graphs of the driver library, what is
+/// registered with the runtime library, and textures; a found case becomes a test.
 #[derive(clap::Args)]
 pub struct Args {
     /// Targets to run; all of them when none is named.

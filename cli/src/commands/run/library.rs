@@ -36,7 +36,7 @@ struct Beside {
 }
 
 /// All of them.
-const BESIDE: [Beside; 4] = [
+const BESIDE: [Beside; 5] = [
     Beside {
         built: "libcudart.so",
         installed: "libcudart.so.13",
@@ -57,10 +57,15 @@ const BESIDE: [Beside; 4] = [
         installed: "libnvrtc.so.12",
         link: "nvrtc/libnvrtc.so.12",
     },
+    Beside {
+        built: "libnvml.so",
+        installed: "libnvidia-ml.so.1",
+        link: "libnvidia-ml.so.1",
+    },
 ];
 
 /// Packages of the program and of all of its libraries, as cargo is told them.
-const PACKAGES: &str = "-p gridmux -p gridmux-cuda -p gridmux-cudart -p gridmux-cudart12 -p gridmux-nvrtc -p gridmux-nvrtc12";
+const PACKAGES: &str = "-p gridmux -p 'gridmux-cud*' -p 'gridmux-nv*'";
 
 /// Returns where the audit library is in the private folder.
 pub(super) fn search(folder: &Path) -> PathBuf {

@@ -4,9 +4,11 @@
 //! so that a mended fault stays mended (`tenant/cuda/tests/cuda/found.rs`).
 
 mod arguments;
+mod graph;
 mod image;
 mod wrapper;
 
 pub use arguments::arguments;
+pub use graph::graph;
 pub use image::image;
 pub use wrapper::wrapper;

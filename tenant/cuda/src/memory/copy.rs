@@ -290,6 +290,11 @@ impl Transfer {
         (self.to.is_device(), self.from.is_device())
     }
 
+    /// Returns whether it reads memory of the host that the device reaches, at a time of its own.
+    pub(super) fn reads_pinned(&self) -> bool {
+        matches!(self.from, Location::Pinned(..)) || self.from.is_device() && self.from.is_seen()
+    }
+
     /// Returns how a graph executes it.
     #[must_use]
     pub fn route(&self) -> Route {

@@ -6,6 +6,7 @@
 pub mod advice;
 pub mod allocate;
 pub mod array;
+pub mod batch;
 pub mod boxes;
 pub mod copy;
 pub mod extents;

@@ -23,6 +23,7 @@ fn found_cases_stay_mended() {
             let case = std::fs::read(&path).expect("a listed file can be read");
             match path.extension().and_then(|ending| ending.to_str()) {
                 Some("arguments") => oracle::arguments(&case),
+                Some("graph") => oracle::graph(&case),
                 Some("wrapper") => oracle::wrapper(&case),
                 _ => oracle::image(&case),
             }
@@ -58,11 +59,11 @@ fn registered_images_give_what_they_give_alone() {
     }
 }
 
-/// Does a little of what the fuzz target does, on every run of the tests: the first cases of a fixed sequence.
-#[test]
-fn arguments_are_taken_or_refused_as_documented() {
+/// Runs a check over the first cases of a fixed sequence: a little of what the fuzz target does, on every run of the
+/// tests.
+fn some_cases(count: usize, check: impl Fn(&[u8])) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for _ in 0..50_000 {
+    for _ in 0..count {
         let words: [u64; 40] = std::array::from_fn(|_| {
             state ^= state << 13;
             state ^= state >> 7;
@@ -70,6 +71,16 @@ fn arguments_are_taken_or_refused_as_documented() {
             state
         });
         let case: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        oracle::arguments(&case);
+        check(&case);
     }
+}
+
+#[test]
+fn arguments_are_taken_or_refused_as_documented() {
+    some_cases(50_000, oracle::arguments);
+}
+
+#[test]
+fn graphs_are_what_was_made() {
+    some_cases(1_000, oracle::graph);
 }

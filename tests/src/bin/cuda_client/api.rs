@@ -22,6 +22,16 @@ pub(crate) struct LaunchConfig {
     pub(crate) attribute_count: u32,
 }
 
+/// What holds for a copy (`CUmemcpyAttributes`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CopyAttributes {
+    pub(crate) order: u32,
+    /// The places of source and target, two words each.
+    pub(crate) places: [u32; 4],
+    pub(crate) flags: u32,
+}
+
 /// Properties of a memory pool (`CUmemPoolProps`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -247,6 +257,15 @@ functions! {
     cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyBatchAsync(
+        to: *const u64, from: *const u64, bytes: *const usize, count: usize, attributes: *const CopyAttributes,
+        firsts: *const usize, kinds: usize, failed: *mut usize, stream: u64
+    );
+    cuMemcpyBatchAsync_v2(
+        to: *const u64, from: *const u64, bytes: *const usize, count: usize, attributes: *const CopyAttributes,
+        firsts: *const usize, kinds: usize, stream: u64
+    );
+    cuMemcpyWithAttributesAsync(to: u64, from: u64, bytes: usize, attributes: *const CopyAttributes, stream: u64);
     cuMemcpy2D_v2(copy: *const Planar);
     cuMemcpy2DUnaligned_v2(copy: *const Planar);
     cuMemcpy2DAsync_v2(copy: *const Planar, stream: u64);

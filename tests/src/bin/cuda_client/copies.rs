@@ -1,11 +1,12 @@
 //! Copies and fills: every kind, at every edge.
 
-use crate::session::{NON_BLOCKING, Session, invalid, ok};
+use crate::api::CopyAttributes;
+use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
 use std::ptr::null_mut;
 
 scenarios! {
     copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
-        large_ones_from_everywhere;
+        large_ones_from_everywhere batches;
 }
 
 fn every_kind() {
@@ -202,4 +203,98 @@ fn large_ones_from_everywhere() {
         assert!(session.read(device, words) == own);
         ok(session.cuMemFree_v2(device));
     }
+}
+
+/// Copies with attributes, many by one call.
+fn batches() {
+    let session = Session::start();
+    let stream = session.stream(NON_BLOCKING);
+    let own: Vec<u32> = (1..17).collect();
+    let mut back = vec![0u32; 16];
+    let [first, second] = [(); 2].map(|()| session.words(&[0; 16]));
+    let [own_at, back_at] = [own.as_ptr(), back.as_mut_ptr().cast_const()];
+    let [own_at, back_at] = [own_at, back_at].map(|at| at.addr() as u64);
+    let of = |order| CopyAttributes {
+        order,
+        places: [0; 4],
+        flags: 1,
+    };
+    let batch =
+        |to: &[u64], from: &[u64], bytes: &[usize], kinds: &[CopyAttributes], firsts: &[usize]| {
+            session.cuMemcpyBatchAsync_v2(
+                to.as_ptr(),
+                from.as_ptr(),
+                bytes.as_ptr(),
+                to.len(),
+                kinds.as_ptr(),
+                firsts.as_ptr(),
+                firsts.len(),
+                stream,
+            )
+        };
+    let kinds = [1, 2, 3].map(of);
+    ok(batch(
+        &[first, second],
+        &[own_at, own_at + 32],
+        &[64, 32],
+        &kinds,
+        &[0, 1],
+    ));
+    ok(batch(
+        &[back_at, back_at + 32],
+        &[first, second],
+        &[32, 32],
+        &kinds[2..],
+        &[0],
+    ));
+    ok(session.cuStreamSynchronize(stream));
+    assert_eq!(back, own);
+    // A source that is pinned has been read when the call returns, if the program says that it goes.
+    let pinned = session.pinned(64);
+    // SAFETY: it has that many words, and nothing copies them.
+    let words = unsafe { std::slice::from_raw_parts_mut(pinned, 16) };
+    words.fill(7);
+    let pinned_at = pinned.addr() as u64;
+    ok(session.cuMemcpyWithAttributesAsync(first, pinned_at, 64, &kinds[1], stream));
+    words.fill(8);
+    assert_eq!(session.read(first, 16), [7; 16]);
+    // Nothing is copied where something is wrong.
+    let all = [first, second, first];
+    let from = [own_at; 3];
+    for (bytes, kinds, firsts) in [
+        ([64, 64, 0], &kinds[..1], &[0][..]),
+        ([64, 1 << 24, 64], &kinds[..1], &[0]),
+        ([64; 3], &[of(0)][..], &[0]),
+        ([64; 3], &[of(4)][..], &[0]),
+        ([64; 3], &kinds[..1], &[1]),
+        ([64; 3], &kinds[..2], &[0, 0]),
+        ([64; 3], &kinds[..2], &[0, 3]),
+        ([64; 3], &kinds[..], &[0, 2, 1]),
+        ([64; 3], &kinds[..], &[]),
+    ] {
+        invalid(batch(&all, &from, &bytes, kinds, firsts));
+    }
+    assert_eq!(session.read(first, 16), [7; 16]);
+    let mut failed = 0;
+    let bad = |failed: &mut usize, bytes: [usize; 3], stream| {
+        let (to, from) = (all.as_ptr(), from.as_ptr());
+        session.cuMemcpyBatchAsync(
+            to,
+            from,
+            bytes.as_ptr(),
+            3,
+            &kinds[0],
+            &0,
+            1,
+            failed,
+            stream,
+        )
+    };
+    invalid(bad(&mut failed, [64, 1 << 24, 64], stream));
+    assert_eq!(failed, 1);
+    // The legacy default stream cannot be meant, and no graph has such a node.
+    invalid(bad(&mut failed, [64; 3], 0));
+    assert_eq!(failed, usize::MAX);
+    ok(session.cuStreamBeginCapture_v2(stream, 0));
+    refused(bad(&mut failed, [64; 3], stream), code::CAPTURE_UNSUPPORTED);
 }

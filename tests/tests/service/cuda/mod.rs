@@ -83,7 +83,7 @@ scenarios! {
     virtual_memory: an_array_that_grows handles_are_counted one_memory_at_two_places bad_arguments
         unmapped_while_a_kernel_runs;
     copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
-        large_ones_from_everywhere;
+        large_ones_from_everywhere batches;
     boxes: planar_between_all_places spatial_between_all_places bad_descriptors
         they_keep_the_order_of_their_stream;
     pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;

@@ -65,6 +65,7 @@ const ROOMS: [(&str, &str, MayKnow); 23] = [
     ("gridmux-cudart12", "tenant/cudart12", MayKnow::Only(&[])),
     ("gridmux-nvrtc", "tenant/nvrtc", MayKnow::Only(&[])),
     ("gridmux-nvrtc12", "tenant/nvrtc12", MayKnow::Only(&[])),
+    ("gridmux-nvml", "tenant/nvml", MayKnow::Only(&[])),
     ("gridmux-search", "tenant/search", MayKnow::Only(&[])),
     ("gridmux", "cli", MayKnow::All),
     ("gridmux-workloads", "workloads", MayKnow::Only(&[])),

@@ -32,7 +32,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LARGEST: u64 = 60_000_000;
 /// What is built: the package, its file in the profile's folder, and its place in the wheel behind the `.data` folder.
 /// pip makes files of `scripts` programs of the environment, and puts files of `data` below its root.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 7] = [
     ("gridmux", "gridmux", "scripts/gridmux"),
     (
         "gridmux-cuda",
@@ -58,6 +58,11 @@ const FILES: [(&str, &str, &str); 6] = [
         "gridmux-nvrtc12",
         "libnvrtc12.so",
         "data/lib/gridmux/libnvrtc.so.12",
+    ),
+    (
+        "gridmux-nvml",
+        "libnvml.so",
+        "data/lib/gridmux/libnvidia-ml.so.1",
     ),
 ];
 /// Files of the repository's root that stand beside the description.

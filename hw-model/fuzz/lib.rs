@@ -1,0 +1,3 @@
+//! Fuzzing of the textures and surfaces that a tenant asks for: what must hold ([`oracle`]).
+
+pub mod oracle;
