@@ -172,7 +172,7 @@ impl NodeParams {
                 of.record = RecordParams { event, context: 0 }
             }
             Kind::MemAlloc => of.allocate = action.of::<Allocate>()?.params(),
-            Kind::MemFree => of.free = action.of::<Free>()?.0.address(),
+            Kind::MemFree => of.free = action.of::<Free>()?.address(),
         }
         Ok(params)
     }

@@ -261,6 +261,14 @@ impl Action for LaunchKernel {
         Ok(())
     }
 
+    /// Keeps the attributes.
+    fn replaced(&self, new: Arc<dyn Action>) -> CudaResult<Arc<dyn Action>> {
+        let new = new.of::<Self>()?;
+        let new = new.with_attributes(self.attributes.clone());
+        new.check(Driver::get()?)?;
+        Ok(Arc::new(new))
+    }
+
     fn describe(&self, text: &mut String, handles: bool) {
         line(text, "kernel", self.function.name().to_string_lossy());
         line(text, "grid", format_args!("{:?}", self.shape.grid));
