@@ -22,6 +22,7 @@ pub mod api;
 pub mod border;
 pub mod current;
 pub mod driver;
+pub mod report;
 pub mod status;
 
 pub mod array;

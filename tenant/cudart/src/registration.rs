@@ -10,6 +10,7 @@ use crate::border::{Place, guard};
 use crate::current::ready;
 use crate::driver::Driver;
 use crate::registered::{Binary, Registered};
+use crate::report;
 use crate::status::{CudaResult, Status};
 use parking_lot::RwLock;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -184,12 +185,10 @@ fn tell_managed(handle: usize) -> CudaResult {
 }
 
 fn say_unmanaged(status: Status) {
-    let line = format!(
-        "gridmux: a __managed__ variable cannot be shared with the program (error {})\n",
+    report::say(format_args!(
+        "a __managed__ variable cannot be shared with the program (error {})",
         status.0
-    );
-    // A closed stderr harms nobody.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    ));
 }
 
 /// `__cudaRegisterManagedVar` of nvcc's host code.

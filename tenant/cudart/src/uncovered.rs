@@ -4,6 +4,7 @@
 
 use crate::border::guard;
 use crate::feature;
+use crate::report;
 use crate::status::Status;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,11 +40,9 @@ fn say(symbol: &str) {
         _ if symbol.contains("Mipmap") => ": mipmaps are not there",
         _ => "",
     };
-    let line = format!(
-        "gridmux: {symbol} is not covered{feature}{why}; it returns cudaErrorNotSupported\n"
-    );
-    // A closed stderr harms nobody.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    report::say(format_args!(
+        "{symbol} is not covered{feature}{why}; it returns cudaErrorNotSupported"
+    ));
 }
 
 uncovered! {

@@ -4,7 +4,7 @@
 //! not when its graph is launched: through memory that the executable graph keeps for that, and by the thread that
 //! calls host functions.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::{In, Out};
 use crate::context::CUcontext;
@@ -191,8 +191,8 @@ fn add_node(
     In(copy): In<CUDA_MEMCPY3D>,
     context: CUcontext,
 ) -> CudaResult {
-    let named = Named::plain(dependencies, count);
-    add(&place, &graph, named, CopyMemory::new(copy, context)?)
+    let behind = Behind::plain(dependencies, count);
+    add(&place, &graph, behind, CopyMemory::new(copy, context)?)
 }
 
 fn get(node: Arc<Node>, place: Out<CUDA_MEMCPY3D>) -> CudaResult {

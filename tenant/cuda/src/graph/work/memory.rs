@@ -1,6 +1,6 @@
 //! Nodes that allocate memory, and nodes that give it back ([`crate::memory::graph`]).
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::{self, Out};
 use crate::context::current::current;
@@ -234,7 +234,7 @@ fn add_allocate(
     let mut asked = params.get_at(0);
     let action = Allocate::new(&asked)?;
     asked.address = action.address();
-    add(&place, &graph, Named::plain(dependencies, count), action)?;
+    add(&place, &graph, Behind::plain(dependencies, count), action)?;
     params.set(asked);
     Ok(())
 }
@@ -252,7 +252,7 @@ fn add_free(
     address: CUdeviceptr,
 ) -> CudaResult {
     let action = Free::new(&graph, address)?;
-    add(&place, &graph, Named::plain(dependencies, count), action)
+    add(&place, &graph, Behind::plain(dependencies, count), action)
 }
 
 fn get_free(node: Arc<Node>, place: Out<CUdeviceptr>) -> CudaResult {
