@@ -23,10 +23,13 @@ const FLAGS: [&str; 13] = [
 
 fn main() {
     println!("cargo::rerun-if-changed=src/search.c");
+    println!("cargo::rerun-if-changed=src/exchanged");
     println!("cargo::rerun-if-changed=build.rs");
+    let exchanged = std::fs::read_to_string("src/exchanged").expect("the word is there");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let status = Command::new("gcc")
         .args(FLAGS)
+        .arg(format!("-DEXCHANGED=\"{exchanged}\""))
         .arg("-o")
         .arg(out.join("search.so"))
         .arg("src/search.c")

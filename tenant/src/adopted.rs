@@ -1,10 +1,12 @@
 //! Memory of the program's own that kernels reach: its pages are replaced by those of a memfd with the same bytes, at
-//! the same addresses, and the device has them at addresses of its own.
+//! the same addresses, and the device has them at addresses of its own. Children made by `fork` have copies
+//! ([`forked`]).
 //!
 //! Rule: only whole pages that belong to the memory alone are replaced, so that nobody else's bytes change their place.
 
 use crate::buffer::Buffer;
 use crate::error::ClientError;
+use crate::forked;
 use crate::host_map::HostMap;
 use crate::link::LinkRef;
 use crate::pinned::Window;
@@ -55,11 +57,18 @@ impl Adopted {
         let buffer = window.for_kernels(bytes, false)?;
         buffer.nothing_uses_it();
         let len = usize::try_from(bytes).unwrap_or(0);
-        // SAFETY: the memory is there, in whole pages, and nobody changes it, as the caller promised; the map is as
-        // long and new.
-        unsafe { std::ptr::copy_nonoverlapping(start, map.start(), len) };
-        // SAFETY: the pages belong to the memory alone, which the caller handed over, and hold the same bytes.
-        unsafe { map.replace(place.cast())? };
+        let replaced = forked::with(|forked| {
+            // SAFETY: the memory is there, in whole pages, and nobody changes it, as the caller promised; the map is as
+            // long and new.
+            unsafe { std::ptr::copy_nonoverlapping(start, map.start(), len) };
+            // SAFETY: the pages belong to the memory alone, which the caller handed over, and hold the same bytes.
+            unsafe { map.replace(place.cast())? };
+            forked.add(place.cast(), len);
+            Ok::<_, ClientError>(())
+        });
+        replaced.ok_or(ClientError::Unfit(
+            "the process is a child of the one that has such memory",
+        ))??;
         map.leave();
         Ok(Self {
             link: link.clone(),
@@ -85,17 +94,21 @@ impl Drop for Adopted {
     fn drop(&mut self) {
         let _ = self.link.drain();
         let len = usize::try_from(self.buffer.bytes()).unwrap_or(0);
-        // Where there is no memory for a copy the shared pages stay, which the program does not notice.
-        let Ok(mut own) = HostMap::private(len) else {
-            return;
-        };
-        let start: *const u8 = self.start.as_ptr().cast();
-        // SAFETY: the pages are there, and nobody changes them, as promised at the making; the map is as long and new.
-        unsafe { std::ptr::copy_nonoverlapping(start, own.start(), len) };
-        // SAFETY: the pages are those that the making put there, and the new ones hold the same bytes.
-        if unsafe { own.replace(self.start) }.is_ok() {
-            own.leave();
-        }
+        forked::with(|forked| {
+            forked.remove(self.start);
+            // Where there is no memory for a copy the shared pages stay, which the program does not notice.
+            let Ok(mut own) = HostMap::private(len) else {
+                return;
+            };
+            let start: *const u8 = self.start.as_ptr().cast();
+            // SAFETY: the pages are there, and nobody changes them, as promised at the making; the map is as long and
+            // new.
+            unsafe { std::ptr::copy_nonoverlapping(start, own.start(), len) };
+            // SAFETY: the pages are those that the making put there, and the new ones hold the same bytes.
+            if unsafe { own.replace(self.start) }.is_ok() {
+                own.leave();
+            }
+        });
     }
 }
 

@@ -38,6 +38,7 @@ mod args;
 mod buffer;
 mod error;
 mod event;
+mod forked;
 mod gpu;
 mod hold;
 mod host_map;

@@ -12,7 +12,7 @@ use gridmux_channel::memory::{MemoryError, Protection, SealedMemfd};
 use gridmux_channel::regions::PAGE_BYTES;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The address at which pinned memory begins in the DMA space.
 const FIRST_IOVA: u64 = 1 << 41;
@@ -29,6 +29,8 @@ pub struct Pinned {
     reach: Reach,
     map: Option<HostMap>,
     bytes: u64,
+    /// Nothing that was submitted uses it.
+    is_idle: AtomicBool,
 }
 
 /// Whether kernels reach pinned memory.
@@ -153,22 +155,42 @@ impl Pinned {
         bytes: u64,
         device_reaches: bool,
     ) -> Result<Self, ClientError> {
-        let (window, mut map) = Window::make(link, bytes, device_reaches)?;
-        let reach = match device_reaches {
-            true => place(&window, &mut map, bytes, false),
-            false => Ok(Reach::Copies("its kernels reach no host memory".into())),
+        let (window, map, reach) = match device_reaches {
+            true => Self::for_kernels(link, bytes)?,
+            false => {
+                let (window, map) = Window::make(link, bytes, false)?;
+                let why = "its kernels reach no host memory".into();
+                (window, map, Reach::Copies(why))
+            }
         };
-        // Without it the memory is of use all the same.
-        let reach = reach.or_else(|error| match error.is_lost() {
-            true => Err(error),
-            false => Ok(Reach::Copies(error.to_string())),
-        })?;
         Ok(Self {
             window,
             reach,
             map: Some(map),
             bytes,
+            is_idle: AtomicBool::new(false),
         })
+    }
+
+    /// Makes memory that kernels reach, if that can be; without it the memory is of use for copies all the same.
+    fn for_kernels(link: &LinkRef, bytes: u64) -> Result<(Window, HostMap, Reach), ClientError> {
+        let (window, mut map) = Window::make(link, bytes, true)?;
+        let error = match place(&window, &mut map, bytes, false) {
+            Ok(reach) => return Ok((window, map, reach)),
+            Err(error) if error.is_lost() => return Err(error),
+            Err(error) => error,
+        };
+        // What the mediator has pinned for kernels takes no more writes by the file, as copies into it are.
+        drop((window, map));
+        let (window, map) = Window::make(link, bytes, false)?;
+        Ok((window, map, Reach::Copies(error.to_string())))
+    }
+
+    /// Says that everything that used the memory has ended, so that giving it back need not wait for what else was
+    /// submitted.
+    pub fn nothing_uses_it(&self) {
+        // Relaxed: dropping the value comes after this, and whoever hands it to another thread orders it.
+        self.is_idle.store(true, Ordering::Relaxed);
     }
 
     /// Returns the first byte's address in this process.
@@ -239,8 +261,11 @@ fn place(
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // The mediator looks a copy's place up when it admits the copy, which may lie in the ring still.
-        let _ = self.window.link.drain();
+        // Relaxed: see `Pinned::nothing_uses_it`.
+        if !self.is_idle.load(Ordering::Relaxed) {
+            // The mediator looks a copy's place up when it admits the copy, which may lie in the ring still.
+            let _ = self.window.link.drain();
+        }
         // The addresses are free here before the mediator can give them to another thread.
         self.map = None;
     }

@@ -2,6 +2,13 @@
 //!
 //! Rule: whoever answers for an attribute names it; a bare number says nothing to a reader.
 
+/// The value of an attribute of a stream or a launch (`CUlaunchAttributeValue`, `CUstreamAttrValue`), as words.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Value(pub [u32; 16]);
+
+const _: () = assert!(size_of::<Value>() == 64);
+
 /// `CUdevice_attribute`: names that begin with `CU_DEVICE_ATTRIBUTE_`.
 pub(crate) mod device {
     use std::ffi::c_int;

@@ -5,7 +5,7 @@
 
 use crate::api::{DefaultStream, runtime_api};
 use crate::border::Place;
-use crate::copy::{Ends, Planar, PlanarEnd, kind_of};
+use crate::copy::{Ends, Kind, Mode, Planar, PlanarEnd, kind_of};
 use crate::current::ready;
 use crate::driver::Driver;
 use crate::memory::Extent;
@@ -50,6 +50,12 @@ const FORMATS: [(c_uint, c_int, c_int); 8] = [
 ];
 
 impl ChannelFormat {
+    /// The format of what has none of its own (`cudaChannelFormatKindNone`).
+    pub(crate) const NONE: Self = Self {
+        bits: [0; 4],
+        kind: 3,
+    };
+
     /// Returns the driver's format, and how many channels there are.
     ///
     /// # Errors
@@ -72,7 +78,10 @@ impl ChannelFormat {
     }
 
     /// Returns what a format of the driver's is.
-    fn of(format: c_uint, channels: c_uint) -> CudaResult<Self> {
+    ///
+    /// # Errors
+    /// [`Status::INVALID_CHANNEL_DESCRIPTOR`]: the runtime has no such format.
+    pub(crate) fn of(format: c_uint, channels: c_uint) -> CudaResult<Self> {
         let known = FORMATS.iter().find(|(known, ..)| *known == format);
         let (_, bits, kind) = known.ok_or(Status::INVALID_CHANNEL_DESCRIPTOR)?;
         let mut all = [0; 4];
@@ -243,18 +252,17 @@ impl Spot {
     }
 }
 
-/// Submits a copy of rows.
+/// Copies rows.
 fn rows(
     driver: &Driver,
     (to, from): (PlanarEnd, PlanarEnd),
     (width, height): (usize, usize),
-    stream: u64,
+    mode: Mode,
 ) -> CudaResult {
-    if width == 0 || height == 0 {
-        return Ok(());
+    match width == 0 || height == 0 {
+        true => Ok(()),
+        false => Planar::new(from, to, width, height).execute(driver, mode),
     }
-    let mut copy = Planar::new(from, to, width, height);
-    driver.cuMemcpy2DAsync_v2(Place::to(&mut copy), stream)
 }
 
 /// Returns the pieces of `bytes` bytes that begin at a spot of rows of `row` bytes: the spot, how many bytes lie before
@@ -278,31 +286,60 @@ fn pieces(spot: Spot, row: usize, bytes: usize) -> CudaResult<Vec<(Spot, usize, 
     Ok(pieces)
 }
 
-/// Submits a copy of so many bytes between a spot and memory.
+/// Copies so many bytes between a spot and memory, in the direction that `end`, the memory's, says.
 fn run(
-    driver: &Driver,
     spot: Spot,
-    memory: (u64, c_uint),
+    memory: u64,
     bytes: usize,
-    is_in: bool,
-    stream: u64,
+    (kind, end): (c_int, Ends),
+    mode: Mode,
 ) -> CudaResult {
+    let driver = ready()?;
+    let kind = kind_of(driver, kind, memory, end)?;
     let row = Volume::of(driver, spot.array)?.width_bytes();
     for (at, before, width, height) in pieces(spot, row, bytes)? {
-        let start = memory.0.checked_add(before as u64);
+        let start = memory.checked_add(before as u64);
         let start = start.ok_or(Status::INVALID_VALUE)?;
-        let other = PlanarEnd::in_memory(start, memory.1, width);
-        let ends = match is_in {
-            true => (at.end(), other),
-            false => (other, at.end()),
+        let other = PlanarEnd::in_memory(start, kind, width);
+        let ends = match end {
+            Ends::From => (at.end(), other),
+            Ends::To => (other, at.end()),
         };
-        rows(driver, ends, (width, height), stream)?;
+        rows(driver, ends, (width, height), mode)?;
     }
     Ok(())
 }
 
-fn wait(driver: &Driver, default: DefaultStream) -> CudaResult {
-    driver.cuStreamSynchronize(default.resolve(0))
+/// Copies rows between a spot and memory whose rows are a pitch apart, in the direction that `end`, the memory's, says.
+fn run_rows(
+    spot: Spot,
+    (memory, pitch): (u64, usize),
+    size: (usize, usize),
+    (kind, end): (c_int, Ends),
+    mode: Mode,
+) -> CudaResult {
+    let driver = ready()?;
+    let kind = kind_of(driver, kind, memory, end)?;
+    if size.0 > pitch {
+        return Err(Status::INVALID_PITCH);
+    }
+    let other = PlanarEnd::in_memory(memory, kind, pitch);
+    let ends = match end {
+        Ends::From => (spot.end(), other),
+        Ends::To => (other, spot.end()),
+    };
+    rows(driver, ends, size, mode)
+}
+
+/// Succeeds for the kinds of a copy between two arrays.
+///
+/// # Errors
+/// [`Status::INVALID_MEMCPY_DIRECTION`].
+fn check_across(kind: c_int) -> CudaResult {
+    match Kind::of(kind)? {
+        Kind::DeviceToDevice | Kind::Default => Ok(()),
+        _ => Err(Status::INVALID_MEMCPY_DIRECTION),
+    }
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -316,17 +353,9 @@ fn copy_in_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    let driver = ready()?;
-    let source = kind_of(driver, kind, from, Ends::From)?;
     let spot = Spot { array: to, x, y };
-    run(
-        driver,
-        spot,
-        (from, source),
-        bytes,
-        true,
-        default.resolve(stream),
-    )
+    let mode = Mode::InOrder(default.resolve(stream));
+    run(spot, from, bytes, (kind, Ends::From), mode)
 }
 
 fn copy_in(
@@ -338,8 +367,9 @@ fn copy_in(
     bytes: usize,
     kind: c_int,
 ) -> CudaResult {
-    copy_in_async(default, to, x, y, from, bytes, kind, 0)?;
-    wait(ready()?, default)
+    let spot = Spot { array: to, x, y };
+    let mode = Mode::AtOnce(default);
+    run(spot, from, bytes, (kind, Ends::From), mode)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -353,17 +383,9 @@ fn copy_out_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    let driver = ready()?;
-    let target = kind_of(driver, kind, to, Ends::To)?;
     let spot = Spot { array: from, x, y };
-    run(
-        driver,
-        spot,
-        (to, target),
-        bytes,
-        false,
-        default.resolve(stream),
-    )
+    let mode = Mode::InOrder(default.resolve(stream));
+    run(spot, to, bytes, (kind, Ends::To), mode)
 }
 
 fn copy_out(
@@ -375,8 +397,9 @@ fn copy_out(
     bytes: usize,
     kind: c_int,
 ) -> CudaResult {
-    copy_out_async(default, to, from, x, y, bytes, kind, 0)?;
-    wait(ready()?, default)
+    let spot = Spot { array: from, x, y };
+    let mode = Mode::AtOnce(default);
+    run(spot, to, bytes, (kind, Ends::To), mode)
 }
 
 /// Copies between arrays whose rows are as long, or within rows.
@@ -390,9 +413,10 @@ fn copy_across(
     from_x: usize,
     from_y: usize,
     bytes: usize,
-    _: c_int,
+    kind: c_int,
 ) -> CudaResult {
     let driver = ready()?;
+    check_across(kind)?;
     let row = Volume::of(driver, from)?.width_bytes();
     let target_row = Volume::of(driver, to)?.width_bytes();
     let source = Spot {
@@ -410,14 +434,10 @@ fn copy_across(
             .ok_or(Status::INVALID_VALUE)?;
         let x = if at.y == from_y { to_x } else { 0 };
         let target = Spot { array: to, x, y };
-        rows(
-            driver,
-            (target.end(), at.end()),
-            (width, height),
-            default.resolve(0),
-        )?;
+        let ends = (target.end(), at.end());
+        rows(driver, ends, (width, height), Mode::AtOnce(default))?;
     }
-    wait(driver, default)
+    Ok(())
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -433,14 +453,15 @@ fn rows_in_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    let driver = ready()?;
-    let source = kind_of(driver, kind, from, Ends::From)?;
-    if width > pitch {
-        return Err(Status::INVALID_PITCH);
-    }
     let spot = Spot { array: to, x, y };
-    let ends = (spot.end(), PlanarEnd::in_memory(from, source, pitch));
-    rows(driver, ends, (width, height), default.resolve(stream))
+    let mode = Mode::InOrder(default.resolve(stream));
+    run_rows(
+        spot,
+        (from, pitch),
+        (width, height),
+        (kind, Ends::From),
+        mode,
+    )
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -455,8 +476,15 @@ fn rows_in(
     height: usize,
     kind: c_int,
 ) -> CudaResult {
-    rows_in_async(default, to, x, y, from, pitch, width, height, kind, 0)?;
-    wait(ready()?, default)
+    let spot = Spot { array: to, x, y };
+    let mode = Mode::AtOnce(default);
+    run_rows(
+        spot,
+        (from, pitch),
+        (width, height),
+        (kind, Ends::From),
+        mode,
+    )
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -472,14 +500,9 @@ fn rows_out_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    let driver = ready()?;
-    let target = kind_of(driver, kind, to, Ends::To)?;
-    if width > pitch {
-        return Err(Status::INVALID_PITCH);
-    }
     let spot = Spot { array: from, x, y };
-    let ends = (PlanarEnd::in_memory(to, target, pitch), spot.end());
-    rows(driver, ends, (width, height), default.resolve(stream))
+    let mode = Mode::InOrder(default.resolve(stream));
+    run_rows(spot, (to, pitch), (width, height), (kind, Ends::To), mode)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -494,8 +517,9 @@ fn rows_out(
     height: usize,
     kind: c_int,
 ) -> CudaResult {
-    rows_out_async(default, to, pitch, from, x, y, width, height, kind, 0)?;
-    wait(ready()?, default)
+    let spot = Spot { array: from, x, y };
+    let mode = Mode::AtOnce(default);
+    run_rows(spot, (to, pitch), (width, height), (kind, Ends::To), mode)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -509,9 +533,10 @@ fn rows_across(
     from_y: usize,
     width: usize,
     height: usize,
-    _: c_int,
+    kind: c_int,
 ) -> CudaResult {
     let driver = ready()?;
+    check_across(kind)?;
     let target = Spot {
         array: to,
         x: to_x,
@@ -523,8 +548,7 @@ fn rows_across(
         y: from_y,
     };
     let ends = (target.end(), source.end());
-    rows(driver, ends, (width, height), default.resolve(0))?;
-    wait(driver, default)
+    rows(driver, ends, (width, height), Mode::AtOnce(default))
 }
 
 #[cfg(test)]

@@ -154,9 +154,10 @@ plain!(
 
 /// Runs a function of the API, notes its error for the thread, and returns its code.
 pub fn guard(act: impl FnOnce() -> CudaResult) -> u32 {
+    let resets = current::resets();
     let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Status::UNKNOWN));
     if let Err(status) = done {
-        current::note(status);
+        current::note(status, resets);
     }
     done.err().unwrap_or(Status::SUCCESS).0
 }

@@ -74,6 +74,25 @@ impl Planar {
             height,
         }
     }
+
+    /// Copies.
+    pub(crate) fn execute(mut self, driver: &Driver, mode: Mode) -> CudaResult {
+        let copy = Place::to(&mut self);
+        match mode {
+            Mode::AtOnce(DefaultStream::Legacy) => driver.cuMemcpy2D_v2(copy),
+            Mode::AtOnce(DefaultStream::PerThread) => driver.cuMemcpy2D_v2_ptds(copy),
+            Mode::InOrder(stream) => driver.cuMemcpy2DAsync_v2(copy, stream),
+        }
+    }
+}
+
+/// How a copy is executed. The driver refuses the first during a capture, before anything is copied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mode {
+    /// Before the function returns, on this default stream.
+    AtOnce(DefaultStream),
+    /// In the order of a stream of the driver's.
+    InOrder(u64),
 }
 
 /// One end of the driver's copy of three dimensions.
@@ -176,8 +195,18 @@ pub(crate) enum Ends {
 }
 
 /// Returns the driver's kind of memory of one end of a copy whose other end is an array.
+///
+/// # Errors
+/// [`Status::INVALID_MEMCPY_DIRECTION`]: a kind in which the array would be the host's, or no kind; the driver's.
 pub(crate) fn kind_of(driver: &Driver, kind: c_int, address: u64, end: Ends) -> CudaResult<c_uint> {
-    let (from, to) = Kind::of(kind)?.ends(driver, address, address)?;
+    let kind = Kind::of(kind)?;
+    match (kind, end) {
+        (Kind::HostToHost, _)
+        | (Kind::DeviceToHost, Ends::From)
+        | (Kind::HostToDevice, Ends::To) => return Err(Status::INVALID_MEMCPY_DIRECTION),
+        _ => {}
+    }
+    let (from, to) = kind.ends(driver, address, address)?;
     Ok(match end {
         Ends::From => from,
         Ends::To => to,
@@ -209,11 +238,6 @@ impl Kind {
     }
 }
 
-/// Waits until everything that was submitted to a stream has ended.
-fn wait(driver: &Driver, stream: u64) -> CudaResult {
-    driver.cuStreamSynchronize(stream)
-}
-
 pub(crate) fn copy(
     default: DefaultStream,
     to: u64,
@@ -222,16 +246,19 @@ pub(crate) fn copy(
     kind: c_int,
 ) -> CudaResult {
     let driver = ready()?;
-    if default == DefaultStream::PerThread {
-        submit(driver, (to, from, bytes), kind, default.resolve(0))?;
-        return wait(driver, default.resolve(0));
+    let kind = Kind::of(kind)?;
+    if bytes == 0 {
+        return Ok(());
     }
-    match Kind::of(kind)? {
-        _ if bytes == 0 => Ok(()),
-        Kind::HostToDevice => driver.cuMemcpyHtoD_v2(to, from, bytes),
-        Kind::DeviceToHost => driver.cuMemcpyDtoH_v2(to, from, bytes),
-        Kind::DeviceToDevice => driver.cuMemcpyDtoD_v2(to, from, bytes),
-        Kind::HostToHost | Kind::Default => driver.cuMemcpy(to, from, bytes),
+    match (kind, default) {
+        (Kind::HostToDevice, DefaultStream::Legacy) => driver.cuMemcpyHtoD_v2(to, from, bytes),
+        (Kind::DeviceToHost, DefaultStream::Legacy) => driver.cuMemcpyDtoH_v2(to, from, bytes),
+        (Kind::DeviceToDevice, DefaultStream::Legacy) => driver.cuMemcpyDtoD_v2(to, from, bytes),
+        (_, DefaultStream::Legacy) => driver.cuMemcpy(to, from, bytes),
+        (Kind::HostToDevice, _) => driver.cuMemcpyHtoD_v2_ptds(to, from, bytes),
+        (Kind::DeviceToHost, _) => driver.cuMemcpyDtoH_v2_ptds(to, from, bytes),
+        (Kind::DeviceToDevice, _) => driver.cuMemcpyDtoD_v2_ptds(to, from, bytes),
+        _ => driver.cuMemcpy_ptds(to, from, bytes),
     }
 }
 
@@ -243,15 +270,7 @@ pub(crate) fn copy_async(
     kind: c_int,
     stream: u64,
 ) -> CudaResult {
-    submit(ready()?, (to, from, bytes), kind, default.resolve(stream))
-}
-
-fn submit(
-    driver: &Driver,
-    (to, from, bytes): (u64, u64, usize),
-    kind: c_int,
-    stream: u64,
-) -> CudaResult {
+    let (driver, stream) = (ready()?, default.resolve(stream));
     match Kind::of(kind)? {
         _ if bytes == 0 => Ok(()),
         Kind::HostToDevice => driver.cuMemcpyHtoDAsync_v2(to, from, bytes, stream),
@@ -295,11 +314,18 @@ fn planar(
     height: usize,
     kind: c_int,
 ) -> CudaResult {
-    let stream = 0;
-    planar_async(
-        default, to, to_pitch, from, from_pitch, width, height, kind, stream,
-    )?;
-    wait(ready()?, default.resolve(stream))
+    let rows = Rows {
+        to: (to, to_pitch),
+        from: (from, from_pitch),
+        width,
+        height,
+    };
+    let driver = ready()?;
+    let copy = rows.copy(driver, kind)?;
+    match width == 0 || height == 0 {
+        true => Ok(()),
+        false => copy.execute(driver, Mode::AtOnce(default)),
+    }
 }
 
 #[allow(clippy::too_many_arguments, reason = "the C function's parameters")]
@@ -321,11 +347,11 @@ fn planar_async(
         height,
     };
     let driver = ready()?;
-    let mut copy = rows.copy(driver, kind)?;
-    if width == 0 || height == 0 {
-        return Ok(());
+    let copy = rows.copy(driver, kind)?;
+    match width == 0 || height == 0 {
+        true => Ok(()),
+        false => copy.execute(driver, Mode::InOrder(default.resolve(stream))),
     }
-    driver.cuMemcpy2DAsync_v2(Place::to(&mut copy), default.resolve(stream))
 }
 
 impl SpatialEnd {
@@ -493,9 +519,12 @@ impl SpatialCopy {
 }
 
 fn spatial(default: DefaultStream, copy: Place<SpatialCopy>) -> CudaResult {
-    let stream = 0;
-    spatial_async(default, copy, stream)?;
-    wait(ready()?, default.resolve(stream))
+    let driver = ready()?;
+    let mut copy = copy.get()?.copy(driver)?;
+    match default {
+        DefaultStream::Legacy => driver.cuMemcpy3D_v2(Place::to(&mut copy)),
+        DefaultStream::PerThread => driver.cuMemcpy3D_v2_ptds(Place::to(&mut copy)),
+    }
 }
 
 fn spatial_async(default: DefaultStream, copy: Place<SpatialCopy>, stream: u64) -> CudaResult {

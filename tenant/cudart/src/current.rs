@@ -1,20 +1,41 @@
 //! What each thread works on, and its last error.
 //!
-//! Rules: a thread works in the driver's context that is current to it; where none is, the primary one of the device
-//! that it chose, the first one at first, becomes current. An error stays the thread's last one until it is asked for;
-//! one of the device stays for good.
+//! Rules: a thread works in the driver's context that is current to it; where none is, or one that a reset ended, the
+//! primary one of the device that it chose, the first one at first, becomes current. An error stays the thread's last
+//! one until it is asked for; one of the device stays until a reset, of whichever thread.
 
 use crate::border::Place;
 use crate::driver::Driver;
+use crate::registration;
 use crate::status::{CudaResult, Status};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
     static DEVICE: Cell<c_int> = const { Cell::new(0) };
-    static LAST: Cell<Status> = const { Cell::new(Status::SUCCESS) };
+    static LAST: Cell<Noted> = const { Cell::new(Noted::NONE) };
+}
+
+/// An error of a thread's.
+#[derive(Debug, Clone, Copy)]
+struct Noted {
+    status: Status,
+    /// How many resets there had been when the call began that met it.
+    resets: u64,
+}
+
+impl Noted {
+    const NONE: Self = Self {
+        status: Status::SUCCESS,
+        resets: 0,
+    };
+
+    /// Returns whether it stays though it is asked for: what was met before a reset does no more.
+    fn is_sticky(self) -> bool {
+        self.status.is_sticky() && self.resets == resets()
+    }
 }
 
 /// The primary contexts of a process.
@@ -29,8 +50,14 @@ static PRIMARY: Mutex<Primary> = Mutex::new(Primary {
     retained: Vec::new(),
     ended: Vec::new(),
 });
-/// A context was ended by a reset.
-static WAS_RESET: AtomicBool = AtomicBool::new(false);
+/// How often a device was reset.
+static RESETS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how often a device was reset.
+pub fn resets() -> u64 {
+    // Acquire: pairs with the Release in `reset`, behind which the list of contexts that were ended has the last one.
+    RESETS.load(Ordering::Acquire)
+}
 
 /// Returns the driver, with a context current to the thread.
 ///
@@ -38,22 +65,30 @@ static WAS_RESET: AtomicBool = AtomicBool::new(false);
 /// There is no driver or no device.
 pub fn ready() -> CudaResult<&'static Driver> {
     let driver = Driver::get()?;
-    let mut context = 0;
-    driver.cuCtxGetCurrent(Place::to(&mut context))?;
-    if context == 0 || is_ended(context) {
+    if current(driver)?.is_none() {
         enter(driver, DEVICE.get())?;
     }
     Ok(driver)
 }
 
-/// Returns whether a reset ended a context.
-fn is_ended(context: u64) -> bool {
-    // Acquire: pairs with the Release in `reset`, behind which the list has the context.
-    WAS_RESET.load(Ordering::Acquire) && PRIMARY.lock().ended.contains(&context)
+/// Returns the context that is current to the thread, unless a reset ended it.
+///
+/// # Errors
+/// The driver's.
+fn current(driver: &Driver) -> CudaResult<Option<u64>> {
+    let mut context = 0;
+    driver.cuCtxGetCurrent(Place::to(&mut context))?;
+    Ok(Some(context).filter(|context| *context != 0 && !is_ended(*context)))
 }
 
-/// Ends everything on the thread's device: its primary context, which the next need makes anew, and an error that was
-/// that context's.
+/// Returns whether a reset ended a context.
+fn is_ended(context: u64) -> bool {
+    resets() > 0 && PRIMARY.lock().ended.contains(&context)
+}
+
+/// Ends everything on the thread's device: its primary context, which the next need makes anew, errors that were that
+/// context's, and what was loaded for the program, whose variables begin anew. A binary stays loaded if the program was
+/// told where managed variables of it are, because it goes on using these addresses.
 ///
 /// # Errors
 /// The driver's.
@@ -67,10 +102,11 @@ pub fn reset() -> CudaResult {
     let of_device = primary.retained.iter().position(|(of, _)| *of == device);
     let ended = of_device.map(|at| primary.retained.swap_remove(at).1);
     primary.ended.extend(ended);
-    // Release: pairs with the Acquire in `is_ended`.
-    WAS_RESET.store(true, Ordering::Release);
+    // Release: pairs with the Acquire in `resets`.
+    RESETS.fetch_add(1, Ordering::Release);
     drop(primary);
-    LAST.set(Status::SUCCESS);
+    registration::unload(driver);
+    LAST.set(Noted::NONE);
     driver.cuCtxSetCurrent(0)
 }
 
@@ -88,6 +124,19 @@ pub fn device() -> CudaResult<(&'static Driver, c_int)> {
 /// Returns the device that the thread chose; no context is made.
 pub fn chosen() -> c_int {
     DEVICE.get()
+}
+
+/// Returns the device that the thread works on, or would; no context is made.
+///
+/// # Errors
+/// There is no driver; the driver's.
+pub fn device_number() -> CudaResult<c_int> {
+    let driver = Driver::get()?;
+    let mut device = chosen();
+    if current(driver)?.is_some() {
+        driver.cuCtxGetDevice(Place::to(&mut device))?;
+    }
+    Ok(device)
 }
 
 /// Makes the primary context of a device current.
@@ -131,25 +180,34 @@ pub fn retain(driver: &Driver, device: c_int) -> CudaResult<u64> {
     Ok(context)
 }
 
-/// Takes note of an error. That something has not ended is none.
-pub fn note(status: Status) {
+/// Takes note of an error of a call that began after so many resets. That something has not ended is none.
+pub fn note(status: Status, resets: u64) {
     if status != Status::NOT_READY && !LAST.get().is_sticky() {
-        LAST.set(status);
+        LAST.set(Noted { status, resets });
+    }
+}
+
+/// Returns the thread's last error, without one of a device that was reset meanwhile.
+fn last() -> Noted {
+    let last = LAST.get();
+    match last.status.is_sticky() && !last.is_sticky() {
+        true => Noted::NONE,
+        false => last,
     }
 }
 
 /// `cudaGetLastError` of the runtime API.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGetLastError() -> u32 {
-    let last = LAST.get();
+    let last = last();
     if !last.is_sticky() {
-        LAST.set(Status::SUCCESS);
+        LAST.set(Noted::NONE);
     }
-    last.0
+    last.status.0
 }
 
 /// `cudaPeekAtLastError` of the runtime API.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaPeekAtLastError() -> u32 {
-    LAST.get().0
+    last().status.0
 }

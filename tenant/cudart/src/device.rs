@@ -48,6 +48,8 @@ runtime_api! {
     cudaDeviceSetLimit(limit: c_int, value: usize) => set_limit;
     cudaDeviceGetCacheConfig(config: *mut c_int) => get_cache_config;
     cudaDeviceSetCacheConfig(config: c_int) => set_cache_config;
+    cudaDeviceGetSharedMemConfig(config: *mut c_int) => get_shared_config;
+    cudaDeviceSetSharedMemConfig(config: c_int) => set_shared_config;
     cudaDeviceGetPCIBusId(text: *mut c_char, bytes: c_int, device: c_int) => get_pci;
     cudaDeviceGetByPCIBusId(device: *mut c_int, text: *const c_char) => get_by_pci;
     cudaDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) => can_access_peer;
@@ -64,13 +66,7 @@ fn get_count(count: Place<c_int>) -> CudaResult {
 }
 
 fn get(place: Place<c_int>) -> CudaResult {
-    let driver = Driver::get()?;
-    let (mut context, mut device) = (0, chosen());
-    driver.cuCtxGetCurrent(Place::to(&mut context))?;
-    if context != 0 {
-        driver.cuCtxGetDevice(Place::to(&mut device))?;
-    }
-    place.set(device)
+    place.set(current::device_number()?)
 }
 
 fn set(device: c_int) -> CudaResult {
@@ -150,6 +146,14 @@ fn get_cache_config(config: Place<c_int>) -> CudaResult {
 
 fn set_cache_config(config: c_int) -> CudaResult {
     ready()?.cuCtxSetCacheConfig(config)
+}
+
+fn get_shared_config(config: Place<c_int>) -> CudaResult {
+    ready()?.cuCtxGetSharedMemConfig(config)
+}
+
+fn set_shared_config(config: c_int) -> CudaResult {
+    ready()?.cuCtxSetSharedMemConfig(config)
 }
 
 fn get_pci(text: Place<c_char>, bytes: c_int, device: c_int) -> CudaResult {

@@ -90,8 +90,8 @@ driver_functions! {
     cuCtxSetCacheConfig(config: c_int);
     cuCtxGetStreamPriorityRange(least: Place<c_int>, greatest: Place<c_int>);
     cuCtxResetPersistingL2Cache();
-    cuCtxEnablePeerAccess(peer: u64, flags: c_uint);
-    cuCtxDisablePeerAccess(peer: u64);
+    cuCtxGetSharedMemConfig(config: Place<c_int>);
+    cuCtxSetSharedMemConfig(config: c_int);
     cuMemGetInfo_v2(free: Place<usize>, total: Place<usize>);
     cuMemAlloc_v2(address: Place<u64>, bytes: usize);
     cuMemAllocPitch_v2(address: Place<u64>, pitch: Place<usize>, width: usize, height: usize, element: c_uint);
@@ -121,25 +121,36 @@ driver_functions! {
     cuArrayDestroy(array: u64);
     cuTexObjectCreate(
         texture: Place<u64>, texels: Place<crate::texture::DriverTexels>, how: Place<crate::texture::DriverSampling>,
-        view: Place<c_void>,
+        view: Place<crate::texture::DriverView>,
     );
     cuTexObjectDestroy(texture: u64);
+    cuTexObjectGetResourceDesc(texels: Place<crate::texture::DriverTexels>, texture: u64);
+    cuTexObjectGetTextureDesc(how: Place<crate::texture::DriverSampling>, texture: u64);
+    cuTexObjectGetResourceViewDesc(view: Place<crate::texture::DriverView>, texture: u64);
     cuSurfObjectCreate(surface: Place<u64>, texels: Place<crate::texture::DriverTexels>);
     cuSurfObjectDestroy(surface: u64);
+    cuSurfObjectGetResourceDesc(texels: Place<crate::texture::DriverTexels>, surface: u64);
     cuDeviceGetTexture1DLinearMaxWidth(texels: Place<usize>, format: c_uint, channels: c_uint, device: c_int);
     cuMemcpy(to: u64, from: u64, bytes: usize);
+    cuMemcpy_ptds(to: u64, from: u64, bytes: usize);
     cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyHtoD_v2(to: u64, from: u64, bytes: usize);
     cuMemcpyDtoH_v2(to: u64, from: u64, bytes: usize);
     cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize);
+    cuMemcpyHtoD_v2_ptds(to: u64, from: u64, bytes: usize);
+    cuMemcpyDtoH_v2_ptds(to: u64, from: u64, bytes: usize);
+    cuMemcpyDtoD_v2_ptds(to: u64, from: u64, bytes: usize);
     cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpy2D_v2(copy: Place<crate::copy::Planar>);
+    cuMemcpy2D_v2_ptds(copy: Place<crate::copy::Planar>);
     cuMemcpy2DAsync_v2(copy: Place<crate::copy::Planar>, stream: u64);
+    cuMemcpy3D_v2(copy: Place<crate::copy::Spatial>);
+    cuMemcpy3D_v2_ptds(copy: Place<crate::copy::Spatial>);
     cuMemcpy3DAsync_v2(copy: Place<crate::copy::Spatial>, stream: u64);
     cuMemsetD8_v2(to: u64, value: u8, count: usize);
     cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64);
-    cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize);
     cuMemsetD2D8Async(to: u64, pitch: usize, value: u8, width: usize, height: usize, stream: u64);
     cuMemAllocAsync(address: Place<u64>, bytes: usize, stream: u64);
     cuMemAllocFromPoolAsync(address: Place<u64>, bytes: usize, pool: u64, stream: u64);
@@ -171,6 +182,7 @@ driver_functions! {
     cuFuncGetName(name: Place<*const c_char>, function: u64);
     cuKernelGetFunction(function: Place<u64>, kernel: u64);
     cuKernelGetName(name: Place<*const c_char>, kernel: u64);
+    cuKernelGetParamCount(kernel: u64, count: Place<usize>);
     cuKernelGetParamInfo(kernel: u64, index: usize, offset: Place<usize>, bytes: Place<usize>);
     cuKernelGetAttribute(value: Place<c_int>, attribute: c_int, kernel: u64, device: c_int);
     cuKernelSetAttribute(attribute: c_int, value: c_int, kernel: u64, device: c_int);
@@ -188,6 +200,7 @@ driver_functions! {
         extra: Place<*mut c_void>,
     );
     cuLaunchHostFunc(stream: u64, function: HostFunction, data: Place<c_void>);
+    cuLaunchHostFunc_v2(stream: u64, function: HostFunction, data: Place<c_void>, mode: c_uint);
     cuStreamAddCallback(stream: u64, function: StreamCallback, data: Place<c_void>, flags: c_uint);
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         blocks: Place<c_int>, function: u64, block: c_int, shared_bytes: usize, flags: c_uint,

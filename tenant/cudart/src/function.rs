@@ -48,6 +48,7 @@ runtime_api! {
     cudaFuncSetCacheConfig(stub: *const c_void, config: c_int) => set_cache_config;
     cudaFuncSetSharedMemConfig(stub: *const c_void, config: c_int) => set_shared_config;
     cudaFuncGetName(name: *mut *const c_char, stub: *const c_void) => get_name;
+    cudaFuncGetParamCount(stub: *const c_void, count: *mut usize) => get_param_count;
     cudaFuncGetParamInfo(stub: *const c_void, index: usize, offset: *mut usize, bytes: *mut usize) => get_param_info;
     cudaGetFuncBySymbol(function: *mut u64, stub: *const c_void) => get_function;
     cudaGetKernel(kernel: *mut u64, stub: *const c_void) => get_kernel;
@@ -118,6 +119,11 @@ fn set_shared_config(stub: Place<c_void>, config: c_int) -> CudaResult {
 fn get_name(name: Place<*const c_char>, stub: Place<c_void>) -> CudaResult {
     let (driver, _, kernel) = kernel(stub)?;
     driver.cuKernelGetName(name, kernel)
+}
+
+fn get_param_count(stub: Place<c_void>, count: Place<usize>) -> CudaResult {
+    let (driver, _, kernel) = kernel(stub)?;
+    driver.cuKernelGetParamCount(kernel, count)
 }
 
 fn get_param_info(

@@ -61,6 +61,8 @@ runtime_api! {
         | cudaLaunchKernelExC_ptsz => launch_ex;
     cudaLaunchHostFunc(stream: u64, function: HostFunction, data: *mut c_void)
         | cudaLaunchHostFunc_ptsz => host_function;
+    cudaLaunchHostFunc_v2(stream: u64, function: HostFunction, data: *mut c_void, mode: c_uint)
+        | cudaLaunchHostFunc_v2_ptsz => host_function_with_mode;
     cudaStreamAddCallback(stream: u64, function: StreamCallback, data: *mut c_void, flags: c_uint)
         | cudaStreamAddCallback_ptsz => callback;
     __cudaPopCallConfiguration(
@@ -75,6 +77,15 @@ thread_local! {
     static PUSHED: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Does something with the thread's configurations.
+///
+/// # Errors
+/// [`Status::UNLOADING`]: the thread ends and has none any more, as where a destructor launches.
+fn with_pushed<T>(act: impl FnOnce(&mut Vec<Configuration>) -> T) -> CudaResult<T> {
+    let done = PUSHED.try_with(|pushed| act(&mut pushed.borrow_mut()));
+    done.map_err(|_| Status::UNLOADING)
+}
+
 /// `__cudaPushCallConfiguration` of nvcc's host code; 0 lets it call the stub.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaPushCallConfiguration(
@@ -83,10 +94,7 @@ pub extern "C" fn __cudaPushCallConfiguration(
     shared_bytes: usize,
     stream: u64,
 ) -> c_uint {
-    guard(|| {
-        PUSHED.with_borrow_mut(|pushed| pushed.push((grid, block, shared_bytes, stream)));
-        Ok(())
-    })
+    guard(|| with_pushed(|pushed| pushed.push((grid, block, shared_bytes, stream))))
 }
 
 fn pop(
@@ -95,7 +103,7 @@ fn pop(
     shared_bytes: Place<usize>,
     stream: Place<u64>,
 ) -> CudaResult {
-    let popped = PUSHED.with_borrow_mut(Vec::pop);
+    let popped = with_pushed(Vec::pop)?;
     let popped = popped.ok_or(Status::MISSING_CONFIGURATION)?;
     grid.set(popped.0)?;
     block.set(popped.1)?;
@@ -226,6 +234,16 @@ fn host_function(
     data: Place<c_void>,
 ) -> CudaResult {
     ready()?.cuLaunchHostFunc(default.resolve(stream), function, data)
+}
+
+fn host_function_with_mode(
+    default: DefaultStream,
+    stream: u64,
+    function: HostFunction,
+    data: Place<c_void>,
+    mode: c_uint,
+) -> CudaResult {
+    ready()?.cuLaunchHostFunc_v2(default.resolve(stream), function, data, mode)
 }
 
 fn callback(

@@ -1,4 +1,5 @@
-//! `libcudart.so.13`: NVIDIA's runtime API, on the driver API of whatever `libcuda.so.1` the process finds.
+//! `libcudart.so.13` and `libcudart.so.12`: NVIDIA's runtime API, on the driver API of whatever `libcuda.so.1` the
+//! process finds. The cfg `cuda` says which of the two is built.
 //!
 //! Programs that nvcc links with `-cudart shared`, and Python packages that open the library, use it as they are. It
 //! knows nothing of the service: kernels, memory, streams and events are the driver's, and handles are the same numbers
@@ -9,8 +10,8 @@
 //! its error for `cudaGetLastError`; no panic leaves the library. A function that is not covered says so once on stderr
 //! and returns `cudaErrorNotSupported`.
 //!
-//! Source: the public headers of CUDA 13.5 (`cuda_runtime_api.h`, `driver_types.h`) and what nvcc 13.5 writes into host
-//! code.
+//! Source: the public headers of CUDA 13.5 and 12.9 (`cuda_runtime_api.h`, `driver_types.h`) and what nvcc 13.5 writes
+//! into host code.
 
 #![allow(
     clippy::disallowed_types,
@@ -21,6 +22,7 @@ pub mod api;
 pub mod border;
 pub mod current;
 pub mod driver;
+pub mod report;
 pub mod status;
 
 pub mod array;

@@ -18,6 +18,7 @@ runtime_api! {
     cudaLibraryUnload(library: u64) => unload;
     cudaLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char) => get_kernel;
     cudaLibraryGetGlobal(address: *mut u64, bytes: *mut usize, library: u64, name: *const c_char) => get_global;
+    cudaLibraryGetManaged(address: *mut u64, bytes: *mut usize, library: u64, name: *const c_char) => get_managed;
     cudaLibraryGetKernelCount(count: *mut c_uint, library: u64) => get_count;
     cudaLibraryEnumerateKernels(kernels: *mut u64, count: c_uint, library: u64) => enumerate;
     cudaKernelSetAttributeForDevice(kernel: u64, attribute: c_int, value: c_int, device: c_int) => set_attribute;
@@ -72,6 +73,15 @@ fn get_global(
     name: Place<c_char>,
 ) -> CudaResult {
     ready()?.cuLibraryGetGlobal(address, bytes, library, name)
+}
+
+fn get_managed(
+    address: Place<u64>,
+    bytes: Place<usize>,
+    library: u64,
+    name: Place<c_char>,
+) -> CudaResult {
+    ready()?.cuLibraryGetManaged(address, bytes, library, name)
 }
 
 fn get_count(count: Place<c_uint>, library: u64) -> CudaResult {

@@ -2,7 +2,8 @@
 //! are named by.
 //!
 //! Rules: addresses are numbers, and nothing behind one is read here. What belongs to a binary goes with it, and of
-//! what was registered twice under one address, the later one counts.
+//! what was registered twice under one address, the later one counts. What the driver answered holds until the binaries
+//! are loaded anew ([`Registered::forget_found`]).
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 pub struct Binary {
     /// Its wrapper's address.
     pub image: usize,
+    /// The process that registered it.
+    pub process: u32,
     /// The driver's library, once it was loaded.
     pub library: Mutex<Option<u64>>,
 }
@@ -37,8 +40,12 @@ pub struct Registered {
     variables: HashMap<usize, Named>,
     /// The driver's handles of kernels that were asked for, by the same.
     found: HashMap<usize, u64>,
+    /// How often those were forgotten.
+    round: u64,
     /// Managed variables, by where the program has the address of each.
     managed: HashMap<usize, Named>,
+    /// Managed variables whose address the program was told, by that.
+    told: HashMap<usize, Named>,
 }
 
 impl Registered {
@@ -46,6 +53,7 @@ impl Registered {
     pub fn add_binary(&mut self, handle: usize, image: usize) {
         let binary = Binary {
             image,
+            process: std::process::id(),
             library: Mutex::default(),
         };
         // Should there be one of this handle, what is its own goes with it.
@@ -65,6 +73,7 @@ impl Registered {
     /// Adds a variable of a binary, if there is such a binary.
     pub fn add_variable(&mut self, handle: usize, shadow: usize, name: CString) {
         if let Some(binary) = self.binaries.get(&handle).cloned() {
+            self.told.remove(&shadow);
             self.variables.insert(shadow, Named { binary, name });
         }
     }
@@ -87,6 +96,7 @@ impl Registered {
         self.kernels.retain(|_, named| !is_its(named));
         self.variables.retain(|_, named| !is_its(named));
         self.managed.retain(|_, named| !is_its(named));
+        self.told.retain(|_, named| !is_its(named));
         Some(binary)
     }
 
@@ -104,7 +114,8 @@ impl Registered {
     /// Notes that the program was told the address of a managed variable, by which it names it from now on.
     pub fn told(&mut self, place: usize, address: usize) {
         if let Some(named) = self.managed.remove(&place) {
-            self.variables.insert(address, named);
+            self.variables.remove(&address);
+            self.told.insert(address, named);
         }
     }
 
@@ -124,7 +135,9 @@ impl Registered {
     /// Returns the variable of a shadow.
     #[must_use]
     pub fn variable(&self, shadow: usize) -> Option<&Named> {
-        self.variables.get(&shadow)
+        self.variables
+            .get(&shadow)
+            .or_else(|| self.told.get(&shadow))
     }
 
     /// Returns the driver's handle of a kernel that was asked for.
@@ -133,12 +146,36 @@ impl Registered {
         self.found.get(&stub).copied()
     }
 
-    /// Remembers the driver's handle of a kernel, unless its stub has come to name another one meanwhile.
-    pub fn remember(&mut self, stub: usize, named: &Named, kernel: u64) {
+    /// Returns how often the driver's handles were forgotten. Who asks the driver for one asks for this before.
+    #[must_use]
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Remembers the driver's handle of a kernel, which was asked for in a round, unless its stub has come to name
+    /// another one meanwhile, or handles were forgotten.
+    pub fn remember(&mut self, stub: usize, named: &Named, round: u64, kernel: u64) {
         let is_still =
             |now: &Named| Arc::ptr_eq(&now.binary, &named.binary) && now.name == named.name;
-        if self.kernels.get(&stub).is_some_and(is_still) {
+        if self.round == round && self.kernels.get(&stub).is_some_and(is_still) {
             self.found.insert(stub, kernel);
         }
+    }
+
+    /// Returns the binaries of which the program was not told where managed variables are.
+    #[must_use]
+    pub fn without_told(&self) -> Vec<Arc<Binary>> {
+        let is_told = |binary: &Arc<Binary>| {
+            let mut told = self.told.values();
+            told.any(|named| Arc::ptr_eq(&named.binary, binary))
+        };
+        let binaries = self.binaries.values();
+        binaries.filter(|one| !is_told(one)).cloned().collect()
+    }
+
+    /// Forgets the driver's handles of all kernels: those of binaries that were unloaded are no more.
+    pub fn forget_found(&mut self) {
+        self.round += 1;
+        self.found.clear();
     }
 }

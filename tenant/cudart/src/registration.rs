@@ -2,18 +2,23 @@
 //! of the program's own, its stubs and shadows.
 //!
 //! Rules: nothing is loaded until something of a binary is needed, and then it is the driver's library, which all
-//! contexts share; a binary that cannot be loaded is tried anew at each need. Addresses are numbers: nothing behind a
-//! stub or a shadow is read.
+//! contexts share; a binary that cannot be loaded is tried anew at each need. A reset of the device unloads what was
+//! loaded. Addresses are numbers: nothing behind a stub or a shadow is read. The code that ends a program runs in a
+//! forked child as well, and takes no lock there that a thread of the parent's may have held.
 
 use crate::border::{Place, guard};
 use crate::current::ready;
 use crate::driver::Driver;
 use crate::registered::{Binary, Registered};
+use crate::report;
 use crate::status::{CudaResult, Status};
 use parking_lot::RwLock;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 static REGISTERED: RwLock<Option<Registered>> = RwLock::new(None);
+/// The process that registered something last.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 fn change(act: impl FnOnce(&mut Registered)) {
     act(REGISTERED.write().get_or_insert_default());
@@ -46,6 +51,20 @@ impl Binary {
     }
 }
 
+/// Unloads all binaries but those of which the program has the addresses of managed variables. Each is loaded anew when
+/// something of it is needed.
+pub fn unload(driver: &Driver) {
+    let binaries = look(|registered| Some(registered.without_told()));
+    for binary in binaries.unwrap_or_default() {
+        if let Some(library) = binary.library.lock().take() {
+            // One that another thread unloaded is gone as well.
+            let _ = driver.cuLibraryUnload(library);
+        }
+    }
+    // Only now: a kernel of a library that was found before is not remembered from here on.
+    change(Registered::forget_found);
+}
+
 /// Returns the driver's handle of a kernel that a program names by its stub's address, or by the handle itself.
 ///
 /// # Errors
@@ -55,7 +74,11 @@ pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
     if let Some(found) = look(|registered| registered.found(stub)) {
         return Ok(found);
     }
-    let Some(named) = look(|registered| registered.kernel(stub).cloned()) else {
+    let named = |registered: &Registered| {
+        let named = registered.kernel(stub)?;
+        Some((named.clone(), registered.round()))
+    };
+    let Some((named, round)) = look(named) else {
         return match stub {
             0 => Err(Status::INVALID_DEVICE_FUNCTION),
             // The driver knows its own handles.
@@ -70,7 +93,7 @@ pub fn kernel(driver: &Driver, stub: usize) -> CudaResult<u64> {
         Status::SYMBOL_NOT_FOUND => Status::INVALID_DEVICE_FUNCTION,
         status => status,
     })?;
-    change(|registered| registered.remember(stub, &named, kernel));
+    change(|registered| registered.remember(stub, &named, round, kernel));
     Ok(kernel)
 }
 
@@ -123,6 +146,8 @@ pub fn variable(driver: &Driver, shadow: usize) -> CudaResult<(u64, usize)> {
 pub unsafe extern "C" fn __cudaRegisterFatBinary(image: *const c_void) -> *mut *mut c_void {
     let handle: *mut *mut c_void = Box::into_raw(Box::new(image.cast_mut()));
     change(|registered| registered.add_binary(handle.addr(), image.expose_provenance()));
+    // Relaxed: a process compares it with its own number, which it, or one that it was forked from, wrote before.
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     handle
 }
 
@@ -160,12 +185,10 @@ fn tell_managed(handle: usize) -> CudaResult {
 }
 
 fn say_unmanaged(status: Status) {
-    let line = format!(
-        "gridmux: a __managed__ variable cannot be shared with the program (error {})\n",
+    report::say(format_args!(
+        "a __managed__ variable cannot be shared with the program (error {})",
         status.0
-    );
-    // A closed stderr harms nobody.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    ));
 }
 
 /// `__cudaRegisterManagedVar` of nvcc's host code.
@@ -196,8 +219,16 @@ pub unsafe extern "C" fn __cudaRegisterManagedVar(
 /// `__cudaUnregisterFatBinary` of nvcc's host code.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
+    let process = std::process::id();
+    // Relaxed: see `__cudaRegisterFatBinary`.
+    if PROCESS.load(Ordering::Relaxed) != process {
+        // A forked child, in which everything stays as it was: a thread that it does not have may have held the lock.
+        return;
+    }
     let mut removed = None;
     change(|registered| removed = registered.remove_binary(handle.addr()));
+    // What the parent of a forked child loaded is the parent's.
+    let removed = removed.filter(|binary| binary.process == process);
     let library = removed.and_then(|binary| binary.library.lock().take());
     if let (Some(library), Ok(driver)) = (library, Driver::get()) {
         // At the end of the process the driver may be gone already.
@@ -269,7 +300,8 @@ pub unsafe extern "C" fn __cudaRegisterVar(
     }
 }
 
-/// `__cudaGetKernel` of nvcc's host code: the kernel of a stub.
+/// `__cudaGetKernel` of nvcc's host code, which keeps what it is told for good: the kernel of a stub, for which the
+/// stub's own address stands, whatever becomes of its binary. What is wrong with it is said by the launch.
 ///
 /// # Safety
 /// `place` is null or has room for a handle.
@@ -278,6 +310,9 @@ pub unsafe extern "C" fn __cudaGetKernel(place: *mut u64, stub: *const c_void) -
     guard(|| {
         // SAFETY: the caller's promise.
         let place: Place<u64> = unsafe { crate::border::FromC::from_c(place) };
-        place.set(kernel(ready()?, stub.addr())?)
+        match stub.is_null() {
+            true => Err(Status::INVALID_DEVICE_FUNCTION),
+            false => place.set(stub.addr() as u64),
+        }
     })
 }

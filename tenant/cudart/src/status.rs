@@ -170,6 +170,7 @@ codes! {
 impl Status {
     pub(crate) const SUCCESS: Self = Self(0);
     pub(crate) const INVALID_VALUE: Self = Self(1);
+    pub(crate) const UNLOADING: Self = Self(4);
     pub(crate) const INVALID_CONFIGURATION: Self = Self(9);
     pub(crate) const INVALID_PITCH: Self = Self(12);
     pub(crate) const INVALID_CHANNEL_DESCRIPTOR: Self = Self(20);
@@ -193,12 +194,9 @@ impl Status {
         }
     }
 
-    /// Returns whether it is of the device and stays until the process ends: an error of code that ran there.
+    /// Returns whether it is of the device and stays until that is reset: an error of code that ran there.
     pub(crate) fn is_sticky(self) -> bool {
-        matches!(
-            self.0,
-            214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721
-        )
+        matches!(self.0, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721)
     }
 
     fn row(self) -> Option<&'static (u32, &'static str, Option<&'static CStr>)> {
@@ -251,5 +249,9 @@ mod tests {
         assert_eq!(Status(700).name(), c"cudaErrorIllegalAddress");
         assert_eq!(Status(12345).name(), c"unrecognized error code");
         assert!(Status(700).is_sticky() && !Status(600).is_sticky() && !Status(1).is_sticky());
+        assert!(
+            !Status(709).is_sticky(),
+            "a thread may choose another context"
+        );
     }
 }

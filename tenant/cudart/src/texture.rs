@@ -1,11 +1,13 @@
 //! Texture and surface objects, in the runtime's words. Handles are the driver's.
+//!
+//! The structures of CUDA 12 end earlier than those of CUDA 13, whose reserved words and flags they do not have.
 
 use crate::api::runtime_api;
 use crate::array::ChannelFormat;
 use crate::border::Place;
 use crate::current::ready;
 use crate::status::{CudaResult, Status};
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
 /// Texels (`cudaResourceDesc`): a kind, what the kind asks for, and flags.
 #[repr(C)]
@@ -13,6 +15,7 @@ use std::ffi::{c_int, c_uint, c_void};
 pub struct Texels {
     kind: c_int,
     of: Resource,
+    #[cfg(cuda = "13")]
     flags: c_uint,
 }
 
@@ -23,7 +26,19 @@ struct Resource {
     handle: u64,
     format: ChannelFormat,
     sizes: [usize; 3],
+    #[cfg(cuda = "13")]
     reserved: [u64; 9],
+}
+
+/// Texels read as others (`cudaResourceViewDesc`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    format: c_uint,
+    sizes: [usize; 3],
+    levels_and_layers: [c_uint; 4],
+    #[cfg(cuda = "13")]
+    reserved: [c_uint; 16],
 }
 
 /// How texels are read (`cudaTextureDesc`).
@@ -70,11 +85,25 @@ pub struct DriverSampling {
     reserved: [c_int; 12],
 }
 
+/// The driver's texels read as others (`CUDA_RESOURCE_VIEW_DESC`), whose formats have the same numbers.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct DriverView {
+    format: c_uint,
+    sizes: [usize; 3],
+    levels_and_layers: [c_uint; 4],
+    reserved: [c_uint; 16],
+}
+
+#[cfg(cuda = "12")]
+const _: () = assert!(size_of::<Texels>() == 64 && size_of::<View>() == 48);
+#[cfg(cuda = "13")]
+const _: () = assert!(size_of::<Texels>() == 144 && size_of::<View>() == 112);
 const _: () = assert!(
-    size_of::<Texels>() == 144
-        && size_of::<Sampling>() == 72
+    size_of::<Sampling>() == 72
         && size_of::<DriverTexels>() == 144
         && size_of::<DriverSampling>() == 104
+        && size_of::<DriverView>() == 112
 );
 
 /// Kinds of texels (`cudaResourceType`), as the driver numbers them.
@@ -90,11 +119,15 @@ const SEAMLESS: c_uint = 0x40;
 
 runtime_api! {
     cudaCreateTextureObject(
-        texture: *mut u64, texels: *const Texels, how: *const Sampling, view: *const c_void,
+        texture: *mut u64, texels: *const Texels, how: *const Sampling, view: *const View,
     ) => create_texture;
     cudaDestroyTextureObject(texture: u64) => destroy_texture;
+    cudaGetTextureObjectResourceDesc(texels: *mut Texels, texture: u64) => texture_texels;
+    cudaGetTextureObjectTextureDesc(how: *mut Sampling, texture: u64) => texture_sampling;
+    cudaGetTextureObjectResourceViewDesc(view: *mut View, texture: u64) => texture_view;
     cudaCreateSurfaceObject(surface: *mut u64, texels: *const Texels) => create_surface;
     cudaDestroySurfaceObject(surface: u64) => destroy_surface;
+    cudaGetSurfaceObjectResourceDesc(texels: *mut Texels, surface: u64) => surface_texels;
     cudaDeviceGetTexture1DLinearMaxWidth(texels: *mut usize, format: *const ChannelFormat, device: c_int)
         => most_linear_texels;
 }
@@ -113,8 +146,72 @@ impl Texels {
             channels,
             sizes: self.of.sizes,
             reserved: [0; 11],
+            #[cfg(cuda = "12")]
+            flags: 0,
+            #[cfg(cuda = "13")]
             flags: self.flags,
         })
+    }
+
+    /// Returns this API's description of the driver's texels.
+    fn of(driver: &DriverTexels) -> CudaResult<Self> {
+        let kind = driver.kind.cast_signed();
+        Ok(Self {
+            kind,
+            of: Resource {
+                handle: driver.handle,
+                format: match kind {
+                    LINEAR | ROWS => ChannelFormat::of(driver.format, driver.channels)?,
+                    _ => ChannelFormat::NONE,
+                },
+                sizes: driver.sizes,
+                #[cfg(cuda = "13")]
+                reserved: [0; 9],
+            },
+            #[cfg(cuda = "13")]
+            flags: driver.flags,
+        })
+    }
+}
+
+impl DriverTexels {
+    /// Returns a description that says nothing.
+    fn empty() -> Self {
+        Self {
+            kind: 0,
+            handle: 0,
+            format: 0,
+            channels: 0,
+            sizes: [0; 3],
+            reserved: [0; 11],
+            flags: 0,
+        }
+    }
+}
+
+impl View {
+    /// Returns the driver's view.
+    fn of_driver(&self) -> DriverView {
+        DriverView {
+            format: self.format,
+            sizes: self.sizes,
+            levels_and_layers: self.levels_and_layers,
+            #[cfg(cuda = "12")]
+            reserved: [0; 16],
+            #[cfg(cuda = "13")]
+            reserved: self.reserved,
+        }
+    }
+
+    /// Returns this API's form of the driver's view.
+    fn of(driver: &DriverView) -> Self {
+        Self {
+            format: driver.format,
+            sizes: driver.sizes,
+            levels_and_layers: driver.levels_and_layers,
+            #[cfg(cuda = "13")]
+            reserved: driver.reserved,
+        }
     }
 }
 
@@ -149,18 +246,73 @@ impl Sampling {
             reserved: [0; 12],
         })
     }
+
+    /// Returns this API's description of how the driver reads texels.
+    fn of(driver: &DriverSampling) -> Self {
+        let has = |flag| c_int::from(driver.flags & flag != 0);
+        Self {
+            address_modes: driver.address_modes,
+            filter: driver.filter,
+            read_mode: 1 - has(READ_AS_INTEGER),
+            srgb: has(SRGB),
+            border: driver.border,
+            normalized: has(NORMALIZED),
+            anisotropy: driver.anisotropy,
+            mipmap_filter: driver.mipmap_filter,
+            mipmap_levels: driver.mipmap_levels,
+            trilinear_off: has(TRILINEAR_OFF),
+            seamless: has(SEAMLESS),
+        }
+    }
 }
 
 fn create_texture(
     texture: Place<u64>,
     texels: Place<Texels>,
     how: Place<Sampling>,
-    view: Place<c_void>,
+    view: Place<View>,
 ) -> CudaResult {
     let driver = ready()?;
     let mut texels = texels.get()?.of_driver()?;
     let mut how = how.get()?.of_driver()?;
+    let mut ours = match view.is_none() {
+        true => None,
+        false => Some(view.get()?.of_driver()),
+    };
+    let view = ours.as_mut().map_or(Place::NONE, Place::to);
     driver.cuTexObjectCreate(texture, Place::to(&mut texels), Place::to(&mut how), view)
+}
+
+fn texture_texels(place: Place<Texels>, texture: u64) -> CudaResult {
+    let mut told = DriverTexels::empty();
+    ready()?.cuTexObjectGetResourceDesc(Place::to(&mut told), texture)?;
+    place.set(Texels::of(&told)?)
+}
+
+fn texture_sampling(place: Place<Sampling>, texture: u64) -> CudaResult {
+    let mut told = DriverSampling {
+        address_modes: [0; 3],
+        filter: 0,
+        flags: 0,
+        anisotropy: 0,
+        mipmap_filter: 0,
+        mipmap_levels: [0.0; 3],
+        border: [0.0; 4],
+        reserved: [0; 12],
+    };
+    ready()?.cuTexObjectGetTextureDesc(Place::to(&mut told), texture)?;
+    place.set(Sampling::of(&told))
+}
+
+fn texture_view(place: Place<View>, texture: u64) -> CudaResult {
+    let mut told = DriverView {
+        format: 0,
+        sizes: [0; 3],
+        levels_and_layers: [0; 4],
+        reserved: [0; 16],
+    };
+    ready()?.cuTexObjectGetResourceViewDesc(Place::to(&mut told), texture)?;
+    place.set(View::of(&told))
 }
 
 /// Null is no error, as documented.
@@ -175,6 +327,12 @@ fn create_surface(surface: Place<u64>, texels: Place<Texels>) -> CudaResult {
     let driver = ready()?;
     let mut texels = texels.get()?.of_driver()?;
     driver.cuSurfObjectCreate(surface, Place::to(&mut texels))
+}
+
+fn surface_texels(place: Place<Texels>, surface: u64) -> CudaResult {
+    let mut told = DriverTexels::empty();
+    ready()?.cuSurfObjectGetResourceDesc(Place::to(&mut told), surface)?;
+    place.set(Texels::of(&told)?)
 }
 
 fn destroy_surface(surface: u64) -> CudaResult {
@@ -192,4 +350,47 @@ fn most_linear_texels(
     let driver = ready()?;
     let (format, channels) = format.get()?.of_driver()?;
     driver.cuDeviceGetTexture1DLinearMaxWidth(texels, format, channels, device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sampling, Texels};
+    use crate::array::ChannelFormat;
+
+    #[test]
+    fn texels_and_how_they_are_read_go_to_the_driver_and_back() {
+        let texels = Texels {
+            kind: super::LINEAR,
+            of: super::Resource {
+                handle: 0x1000,
+                format: ChannelFormat::of(0x20, 2).expect("a format"),
+                sizes: [128, 0, 0],
+                #[cfg(cuda = "13")]
+                reserved: [0; 9],
+            },
+            #[cfg(cuda = "13")]
+            flags: 0,
+        };
+        let there = texels.of_driver().expect("such texels");
+        let back = Texels::of(&there).expect("such texels");
+        assert_eq!((there.kind, there.format, there.channels), (2, 0x20, 2));
+        assert_eq!(back.of.sizes, texels.of.sizes);
+        assert_eq!(back.of.format, texels.of.format);
+        let how = Sampling {
+            address_modes: [0, 1, 2],
+            filter: 1,
+            read_mode: 1,
+            srgb: 0,
+            border: [0.0; 4],
+            normalized: 1,
+            anisotropy: 3,
+            mipmap_filter: 0,
+            mipmap_levels: [0.0; 3],
+            trilinear_off: 1,
+            seamless: 0,
+        };
+        let there = how.of_driver().expect("such a way");
+        assert_eq!(there.flags, super::NORMALIZED | super::TRILINEAR_OFF);
+        assert_eq!(format!("{:?}", Sampling::of(&there)), format!("{how:?}"));
+    }
 }

@@ -4,6 +4,7 @@
 
 use crate::border::guard;
 use crate::feature;
+use crate::report;
 use crate::status::Status;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,11 +40,9 @@ fn say(symbol: &str) {
         _ if symbol.contains("Mipmap") => ": mipmaps are not there",
         _ => "",
     };
-    let line = format!(
-        "gridmux: {symbol} is not covered{feature}{why}; it returns cudaErrorNotSupported\n"
-    );
-    // A closed stderr harms nobody.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    report::say(format_args!(
+        "{symbol} is not covered{feature}{why}; it returns cudaErrorNotSupported"
+    ));
 }
 
 uncovered! {
@@ -53,7 +52,7 @@ uncovered! {
     cudaDevResourceGenerateDesc, cudaDevSmResourceSplit, cudaDevSmResourceSplitByCount, cudaDeviceDisablePeerAccess,
     cudaDeviceEnablePeerAccess, cudaDeviceFlushGPUDirectRDMAWrites, cudaDeviceGetDevResource, cudaDeviceGetExecutionCtx,
     cudaDeviceGetHostAtomicCapabilities, cudaDeviceGetNvSciSyncAttributes, cudaDeviceGetP2PAtomicCapabilities,
-    cudaDeviceGetSharedMemConfig, cudaDeviceRegisterAsyncNotification, cudaDeviceSetSharedMemConfig,
+    cudaDeviceRegisterAsyncNotification,
     cudaDeviceUnregisterAsyncNotification, cudaEGLStreamConsumerAcquireFrame, cudaEGLStreamConsumerConnect,
     cudaEGLStreamConsumerConnectWithFlags, cudaEGLStreamConsumerDisconnect, cudaEGLStreamConsumerReleaseFrame,
     cudaEGLStreamProducerConnect, cudaEGLStreamProducerDisconnect, cudaEGLStreamProducerPresentFrame,
@@ -61,11 +60,10 @@ uncovered! {
     cudaExecutionCtxGetDevResource, cudaExecutionCtxGetDevice, cudaExecutionCtxGetId, cudaExecutionCtxRecordEvent,
     cudaExecutionCtxStreamCreate, cudaExecutionCtxSynchronize, cudaExecutionCtxWaitEvent,
     cudaExternalMemoryGetMappedBuffer, cudaExternalMemoryGetMappedMipmappedArray, cudaFreeMipmappedArray,
-    cudaFuncGetParamCount, cudaGLGetDevices, cudaGLMapBufferObject, cudaGLMapBufferObjectAsync,
+    cudaGLGetDevices, cudaGLMapBufferObject, cudaGLMapBufferObjectAsync,
     cudaGLRegisterBufferObject, cudaGLSetBufferObjectMapFlags, cudaGLSetGLDevice, cudaGLUnmapBufferObject,
     cudaGLUnmapBufferObjectAsync, cudaGLUnregisterBufferObject, cudaGetMipmappedArrayLevel,
-    cudaGetSurfaceObjectResourceDesc, cudaGetTextureObjectResourceDesc, cudaGetTextureObjectResourceViewDesc,
-    cudaGetTextureObjectTextureDesc, cudaGraphAddExternalSemaphoresSignalNode, cudaGraphAddExternalSemaphoresWaitNode,
+    cudaGraphAddExternalSemaphoresSignalNode, cudaGraphAddExternalSemaphoresWaitNode,
     cudaGraphConditionalHandleCreate, cudaGraphConditionalHandleCreate_v2,
     cudaGraphExecExternalSemaphoresSignalNodeSetParams, cudaGraphExecExternalSemaphoresWaitNodeSetParams,
     cudaGraphExternalSemaphoresSignalNodeGetParams, cudaGraphExternalSemaphoresSignalNodeSetParams,
@@ -76,7 +74,7 @@ uncovered! {
     cudaGraphicsUnmapResources, cudaGraphicsUnregisterResource, cudaGraphicsVDPAURegisterOutputSurface,
     cudaGraphicsVDPAURegisterVideoSurface, cudaGreenCtxCreate, cudaImportExternalMemory, cudaImportExternalSemaphore,
     cudaIpcCloseMemHandle, cudaIpcGetEventHandle, cudaIpcGetMemHandle, cudaIpcOpenEventHandle, cudaIpcOpenMemHandle,
-    cudaLaunchHostFunc_v2, cudaLaunchHostFunc_v2_ptsz, cudaLibraryGetManaged, cudaLibraryGetUnifiedFunction,
+    cudaLibraryGetUnifiedFunction,
     cudaLogsCurrent, cudaLogsDumpToFile, cudaLogsDumpToMemory, cudaLogsRegisterCallback, cudaLogsUnregisterCallback,
     cudaMallocMipmappedArray, cudaMemDiscardAndPrefetchBatchAsync, cudaMemDiscardAndPrefetchBatchAsync_ptsz,
     cudaMemDiscardBatchAsync, cudaMemDiscardBatchAsync_ptsz, cudaMemGetDefaultMemPool, cudaMemGetLocationInfo,

@@ -16,6 +16,9 @@
     reason = "this room does not know the mediator, whose dispatcher never runs this code"
 )]
 
+#[macro_use]
+mod functions;
+
 pub mod api;
 pub mod compile;
 pub mod options;

@@ -30,16 +30,23 @@ pub const INVALID_INPUT: Code = 3;
 /// Anything else.
 pub const INTERNAL_ERROR: Code = 11;
 
+/// Joins the word that the audit library knows, which stands once in its room, and this library's name.
+macro_rules! exchanged {
+    ($name:literal) => {
+        concat!(include_str!("../../search/src/exchanged"), $name)
+    };
+}
+
 /// What the audit library knows the file by that this library was opened in place of.
 #[cfg(cuda = "13")]
-const EXCHANGED: &str = "gridmux-exchanged:libnvrtc.so.13";
+const EXCHANGED: &str = exchanged!("libnvrtc.so.13");
 /// As above.
 #[cfg(cuda = "12")]
-const EXCHANGED: &str = "gridmux-exchanged:libnvrtc.so.12";
+const EXCHANGED: &str = exchanged!("libnvrtc.so.12");
 
-/// Declares the functions.
+/// Declares the functions; which Rust function one has is nothing to the real compiler.
 macro_rules! functions {
-    ($($(#[$when:meta])? $name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
+    ($($(#[$when:meta])? $name:ident($($arg:ident: $type:ty),* $(,)?) $(=> $function:path)?;)*) => {
         /// The real compiler's functions.
         #[allow(non_snake_case, reason = "the names are those of the C API")]
         #[derive(Debug)]
@@ -81,48 +88,7 @@ macro_rules! functions {
     };
 }
 
-functions! {
-    nvrtcVersion(major: *mut c_int, minor: *mut c_int);
-    nvrtcGetNumSupportedArchs(count: *mut c_int);
-    nvrtcGetSupportedArchs(numbers: *mut c_int);
-    nvrtcCreateProgram(
-        program: *mut Program, source: *const c_char, name: *const c_char, count: c_int, headers: Strings,
-        names: Strings,
-    );
-    nvrtcDestroyProgram(program: *mut Program);
-    nvrtcCompileProgram(program: Program, count: c_int, options: Strings);
-    nvrtcGetPTXSize(program: Program, bytes: *mut usize);
-    nvrtcGetPTX(program: Program, text: *mut c_char);
-    nvrtcGetCUBINSize(program: Program, bytes: *mut usize);
-    nvrtcGetCUBIN(program: Program, code: *mut c_char);
-    nvrtcGetLTOIRSize(program: Program, bytes: *mut usize);
-    nvrtcGetLTOIR(program: Program, code: *mut c_char);
-    nvrtcGetOptiXIRSize(program: Program, bytes: *mut usize);
-    nvrtcGetOptiXIR(program: Program, code: *mut c_char);
-    #[cfg(cuda = "13")]
-    nvrtcGetTileIRSize(program: Program, bytes: *mut usize);
-    #[cfg(cuda = "13")]
-    nvrtcGetTileIR(program: Program, code: *mut c_char);
-    #[cfg(cuda = "12")]
-    nvrtcGetNVVMSize(program: Program, bytes: *mut usize);
-    #[cfg(cuda = "12")]
-    nvrtcGetNVVM(program: Program, code: *mut c_char);
-    nvrtcGetProgramLogSize(program: Program, bytes: *mut usize);
-    nvrtcGetProgramLog(program: Program, text: *mut c_char);
-    nvrtcAddNameExpression(program: Program, expression: *const c_char);
-    nvrtcGetLoweredName(program: Program, expression: *const c_char, name: *mut *const c_char);
-    nvrtcGetPCHHeapSize(bytes: *mut usize);
-    nvrtcSetPCHHeapSize(bytes: usize);
-    nvrtcGetPCHCreateStatus(program: Program);
-    nvrtcGetPCHHeapSizeRequired(program: Program, bytes: *mut usize);
-    nvrtcSetFlowCallback(program: Program, callback: FlowCallback, payload: *mut c_void);
-    #[cfg(cuda = "13")]
-    nvrtcInstallBundledHeaders(path: *const c_char, flags: c_uint, error: *mut *const c_char);
-    #[cfg(cuda = "13")]
-    nvrtcGetBundledHeadersInfo(info: *mut c_void, error: *mut *const c_char);
-    #[cfg(cuda = "13")]
-    nvrtcRemoveBundledHeaders(path: *const c_char, error: *mut *const c_char);
-}
+nvrtc_functions!(functions);
 
 impl Real {
     /// Returns the compiler, opened; nothing if there is none, which is said once on stderr.

@@ -17,6 +17,6 @@ pub const VARIABLE: &str = "GRIDMUX_LIBRARIES";
 /// The variable in which the loader finds audit libraries, a list with colons.
 pub const AUDIT: &str = "LD_AUDIT";
 /// What stands before a library's name where the file is asked for that it was opened in place of.
-pub const EXCHANGED: &str = "gridmux-exchanged:";
+pub const EXCHANGED: &str = include_str!("exchanged");
 /// The first glibc that loads an audit library without slowing down every call between libraries (2.35).
 pub const OLDEST_GLIBC: (u32, u32) = (2, 35);

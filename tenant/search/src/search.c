@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// EXCHANGED, what stands before a library's name where the file is asked for that it was opened in place of, is what the
+// file `exchanged` says (`build.rs`).
+
 #define EXPORTED __attribute__((visibility("default")))
 
 // Bytes of a path in the folder, the end included.
@@ -131,7 +134,7 @@ EXPORTED unsigned la_version(unsigned version) { return version; }
 EXPORTED char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) {
   (void)cookie;
   int is_bare = 0;
-  const char *part = behind(name, "gridmux-exchanged:");
+  const char *part = behind(name, EXCHANGED);
   if (part) {
     // A library of the folder asks for the file in whose place it was opened.
     const Library *library = meant(part, &is_bare);

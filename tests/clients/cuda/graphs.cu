@@ -141,6 +141,20 @@ static void captured(cudaStream_t first) {
   EXPECT(status == cudaStreamCaptureStatusActive);
   CHECK(cudaStreamEndCapture(first, &graph));
   EXPECT(calls == 0 && value() == 0);
+  // Kernels that were captured are told by the program's own names.
+  cudaGraphNode_t nodes[16];
+  size_t count = 16;
+  int named = 0;
+  CHECK(cudaGraphGetNodes(graph, nodes, &count));
+  for (size_t i = 0; i < count; i++) {
+    cudaGraphNodeType type;
+    cudaKernelNodeParams params = {};
+    CHECK(cudaGraphNodeGetType(nodes[i], &type));
+    if (type != cudaGraphNodeTypeKernel) continue;
+    CHECK(cudaGraphKernelNodeGetParams(nodes[i], &params));
+    named += params.func == (void *)add;
+  }
+  EXPECT(named == 2);
   CHECK(cudaGraphInstantiate(&executable, graph, 0));
   for (int round = 1; round <= 3; round++) {
     run(executable, second);

@@ -347,6 +347,12 @@ static void textures_and_surfaces() {
   CHECK(cudaCreateTextureObject(&texture, &texels, &how, nullptr));
   float *out;
   CHECK(cudaMalloc(&out, sizeof host));
+  cudaResourceDesc told_texels = {};
+  cudaTextureDesc told_how = {};
+  CHECK(cudaGetTextureObjectResourceDesc(&told_texels, texture));
+  CHECK(cudaGetTextureObjectTextureDesc(&told_how, texture));
+  EXPECT(told_texels.resType == cudaResourceTypeArray && told_texels.res.array.array == array);
+  EXPECT(told_how.filterMode == cudaFilterModeLinear && told_how.readMode == cudaReadModeElementType);
   average<<<height, width>>>(texture, out, width);
   CHECK(cudaMemcpy(back, out, sizeof back, cudaMemcpyDeviceToHost));
   EXPECT(back[0][0] == 5.5f && back[1][2] == 17.5f && back[height - 1][width - 1] == 37);
@@ -357,6 +363,9 @@ static void textures_and_surfaces() {
   CHECK(cudaMemcpy2DFromArray(back, sizeof back[0], other, 0, 0, sizeof back[0], height, cudaMemcpyDeviceToHost));
   for (int y = 0; y < height; y++)
     for (int x = 0; x < width; x++) EXPECT(back[y][x] == -host[y][x]);
+  EXPECT(cudaMemcpy2DToArray(other, 0, 0, host, sizeof host[0], sizeof host[0], height, cudaMemcpyDeviceToHost) ==
+         cudaErrorInvalidMemcpyDirection);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidMemcpyDirection);
   cudaMemcpy3DParms copy = {};
   copy.srcPtr = make_cudaPitchedPtr(host, sizeof host[0], width, height);
   copy.dstArray = other;

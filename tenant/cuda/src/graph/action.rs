@@ -134,6 +134,15 @@ pub trait Action: Any + Debug + Send + Sync {
     /// Why not.
     fn accepts(&self, new: &dyn Action) -> Result<(), Refusal>;
 
+    /// Returns what a node of an executable graph that does this does once its parameters are set: `new`, of the same
+    /// type, with what parameters do not say, as the attributes of a kernel.
+    ///
+    /// # Errors
+    /// Together they are nothing that can be launched.
+    fn replaced(&self, new: Arc<dyn Action>) -> CudaResult<Arc<dyn Action>> {
+        Ok(new)
+    }
+
     /// Returns the graph that the node holds.
     fn child(&self) -> Option<&Arc<Graph>> {
         None

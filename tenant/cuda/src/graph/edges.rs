@@ -6,7 +6,7 @@
 
 use super::action::check_edge;
 use super::topology::{Edge, EdgeData, NodeId};
-use super::{Body, CUgraph, CUgraphNode, Graph, Node, named};
+use super::{Body, CUgraph, CUgraphNode, Graph, Node, read_nodes};
 use crate::api::driver_api;
 use crate::border::{FromC, Out};
 use crate::registry::Object;
@@ -269,9 +269,9 @@ fn named_edges(
     count: usize,
 ) -> CudaResult<Vec<Edge>> {
     // SAFETY: the program passes that many of each, as the C declaration asks.
-    let (from, data) = unsafe { named(from, data, count)? };
+    let (from, data) = unsafe { read_nodes(from, data, count)? };
     // SAFETY: as above.
-    let (to, _) = unsafe { named(to, std::ptr::null(), count)? };
+    let (to, _) = unsafe { read_nodes(to, std::ptr::null(), count)? };
     let ends = from.iter().zip(to).enumerate();
     let edge = |(index, (from, to)): (usize, (&CUgraphNode, &CUgraphNode))| {
         let from = graph.dependencies(&[*from], None)?[0].0;

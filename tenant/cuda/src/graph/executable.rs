@@ -451,7 +451,8 @@ fn launch(default: DefaultStream, executable: Arc<Executable>, stream: CUstream)
 }
 
 impl Executable {
-    /// Lets the node that was made of a node of the graph do something else.
+    /// Lets the node that was made of a node of the graph do something else. What parameters do not say stays, as the
+    /// attributes of a kernel.
     ///
     /// # Errors
     /// [`Status::INVALID_VALUE`]: it was made of no such node, is of another type, or what it does cannot change so.
@@ -462,6 +463,7 @@ impl Executable {
         if item.action.kind() != action.kind() || item.action.accepts(&*action).is_err() {
             return Err(Status::INVALID_VALUE);
         }
+        let action = item.action.replaced(action)?;
         let before = std::mem::replace(&mut item.action, action);
         drop(state);
         leftovers::keep(last, before);

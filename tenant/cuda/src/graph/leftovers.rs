@@ -16,7 +16,8 @@ pub fn keep(mark: Option<Mark>, what: impl Any + Send + Sync) {
     }
 }
 
-/// Lets go of what is used no more. No lock may be held: what goes may wait for the device.
+/// Lets go of what is used no more. No lock may be held: what goes may be the last of a module that the program has
+/// unloaded, which waits for the device; nothing else does.
 pub fn collect(driver: &Driver) {
     let mut leftovers = LEFTOVERS.lock();
     if leftovers.is_empty() {

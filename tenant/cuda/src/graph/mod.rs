@@ -140,7 +140,7 @@ pub fn node_of(handle: CUgraphNode) -> CudaResult<Arc<Node>> {
 ///
 /// # Errors
 /// [`Status::INVALID_VALUE`]: the handles' is null though some are announced.
-pub unsafe fn named<'a>(
+pub unsafe fn read_nodes<'a>(
     nodes: *const CUgraphNode,
     data: *const EdgeData,
     count: usize,

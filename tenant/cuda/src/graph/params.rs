@@ -14,7 +14,7 @@ use super::work::fill::{FillMemory, FillParams2};
 use super::work::host::{Host, HostParams2};
 use super::work::kernel::{KernelParams2, LaunchKernel};
 use super::work::memory::{Allocate, AllocateParams, Free};
-use super::work::{self, Named, kernel};
+use super::work::{self, Behind, kernel};
 use super::{CUgraph, CUgraphNode, Graph, Node};
 use crate::api::driver_api;
 use crate::border::{In, Out};
@@ -172,7 +172,7 @@ impl NodeParams {
                 of.record = RecordParams { event, context: 0 }
             }
             Kind::MemAlloc => of.allocate = action.of::<Allocate>()?.params(),
-            Kind::MemFree => of.free = action.of::<Free>()?.0.address(),
+            Kind::MemFree => of.free = action.of::<Free>()?.address(),
         }
         Ok(params)
     }
@@ -222,7 +222,7 @@ fn add(
     let action = asked.action(&graph)?;
     let allocated = action.as_a::<Allocate>().map(Allocate::address);
     let child = action.child().cloned();
-    let added = work::add(&place, &graph, Named { nodes, data, count }, action);
+    let added = work::add(&place, &graph, Behind { nodes, data, count }, action);
     if let Err(status) = added {
         if let Some(child) = child {
             child.forget();

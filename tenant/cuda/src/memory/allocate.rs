@@ -1,7 +1,7 @@
 //! Device memory: allocation, release, and how much there is.
 
 use super::map::Memory;
-use super::{CUdeviceptr, graph, take};
+use super::{CUdeviceptr, graph, take, virtual_memory};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::context::current::usable;
@@ -119,10 +119,8 @@ fn get_range(
 ) -> CudaResult {
     let (driver, _) = usable()?;
     let range = driver.memory.find(address).ok_or(Status::NOT_FOUND)?;
-    Out::set_if(base.as_ref(), range.start);
-    Out::set_if(
-        bytes.as_ref(),
-        usize::try_from(range.bytes).unwrap_or(usize::MAX),
-    );
+    let (start, size) = virtual_memory::piece(driver, &range, address);
+    Out::set_if(base.as_ref(), start);
+    Out::set_if(bytes.as_ref(), usize::try_from(size).unwrap_or(usize::MAX));
     Ok(())
 }

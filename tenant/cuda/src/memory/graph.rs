@@ -36,8 +36,10 @@ struct State {
     is_allocated: bool,
     /// Nodes that allocate it, in graphs and executable graphs.
     nodes: usize,
-    /// The graph that gives it back, once a node does.
+    /// The graph that gives it back, while there are nodes that do.
     freed_by: Option<FreedBy>,
+    /// How many nodes do.
+    free_nodes: usize,
 }
 
 /// A graph that gives memory back.
@@ -52,6 +54,10 @@ enum FreedBy {
 /// A node's part in memory; when the last goes and the memory is not allocated, its address is nobody's.
 #[derive(Debug)]
 pub struct Share(Arc<GraphMemory>);
+
+/// A node's part in giving memory back: while there is one the memory is given back by its graph.
+#[derive(Debug)]
+pub struct FreeShare(Arc<GraphMemory>);
 
 /// What all graphs have.
 #[derive(Debug)]
@@ -137,11 +143,11 @@ impl GraphMemory {
         })
     }
 
-    /// Notes that a graph gives it back: the one that allocates it, or another.
+    /// Notes that a graph gives it back, the one that allocates it or another, as long as the share is there.
     ///
     /// # Errors
     /// [`Status::INVALID_VALUE`]: a graph of the other kind does already.
-    pub fn note_free_node(&self, is_own: bool) -> CudaResult {
+    pub fn share_free(self: &Arc<Self>, is_own: bool) -> CudaResult<FreeShare> {
         let by = match is_own {
             true => FreedBy::Own,
             false => FreedBy::Other,
@@ -151,7 +157,8 @@ impl GraphMemory {
             return Err(Status::INVALID_VALUE);
         }
         state.freed_by = Some(by);
-        Ok(())
+        state.free_nodes += 1;
+        Ok(FreeShare(Arc::clone(self)))
     }
 
     /// Changes the state; what no node has and is not allocated is no memory of the program's any more.
@@ -192,6 +199,24 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.0.change(|state| state.nodes -= 1);
+    }
+}
+
+impl FreeShare {
+    /// Returns the memory.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<GraphMemory> {
+        &self.0
+    }
+}
+
+impl Drop for FreeShare {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.free_nodes -= 1;
+        if state.free_nodes == 0 {
+            state.freed_by = None;
+        }
     }
 }
 

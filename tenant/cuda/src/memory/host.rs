@@ -1,10 +1,11 @@
 //! Host memory for copies: pinned memory that the library makes, and the program's own that it registers.
 //!
 //! The device copies to and from pinned memory directly, and kernels reach it at the addresses that it has here.
-//! Registered memory is copied through the staging memory like any other. Kernels reach it from when the program has
-//! asked for its device address, and not at its address here (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0).
+//! Registered memory is copied through the staging memory like any other. Kernels reach it from when it is registered
+//! as mapped, or else from when the program has asked for its device address, and not at its address here
+//! (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0).
 
-use super::map::{Memory, Registered};
+use super::map::{Memory, Range, Registered};
 use super::{CUdeviceptr, take};
 use crate::api::driver_api;
 use crate::border::{self, Out};
@@ -13,6 +14,7 @@ use crate::driver::Driver;
 use crate::graph::capture;
 use crate::report;
 use crate::status::{CudaResult, Status};
+use gridmux_tenant::ClientError;
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use std::sync::Arc;
 const ALLOC_FLAGS: c_uint = 7;
 /// Flags of registered memory: all contexts, mapped, of a device, read-only.
 const REGISTER_FLAGS: c_uint = 15;
+const DEVICE_MAP: c_uint = 2;
 const OF_A_DEVICE: c_uint = 4;
 const READ_ONLY: c_uint = 8;
 
@@ -90,8 +93,8 @@ fn get_flags(flags: Out<c_uint>, memory: *mut c_void) -> CudaResult {
     }
 }
 
-/// Returns where kernels reach host memory. Registered memory that is asked about for the first time gets other pages
-/// with the same bytes, so that other threads must let it alone meanwhile.
+/// Returns where kernels reach host memory. Registered memory gets other pages with the same bytes, as it is registered
+/// or as it is asked about for the first time, so that other threads must let it alone meanwhile.
 ///
 /// # Errors
 /// [`Status::INVALID_VALUE`]: it is no such memory; [`Status::NOT_SUPPORTED`]: kernels do not reach it, which is said
@@ -110,30 +113,46 @@ pub fn device_address(driver: &Driver, address: u64) -> CudaResult<CUdeviceptr> 
             }
         },
         Memory::Registered(registered) => {
-            let mut known = registered.adopted.lock();
-            if let Some(adopted) = known.as_ref() {
-                return Ok(adopted.device_address() + offset);
-            }
-            // SAFETY: the program registered the memory, which stays where it is until it unregisters it, and lets it
-            // alone in both calls, as is documented of this library.
-            let adopted = unsafe { driver.gpu.adopt(border::pointer(range.start), range.bytes) };
-            let adopted = adopted.map_err(|error| {
-                report::say(format_args!(
-                    "kernels do not reach registered memory: {error}"
-                ));
-                Status::from(error)
+            let start = adopt(driver, &range, registered).map_err(|failure| match failure {
+                Failure::Device(error) => {
+                    report::say(format_args!(
+                        "kernels do not reach registered memory: {error}"
+                    ));
+                    Status::from(error)
+                }
+                Failure::Library(status) => status,
             })?;
-            let (start, adopted) = (adopted.device_address(), Arc::new(adopted));
-            let memory = Memory::Mapped(Arc::clone(&adopted));
-            driver
-                .memory
-                .add(start, range.bytes, range.context, memory)?;
-            *known = Some(adopted);
             Ok(start + offset)
         }
-        Memory::Managed(_) => Ok(address),
+        memory if memory.advices().is_some() => Ok(address),
         _ => Err(Status::INVALID_VALUE),
     }
+}
+
+/// Why kernels do not reach registered memory.
+enum Failure {
+    /// The memory is not such, or the device cannot.
+    Device(ClientError),
+    /// Something of the library's own.
+    Library(Status),
+}
+
+/// Lets kernels reach registered memory, unless they do already, and returns its device address.
+fn adopt(driver: &Driver, range: &Range, registered: &Registered) -> Result<u64, Failure> {
+    let mut known = registered.adopted.lock();
+    if let Some(adopted) = known.as_ref() {
+        return Ok(adopted.device_address());
+    }
+    // SAFETY: the program registered the memory, which stays where it is until it unregisters it, and lets it alone in
+    // the calls that register it, ask for its device address and unregister it, as is documented of this library.
+    let adopted = unsafe { driver.gpu.adopt(border::pointer(range.start), range.bytes) };
+    let adopted = adopted.map_err(Failure::Device)?;
+    let (start, adopted) = (adopted.device_address(), Arc::new(adopted));
+    let memory = Memory::Mapped(Arc::clone(&adopted));
+    let added = driver.memory.add(start, range.bytes, range.context, memory);
+    added.map_err(Failure::Library)?;
+    *known = Some(adopted);
+    Ok(start)
 }
 
 fn device_pointer(place: Out<CUdeviceptr>, memory: *mut c_void, flags: c_uint) -> CudaResult {
@@ -164,7 +183,18 @@ fn register(memory: *mut c_void, bytes: usize, flags: c_uint) -> CudaResult {
         flags,
         ..Registered::default()
     });
-    driver.memory.add_to(&context, start, bytes as u64, memory)
+    driver
+        .memory
+        .add_to(&context, start, bytes as u64, memory)?;
+    // Now, while no other thread knows that the memory is registered; who asks for the device address later may have
+    // threads that write to it. Where kernels cannot reach it the program learns that when it asks.
+    if flags & DEVICE_MAP != 0
+        && let Some(range) = driver.memory.find(start)
+        && let Memory::Registered(registered) = &range.memory
+    {
+        let _ = adopt(driver, &range, registered);
+    }
+    Ok(())
 }
 
 fn unregister(memory: *mut c_void) -> CudaResult {

@@ -1,6 +1,6 @@
 //! Managed memory: the program and kernels reach it at the same addresses, both at any time.
 //!
-//! It is one piece of memory, so that nothing moves: prefetches end at once, advice is kept to be told again
+//! A module's managed variables are such memory, too. It is one piece of memory, so that nothing moves: prefetches end at once, advice is kept to be told again
 //! ([`Advices`]), and it does not matter to which stream memory is attached, as on a device with
 //! `CONCURRENT_MANAGED_ACCESS`. It counts as device memory.
 
@@ -102,7 +102,7 @@ fn span(driver: &Driver, address: u64, bytes: usize) -> CudaResult<(Arc<Range>, 
         return Err(Status::INVALID_VALUE);
     }
     let range = driver.memory.span(address, bytes as u64)?;
-    let range = range.filter(|range| matches!(range.memory, Memory::Managed(_)));
+    let range = range.filter(|range| range.memory.advices().is_some());
     let range = range.ok_or(Status::INVALID_VALUE)?;
     let first = range.offset(address);
     Ok((range, first, first + bytes as u64))
@@ -111,8 +111,8 @@ fn span(driver: &Driver, address: u64, bytes: usize) -> CudaResult<(Arc<Range>, 
 fn change(address: u64, bytes: usize, change: impl Fn(&mut Advice)) -> CudaResult {
     let (driver, _) = usable()?;
     let (range, first, end) = span(driver, address, bytes)?;
-    if let Memory::Managed(managed) = &range.memory {
-        managed.advices.lock().change(first, end, change);
+    if let Some(advices) = range.memory.advices() {
+        advices.lock().change(first, end, change);
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ fn attach(
     let is_whole = bytes == 0 || range.start == address && range.bytes == bytes as u64;
     let is_known = [ATTACH_GLOBAL, ATTACH_HOST, ATTACH_SINGLE].contains(&flags);
     let to_none = flags == ATTACH_SINGLE && stream == CUstream::NULL;
-    if !is_whole || !is_known || to_none || !matches!(range.memory, Memory::Managed(_)) {
+    if !is_whole || !is_known || to_none || range.memory.advices().is_none() {
         return Err(Status::INVALID_VALUE);
     }
     capture::refuse_in(&on)
@@ -275,13 +275,8 @@ fn get_attribute(
 ) -> CudaResult {
     let (driver, _) = usable()?;
     let (range, first, end) = span(driver, address, bytes)?;
-    match &range.memory {
-        Memory::Managed(managed) => {
-            let advices = managed.advices.lock();
-            write_attribute(&advices, (first, end), attribute, data, data_bytes)
-        }
-        _ => Err(Status::INVALID_VALUE),
-    }
+    let advices = range.memory.advices().ok_or(Status::INVALID_VALUE)?;
+    write_attribute(&advices.lock(), (first, end), attribute, data, data_bytes)
 }
 
 fn get_attributes(

@@ -4,7 +4,7 @@
 //! frees meanwhile lives until the work was submitted.
 
 use crate::context::{CUcontext, Context};
-use crate::memory::advice::ManagedRange;
+use crate::memory::advice::{Advices, ManagedRange};
 use crate::memory::extents::Extents;
 use crate::module::CUmodule;
 use crate::status::{CudaResult, Status};
@@ -44,8 +44,8 @@ pub enum Memory {
     Variable {
         /// The module.
         module: CUmodule,
-        /// The program has it at the same address.
-        is_managed: bool,
+        /// Of a managed one, which the program has at the same address, the advice that holds.
+        managed: Option<Mutex<Advices>>,
     },
     /// Host memory that the device copies to and from directly, and the flags it was asked for with.
     Pinned(Pinned, u32),
@@ -113,10 +113,20 @@ impl Memory {
                 | Self::Mapped(_)
                 | Self::Managed(_)
                 | Self::Variable {
-                    is_managed: true,
+                    managed: Some(_),
                     ..
                 }
         )
+    }
+
+    /// Returns the advice for managed memory; nothing for other memory.
+    #[must_use]
+    pub fn advices(&self) -> Option<&Mutex<Advices>> {
+        match self {
+            Self::Managed(range) => Some(&range.advices),
+            Self::Variable { managed, .. } => managed.as_ref(),
+            _ => None,
+        }
     }
 }
 
@@ -173,8 +183,8 @@ impl MemoryMap {
         if global.bytes > 0 {
             // A module's variables are forgotten before the mediator can give their addresses to another, so that
             // nothing overlaps.
-            let is_managed = global.is_managed;
-            let memory = Memory::Variable { module, is_managed };
+            let managed = global.is_managed.then(Mutex::default);
+            let memory = Memory::Variable { module, managed };
             let _ = self.add(global.address, global.bytes, context, memory);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::CUdeviceptr;
 use super::map::{Memory, Range};
+use super::virtual_memory;
 use crate::api::driver_api;
 use crate::attribute::{memory_type, pointer};
 use crate::border::{AnyOut, FromC, In, Out};
@@ -75,7 +76,7 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
         pointer::LOCALITY_DOMAIN_ORDINAL => (known.map(|_| Value::Number(-1)), Value::Number(-1)),
         pointer::DEVICE_ORDINAL => (known.map(|_| Value::Number(0)), Value::Number(-2)),
         pointer::IS_MANAGED => {
-            let is_managed = |range: &Range| matches!(range.memory, Memory::Managed(_));
+            let is_managed = |range: &Range| range.memory.advices().is_some();
             (
                 known.map(|range| Value::Bool(is_managed(range))),
                 Value::Bool(false),
@@ -88,10 +89,12 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
         }
         pointer::ALLOWED_HANDLE_TYPES => (known.map(|_| Value::Wide(0)), Value::Wide(0)),
         pointer::RANGE_START_ADDR | pointer::MAPPING_BASE_ADDR => {
-            (known.map(|range| Value::Wide(range.start)), Value::Wide(0))
+            let start = |range| virtual_memory::piece(driver, range, address).0;
+            (known.map(start).map(Value::Wide), Value::Wide(0))
         }
         pointer::RANGE_SIZE | pointer::MAPPING_SIZE => {
-            (known.map(|range| Value::Wide(range.bytes)), Value::Wide(0))
+            let bytes = |range| virtual_memory::piece(driver, range, address).1;
+            (known.map(bytes).map(Value::Wide), Value::Wide(0))
         }
         pointer::MAPPED => (Ok(Value::Bool(range.is_some())), Value::Bool(false)),
         pointer::ACCESS_FLAGS => (known.map(|_| Value::Word(READ_WRITE)), Value::Word(0)),
@@ -132,14 +135,16 @@ fn device_pointer(range: Option<&Range>, address: u64) -> CudaResult<Value> {
 fn host_pointer(range: Option<&Range>, address: u64) -> CudaResult<Value> {
     let range = range.ok_or(Status::INVALID_VALUE)?;
     match &range.memory {
-        Memory::Pinned(..) | Memory::Registered(_) | Memory::Managed(_) => Ok(Value::Wide(address)),
+        memory if memory.advices().is_some() => Ok(Value::Wide(address)),
+        Memory::Pinned(..) | Memory::Registered(_) => Ok(Value::Wide(address)),
         Memory::Mapped(adopted) => Ok(Value::Wide(adopted.host_address() + range.offset(address))),
         Memory::Device(_)
         | Memory::Pooled(_)
         | Memory::Graph(_)
         | Memory::Variable { .. }
         | Memory::Array(_)
-        | Memory::Reserved(_) => Err(Status::INVALID_VALUE),
+        | Memory::Reserved(_)
+        | Memory::Managed(_) => Err(Status::INVALID_VALUE),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::CUdeviceptr;
 use super::extents::Extents;
-use super::map::Memory;
+use super::map::{Memory, Range};
 use super::properties::{CUmemAccessDesc, CUmemLocation};
 use crate::api::driver_api;
 use crate::border::{self, In, Out};
@@ -457,17 +457,30 @@ fn set_access(
     })
 }
 
-/// Does something with the mapping that an address lies in.
+/// Does something with the mapping that an address lies in, and that begins at the address that `act` is given.
 fn with_mapping<T>(
     driver: &Driver,
     address: u64,
-    act: impl FnOnce(&Mapping) -> CudaResult<T>,
+    act: impl FnOnce(u64, &Mapping) -> CudaResult<T>,
 ) -> CudaResult<T> {
     driver.paging.with(address, 1, |_, reservation| {
         let found = reservation.mappings.range(..=address).next_back();
         let found = found.filter(|(start, mapping)| address - **start < mapping.bytes);
-        act(found.ok_or(Status::INVALID_VALUE)?.1)
+        let (start, mapping) = found.ok_or(Status::INVALID_VALUE)?;
+        act(*start, mapping)
     })
+}
+
+/// Returns where the piece of memory begins that an address of a range lies in, and its size in bytes: of reserved
+/// addresses what is mapped there, else the range.
+pub fn piece(driver: &Driver, range: &Range, address: u64) -> (u64, u64) {
+    let mapping = match range.memory {
+        Memory::Reserved(_) => {
+            with_mapping(driver, address, |start, mapping| Ok((start, mapping.bytes))).ok()
+        }
+        _ => None,
+    };
+    mapping.unwrap_or((range.start, range.bytes))
 }
 
 fn get_access(
@@ -480,7 +493,7 @@ fn get_access(
         return Err(Status::INVALID_VALUE);
     }
     device::exists(location.id)?;
-    with_mapping(driver, address, |mapping| {
+    with_mapping(driver, address, |_, mapping| {
         flags.set(match mapping.is_accessible {
             true => READ_WRITE.into(),
             false => NO_ACCESS.into(),
@@ -510,7 +523,7 @@ fn get_properties(place: Out<CUmemAllocationProp>, physical: Arc<Physical>) -> C
 /// Gives the handle of what is mapped at an address, which is held once more.
 fn retain(place: Out<CUmemGenericAllocationHandle>, address: *mut c_void) -> CudaResult {
     let driver = Driver::get()?;
-    with_mapping(driver, address.addr() as u64, |mapping| {
+    with_mapping(driver, address.addr() as u64, |_, mapping| {
         mapping.physical.uses.lock().handles += 1;
         place.set(mapping.physical.handle);
         Ok(())

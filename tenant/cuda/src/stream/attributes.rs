@@ -4,6 +4,7 @@
 
 use super::{CUstream, DefaultStream, Kind, known};
 use crate::api::driver_api;
+pub use crate::attribute::Value;
 use crate::attribute::stream::{
     ACCESS_POLICY_WINDOW, MEM_SYNC_DOMAIN, MEM_SYNC_DOMAIN_MAP, PRIORITY, SYNCHRONIZATION_POLICY,
 };
@@ -21,13 +22,6 @@ driver_api! {
         | cuStreamSetAttribute_ptsz => set;
     11000 cuStreamCopyAttributes(to: CUstream, from: CUstream) | cuStreamCopyAttributes_ptsz => copy;
 }
-
-/// The value of an attribute (`CUstreamAttrValue`), as words.
-#[repr(C, align(8))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Value(pub [u32; 16]);
-
-const _: () = assert!(size_of::<Value>() == 64);
 
 /// The attributes that streams have (`CUstreamAttrID`), each with the first word of its value before the program sets
 /// it: the window of the L2 cache, how the host waits (as the library likes), the priority, the map of memory

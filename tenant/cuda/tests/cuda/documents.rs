@@ -26,7 +26,7 @@ Not yet: of graphs conditional nodes, semaphores, batches of operations on words
 device; clusters, peers, and memory shared between processes (`cuIpc…`, handles that are exported). Of textures:
 references of modules, cubes, mipmaps, views, sRGB, border colours other than zero, and compressed, normalised and video
 formats. Of virtual memory: mappings for reading alone, and of the host. Programs that are linked with the static CUDA
-runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13`.
+runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13` or `.12`.
 
 Host memory, managed memory, textures and virtual memory are there on modelled devices; on a GPU they return
 `CUDA_ERROR_NOT_SUPPORTED`, and the device's attributes say so.
@@ -36,7 +36,8 @@ without copies. Atomic operations of kernels are not atomic towards the program 
 Registered memory has a device address of its own, which `cuMemHostGetDevicePointer` gives
 (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0): it must be whole pages that the program has for itself, as
 `aligned_alloc(4096, …)` or `mmap` give them, and no other thread may access them during that call and
-`cuMemHostUnregister`, because they get other pages with the same bytes. Managed memory counts as device memory and
+`cuMemHostUnregister`, because they get other pages with the same bytes; memory that is registered with
+`CU_MEMHOSTREGISTER_DEVICEMAP` gets them during `cuMemHostRegister`, when no thread knows it yet. Managed memory counts as device memory and
 cannot be larger; advice and prefetches are noted and move nothing. A process has at most 1,024 pieces of memory of its
 own that kernels reach, and 255 pinned ones.
 ";

@@ -18,6 +18,8 @@ struct Added {
     name: CString,
     /// The driver's handle, if it was asked for.
     found: Option<u64>,
+    /// The program was told the address of a managed variable.
+    is_told: bool,
 }
 
 /// All that happened, from which it follows what is registered: the last that was added under an address, if its binary
@@ -28,6 +30,8 @@ struct Story {
     binaries: Vec<(usize, usize, usize)>,
     kernels: Vec<Added>,
     variables: Vec<Added>,
+    /// Managed variables that the program was not told of, by where it has the address of each.
+    managed: Vec<Added>,
 }
 
 impl Story {
@@ -44,6 +48,30 @@ impl Story {
         binaries
             .any(|binary| binary.2 == last.serial)
             .then_some(last)
+    }
+
+    /// Returns whether the program was told where a managed variable of a binary is.
+    fn is_told(&self, serial: usize) -> bool {
+        (0..usize::from(ADDRESSES)).any(|address| {
+            let last = self.last(&self.variables, address);
+            last.is_some_and(|last| last.is_told && last.serial == serial)
+        })
+    }
+
+    /// Takes note that the program was told where the managed variable of a place is.
+    fn tell(&mut self, place: usize, address: usize) {
+        let Some(last) = self.last(&self.managed, place) else {
+            return;
+        };
+        let told = Added {
+            address,
+            serial: last.serial,
+            name: last.name.clone(),
+            found: None,
+            is_told: true,
+        };
+        self.managed.retain(|added| added.address != place);
+        self.variables.push(told);
     }
 
     fn image(&self, serial: usize) -> Option<usize> {
@@ -68,8 +96,9 @@ pub fn registered(case: &[u8]) {
             serial,
             name: name.clone(),
             found: None,
+            is_told: false,
         };
-        match step[0] % 5 {
+        match step[0] % 8 {
             0 => {
                 serials += 1;
                 registered.add_binary(handle, address);
@@ -92,7 +121,23 @@ pub fn registered(case: &[u8]) {
                 assert_eq!(removed.is_some(), was_there);
                 story.binaries.retain(|binary| binary.0 != handle);
             }
-            // The driver finds a kernel, sometimes one that has another name by now.
+            4 => {
+                registered.add_managed(handle, address, name.clone());
+                let serial = story.serial(handle);
+                story.managed.extend(serial.map(added));
+            }
+            5 => {
+                let told = usize::from(step[3] % ADDRESSES);
+                registered.told(address, told);
+                story.tell(address, told);
+            }
+            6 => {
+                registered.forget_found();
+                for kernel in &mut story.kernels {
+                    kernel.found = None;
+                }
+            }
+            // The driver finds a kernel, sometimes one that has another name by now, or of a library that is gone.
             _ => {
                 let Some(mut named) = registered.kernel(address).cloned() else {
                     continue;
@@ -102,13 +147,15 @@ pub fn registered(case: &[u8]) {
                     named.name = name;
                 }
                 let kernel = u64::from(step[3]);
-                registered.remember(address, &named, kernel);
+                let is_late = step[3] % 7 == 0;
+                let round = registered.round().wrapping_sub(is_late.into());
+                registered.remember(address, &named, round, kernel);
                 let last = story
                     .kernels
                     .iter_mut()
                     .rev()
                     .find(|added| added.address == address);
-                if let Some(last) = last.filter(|_| is_same) {
+                if let Some(last) = last.filter(|_| is_same && !is_late) {
                     last.found = Some(kernel);
                 }
             }
@@ -138,4 +185,31 @@ fn compare(registered: &Registered, story: &Story) {
         );
     }
     assert!(images.len() <= story.binaries.len());
+    for handle in 0..usize::from(HANDLES) {
+        let mut managed: Vec<_> = registered
+            .managed_of(handle)
+            .into_iter()
+            .map(|(place, named)| (place, named.name))
+            .collect();
+        managed.sort();
+        let serial = story.serial(handle);
+        let due = (0..usize::from(ADDRESSES)).filter_map(|place| {
+            let last = story.last(&story.managed, place)?;
+            (Some(last.serial) == serial).then(|| (place, last.name.clone()))
+        });
+        assert_eq!(managed, due.collect::<Vec<_>>());
+    }
+    let mut kept: Vec<usize> = registered
+        .without_told()
+        .iter()
+        .map(|binary| binary.image)
+        .collect();
+    kept.sort_unstable();
+    let untold = story
+        .binaries
+        .iter()
+        .filter(|binary| !story.is_told(binary.2));
+    let mut due: Vec<usize> = untold.map(|binary| binary.1).collect();
+    due.sort_unstable();
+    assert_eq!(kept, due);
 }

@@ -96,8 +96,11 @@ fn ready_in() -> CudaResult<(&'static Driver, u64)> {
 }
 
 impl KernelParams {
-    /// Returns the driver's parameters.
-    fn translate(self, driver: &Driver) -> CudaResult<DriverKernel> {
+    /// Returns the driver's parameters, in a context, or in the current one for null.
+    ///
+    /// # Errors
+    /// As [`registration::kernel`].
+    pub(super) fn translate(self, driver: &Driver, context: u64) -> CudaResult<DriverKernel> {
         Ok(DriverKernel {
             function: registration::kernel(driver, self.stub.addr())?,
             grid: self.grid,
@@ -106,13 +109,17 @@ impl KernelParams {
             arguments: self.arguments,
             extra: self.extra,
             kernel: 0,
-            context: 0,
+            context,
         })
     }
 
-    /// Returns this API's parameters.
-    fn of(params: &DriverKernel) -> Self {
-        let named = registration::stub(params.function);
+    /// Returns this API's parameters. Of a launch that was captured the driver tells a function and the library's
+    /// kernel that it is of; stubs are known by the latter.
+    pub(super) fn of(params: &DriverKernel) -> Self {
+        let named = registration::stub(match params.kernel {
+            0 => params.function,
+            kernel => kernel,
+        });
         Self {
             stub: std::ptr::with_exposed_provenance_mut(named),
             grid: params.grid,
@@ -157,7 +164,7 @@ fn add_kernel(
     params: Place<KernelParams>,
 ) -> CudaResult {
     let driver = ready()?;
-    let mut params = params.get()?.translate(driver)?;
+    let mut params = params.get()?.translate(driver, 0)?;
     let params = Place::to(&mut params);
     let added = driver.cuGraphAddKernelNode_v2(node, graph, dependencies, count, params);
     added.map_err(of_kernel)
@@ -171,14 +178,14 @@ fn get_kernel(node: u64, params: Place<KernelParams>) -> CudaResult {
 
 fn set_kernel(node: u64, params: Place<KernelParams>) -> CudaResult {
     let driver = ready()?;
-    let mut params = params.get()?.translate(driver)?;
+    let mut params = params.get()?.translate(driver, 0)?;
     let set = driver.cuGraphKernelNodeSetParams_v2(node, Place::to(&mut params));
     set.map_err(of_kernel)
 }
 
 fn update_kernel(executable: u64, node: u64, params: Place<KernelParams>) -> CudaResult {
     let driver = ready()?;
-    let mut params = params.get()?.translate(driver)?;
+    let mut params = params.get()?.translate(driver, 0)?;
     let params = Place::to(&mut params);
     let set = driver.cuGraphExecKernelNodeSetParams_v2(executable, node, params);
     set.map_err(of_kernel)

@@ -1,16 +1,14 @@
 //! Nodes of any type, described by one structure that says which. Kernels and copies are translated; the parameters of
 //! the other types are the driver's.
 
-use super::nodes::DriverKernel;
+use super::nodes::{DriverKernel, KernelParams};
 use crate::api::runtime_api;
 use crate::border::Place;
 use crate::copy::{Spatial, SpatialCopy};
 use crate::current::ready;
 use crate::driver::Driver;
-use crate::launch::Dim3;
-use crate::registration;
 use crate::status::CudaResult;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
 /// The parameters of a node of any type (`cudaGraphNodeParams`), and the driver's (`CUgraphNodeParams`).
 #[repr(C)]
@@ -39,12 +37,7 @@ const _: () = assert!(size_of::<NodeParams>() == 256);
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Kernel {
-    stub: u64,
-    grid: Dim3,
-    block: Dim3,
-    shared_bytes: c_uint,
-    arguments: *mut *mut c_void,
-    extra: *mut *mut c_void,
+    launch: KernelParams,
     context: u64,
     named: c_int,
 }
@@ -59,7 +52,7 @@ struct Copied<T: Copy> {
     copy: T,
 }
 
-/// Types of nodes that are translated, and one whose parameters are written when it is added.
+/// Types of nodes that are translated.
 const KERNEL: c_uint = 0;
 const MEMCPY: c_uint = 1;
 
@@ -82,17 +75,7 @@ impl NodeParams {
                 // SAFETY: the program fills in the parameters of the type that it names; any bits are such numbers.
                 let kernel = unsafe { self.of.kernel };
                 self.of = AnyParams { words: [0; 29] };
-                let stub = usize::try_from(kernel.stub).unwrap_or(0);
-                self.of.driver_kernel = DriverKernel {
-                    function: registration::kernel(driver, stub)?,
-                    grid: kernel.grid,
-                    block: kernel.block,
-                    shared_bytes: kernel.shared_bytes,
-                    arguments: kernel.arguments,
-                    extra: kernel.extra,
-                    kernel: 0,
-                    context: kernel.context,
-                };
+                self.of.driver_kernel = kernel.launch.translate(driver, kernel.context)?;
             }
             MEMCPY => {
                 // SAFETY: as above.
@@ -123,12 +106,7 @@ impl NodeParams {
                 let kernel = unsafe { self.of.driver_kernel };
                 self.of = AnyParams { words: [0; 29] };
                 self.of.kernel = Kernel {
-                    stub: registration::stub(kernel.function) as u64,
-                    grid: kernel.grid,
-                    block: kernel.block,
-                    shared_bytes: kernel.shared_bytes,
-                    arguments: kernel.arguments,
-                    extra: kernel.extra,
+                    launch: KernelParams::of(&kernel),
                     context: kernel.context,
                     named: 0,
                 };

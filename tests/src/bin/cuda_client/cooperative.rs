@@ -1,13 +1,14 @@
 //! Cooperative launches, and blocks that wait for each other without them.
 
-use crate::api::LaunchConfig;
+use crate::api::{KernelNode, LaunchConfig};
+use crate::graphs::{Arguments, Graph, run};
 use crate::session::{Session, code, invalid, ok, refused, text};
 use std::ffi::c_void;
 use std::ptr::{from_mut, null_mut};
 
 scenarios! {
     cooperative: blocks_meet_in_the_middle what_does_not_fit_is_refused blocks_wait_for_each_other
-        the_device_runtime_is_linked;
+        the_device_runtime_is_linked a_node_stays_cooperative_when_its_parameters_are_set;
 }
 
 const PTX: &str = include_str!("cooperative.ptx");
@@ -178,4 +179,35 @@ fn the_device_runtime_is_linked() {
     ok(session.cuLaunchCooperativeKernel(shift, 40, 1, 1, 96, 1, 1, 0, 0, params));
     let due: Vec<u32> = (0..40).map(|block| (block + 1) % 40 + 1).collect();
     assert_eq!(session.read(out, 40), due);
+}
+
+fn a_node_stays_cooperative_when_its_parameters_are_set() {
+    const BLOCKS: u32 = 5;
+    let kernels = Kernels::load();
+    let session = &kernels.session;
+    let stream = session.stream(1);
+    let [words, first, second] = [0; 3].map(|_| session.words(&[0; BLOCKS as usize]));
+    ok(session.cuStreamBeginCapture_v2(stream, 0));
+    ok(kernels.meet((BLOCKS, 64), stream, (words, first), false));
+    let mut graph = 0;
+    ok(session.cuStreamEndCapture(stream, &mut graph));
+    let graph = Graph::of(session, graph);
+    let executable = graph.instantiate();
+    let node = graph.nodes()[0];
+    let mut arguments = Arguments::of(&[words, second, 3]);
+    let function = session.function_of(kernels.module, c"meet");
+    let mut params = KernelNode {
+        grid: [BLOCKS, 1, 1],
+        block: [64, 1, 1],
+        ..arguments.node(function)
+    };
+    ok(session.cuGraphExecKernelNodeSetParams_v2(executable, node, &params));
+    run(session, executable, stream);
+    assert_eq!(session.read(second, BLOCKS as usize), [24; BLOCKS as usize]);
+    assert_eq!(session.read(first, BLOCKS as usize), [0; BLOCKS as usize]);
+    // More than meet at once cannot.
+    params.grid = [kernels.held(64) + 1, 1, 1];
+    let refusal = session.cuGraphExecKernelNodeSetParams_v2(executable, node, &params);
+    refused(refusal, code::COOPERATIVE_LAUNCH_TOO_LARGE);
+    run(session, executable, stream);
 }

@@ -1,21 +1,23 @@
 //! A child made by `fork`: every call in it returns the documented error, none waits, and the parent goes on.
 
+use crate::mapped::{DEVICE_MAP, Pages, address_of, read, write};
 use crate::session::{Session, code, ok};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 scenarios! {
-    forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
+    forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own
+        registered_memory_is_a_childs_own;
 }
 
 /// Runs `act` in a child, whose exit status is what it returns. With threads beside the calling one, `act` may do
-/// nothing but call the driver library.
-fn in_child(act: impl FnOnce() -> i32) -> i32 {
+/// nothing but call the driver library, end what was registered with the runtime library, and use memory.
+pub(crate) fn in_child(act: impl FnOnce() -> i32) -> i32 {
     // SAFETY: in the child there is this thread alone. What others held when it was made are locks of the C library's
     // allocator and of its streams, which glibc's `fork` makes usable in the child, and locks of the driver library, of
     // which a call in a child takes none: each looks first whether the process is the one that initialised the library,
-    // and so does what it does at exit. Where there are no other threads, nobody held anything.
+    // and so does what it does at exit and the end of a binary in the runtime library. Where there are no other threads, nobody held anything.
     match unsafe { fork() }.expect("a child") {
         ForkResult::Child => std::process::exit(act()),
         ForkResult::Parent { child } => match waitpid(child, None).expect("its end") {
@@ -112,4 +114,40 @@ fn a_child_made_before_init_is_its_own() {
     });
     assert_eq!(child, 0);
     work();
+}
+
+/// What kernels reach of the program's own memory stays the parent's: a child has a copy, as of all else.
+fn registered_memory_is_a_childs_own() {
+    const BYTES: usize = 1 << 16;
+    let session = Session::start();
+    let (pages, gone) = (Pages::new(BYTES), Pages::new(BYTES));
+    ok(session.cuMemHostRegister_v2(gone.start(), BYTES, DEVICE_MAP));
+    ok(session.cuMemHostUnregister(gone.start()));
+    write(pages.start().cast(), 100, 1);
+    ok(session.cuMemHostRegister_v2(pages.start(), BYTES, DEVICE_MAP));
+    let address = address_of(&session, pages.start().cast());
+    let add = session.function(c"add");
+    for round in 0..3 {
+        let due = 1 + 5 * round;
+        let child = in_child(|| {
+            let seen = read(pages.start().cast(), 100);
+            write(pages.start().cast(), 100, 77);
+            // The child's own children as well.
+            let grandchild = in_child(|| {
+                let seen = read(pages.start().cast(), 100);
+                write(pages.start().cast(), 100, 78);
+                i32::from(seen != 77)
+            });
+            let still = read(pages.start().cast(), 100);
+            grandchild + i32::from(seen != due) + i32::from(still != 77)
+        });
+        assert_eq!(child, 0);
+        assert_eq!(read(pages.start().cast(), 100), due, "a child wrote to it");
+        ok(session.launch(add, (1, 128), 0, &[address, 128]));
+        ok(session.cuCtxSynchronize());
+        assert_eq!(read(pages.start().cast(), 100), due + 5);
+    }
+    ok(session.cuMemHostUnregister(pages.start()));
+    let child = in_child(|| i32::from(read(pages.start().cast(), 100) != 16));
+    assert_eq!(child, 0);
 }

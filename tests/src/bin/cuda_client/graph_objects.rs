@@ -2,14 +2,15 @@
 
 use crate::api::{AllocateNode, PoolProperties};
 use crate::graphs::{Arguments, Graph, fill_of, run};
-use crate::session::{Session, code, invalid, ok, refused};
+use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
 use std::ffi::{CString, c_void};
 use std::ptr::{from_mut, null, null_mut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 scenarios! {
-    graphs: memory_nodes user_objects destroyed_and_foreign_handles drawings limits_hold_inside;
+    graphs: memory_nodes user_objects destroyed_and_foreign_handles drawings limits_hold_inside
+        what_launches_used_goes_while_another_stream_waits;
 }
 
 fn used(session: &Session) -> u64 {
@@ -57,6 +58,9 @@ fn memory_nodes() {
     invalid(graph.refuse());
     run(&session, executable, 0);
     assert_eq!(session.read(address, 2), [7, 6]);
+    // A node that is not added gives nothing back, so that the program still may.
+    let stray = 0x77_0077;
+    invalid(session.cuGraphAddMemFreeNode(&mut other, graph.handle, &stray, 1, address));
     // What was allocated must be given back before it is allocated again.
     invalid(session.cuGraphLaunch(executable, 0));
     ok(session.cuMemFreeAsync(address, 0));
@@ -245,4 +249,51 @@ fn limits_hold_inside() {
     let stream = session.stream(0);
     ok(session.cuGraphLaunch(graph.instantiate(), stream));
     refused(session.cuStreamSynchronize(stream), code::LAUNCH_TIMEOUT);
+}
+
+/// The host function that [`holds_up`] is may end.
+static MAY_END: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn holds_up(_: *mut c_void) {
+    // Relaxed: the word is all that counts.
+    while !MAY_END.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Memory that the launches of a graph copied through is given back without waiting for other streams, one of which may
+/// wait for this very thread.
+fn what_launches_used_goes_while_another_stream_waits() {
+    let session = Session::start();
+    let device = session.words(&[1, 2]);
+    let own: &'static mut [u32; 2] = Box::leak(Box::new([0; 2]));
+    let address = own.as_mut_ptr().expose_provenance() as u64;
+    let graph = Graph::new(&session);
+    graph.copy((device, true), (address, false), 8, &[]);
+    let (stream, other) = (session.stream(NON_BLOCKING), session.stream(NON_BLOCKING));
+    let executables = [graph.instantiate(), graph.instantiate()];
+    for executable in executables {
+        run(&session, executable, stream);
+    }
+    assert_eq!(*own, [1, 2]);
+    // Relaxed: the word is all that counts, here and below.
+    let ends = |ends| MAY_END.store(ends, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        ok(session.cuLaunchHostFunc(other, Some(holds_up), null_mut()));
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let watch = scope.spawn(move || {
+            let in_time = is_done.recv_timeout(Duration::from_secs(30)).is_ok();
+            ends(true);
+            in_time
+        });
+        ok(session.cuGraphExecDestroy(executables[0]));
+        ok(session.cuGraphExecDestroy(executables[1]));
+        ok(session.cuStreamSynchronize(stream));
+        done.send(()).expect("the other thread waits");
+        assert!(
+            watch.join().expect("no panic"),
+            "it waited for the other stream"
+        );
+    });
+    ok(session.cuStreamSynchronize(other));
 }

@@ -93,7 +93,13 @@ impl<'a> Graph<'a> {
         node
     }
 
-    fn copy(&self, from: (u64, bool), to: (u64, bool), bytes: usize, behind: &[u64]) -> u64 {
+    pub(crate) fn copy(
+        &self,
+        from: (u64, bool),
+        to: (u64, bool),
+        bytes: usize,
+        behind: &[u64],
+    ) -> u64 {
         let (mut node, copy) = (0, Spatial::line(from, to, bytes));
         let (nodes, waits) = (behind.as_ptr(), behind.len());
         let context = self.session.context;

@@ -42,6 +42,7 @@ mod printing;
 mod races;
 mod records;
 mod runtime;
+mod runtime_work;
 mod session;
 mod streams;
 mod textures;
@@ -80,6 +81,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     printing::SCENARIOS,
     records::SCENARIOS,
     runtime::SCENARIOS,
+    runtime_work::SCENARIOS,
     occupancy::SCENARIOS,
     faults::SCENARIOS,
     handles::SCENARIOS,

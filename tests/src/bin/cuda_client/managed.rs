@@ -346,6 +346,28 @@ fn variables() {
         ok(session.cuModuleLoadData(&mut module, text(MANAGED).as_ptr().cast()));
         ok(session.cuModuleGetGlobal_v2(&mut count, &mut bytes, module, c"count".as_ptr()));
         assert_eq!((bytes, read(count, 0)), (4, 5), "as the module says");
+        // It is managed memory like any other, and another variable is not.
+        let get = |attribute, of| {
+            let mut value = 0_u64;
+            ok(session.cuPointerGetAttribute(from_mut(&mut value).cast(), attribute, of));
+            value
+        };
+        assert_eq!(
+            (get(8, count) & 1, get(3, count), get(4, count)),
+            (1, count, count)
+        );
+        ok(session.cuMemAdvise(count, 4, 1, 0));
+        assert_eq!(self::get::<1>(&session, 1, count, 4), [1]);
+        ok(session.cuMemPrefetchAsync(count, 4, 0, 0));
+        ok(session.cuStreamAttachMemAsync(0, count, 0, GLOBAL));
+        let mut at = 0;
+        ok(session.cuMemHostGetDevicePointer_v2(&mut at, word(count, 0).cast(), 0));
+        assert_eq!(at, count);
+        invalid(session.cuMemFree_v2(count));
+        let mut plain = 0;
+        ok(session.cuModuleGetGlobal_v2(&mut plain, &mut bytes, module, c"plain".as_ptr()));
+        assert_eq!(get(8, plain) & 1, 0);
+        invalid(session.cuMemAdvise(plain, 4, 1, 0));
         let up = session.function_of(module, c"up");
         write(count, 0, 40);
         ok(session.launch(up, (1, 1), 0, &[]));

@@ -1,19 +1,21 @@
 //! Host memory that kernels reach: pinned memory at its own addresses, registered memory at addresses of the device's.
 
 use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
+use std::num::NonZeroUsize;
 use std::ptr::{from_mut, null_mut};
 use std::time::{Duration, Instant};
 
 scenarios! {
     mapped: kernels_use_pinned_memory host_and_kernel_see_each_other_at_once copies_and_fills_take_its_addresses
         registered_memory_has_device_addresses memory_that_cannot_be_registered_for_kernels
-        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once;
+        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once memory_whose_addresses_are_taken;
 }
 
 /// `CU_MEMHOSTALLOC_DEVICEMAP`.
-const DEVICE_MAP: u32 = 2;
+pub(crate) const DEVICE_MAP: u32 = 2;
 
 fn host(session: &Session, words: usize) -> *mut u32 {
     let mut memory = null_mut();
@@ -21,18 +23,18 @@ fn host(session: &Session, words: usize) -> *mut u32 {
     memory.cast()
 }
 
-fn address_of(session: &Session, memory: *mut u32) -> u64 {
+pub(crate) fn address_of(session: &Session, memory: *mut u32) -> u64 {
     let mut address = 0;
     ok(session.cuMemHostGetDevicePointer_v2(&mut address, memory.cast(), 0));
     address
 }
 
-fn read(memory: *mut u32, index: usize) -> u32 {
+pub(crate) fn read(memory: *mut u32, index: usize) -> u32 {
     // SAFETY: scenarios pass memory of theirs and an index inside it; kernels may write to it meanwhile.
     unsafe { memory.add(index).read_volatile() }
 }
 
-fn write(memory: *mut u32, index: usize, value: u32) {
+pub(crate) fn write(memory: *mut u32, index: usize, value: u32) {
     // SAFETY: as in `read`.
     unsafe { memory.add(index).write_volatile(value) };
 }
@@ -142,20 +144,20 @@ fn copies_and_fills_take_its_addresses() {
 }
 
 /// Whole pages of the program's own.
-struct Pages {
+pub(crate) struct Pages {
     start: *mut u32,
     layout: Layout,
 }
 
 impl Pages {
-    fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let layout = Layout::from_size_align(bytes, 4096).expect("whole pages");
         // SAFETY: the layout has a size.
         let start = unsafe { alloc(layout) }.cast();
         Self { start, layout }
     }
 
-    fn start(&self) -> *mut c_void {
+    pub(crate) fn start(&self) -> *mut c_void {
         self.start.cast()
     }
 }
@@ -183,7 +185,12 @@ fn registered_memory_has_device_addresses() {
     let add = session.function(c"add");
     for round in 1..=3 {
         ok(session.cuMemHostRegister_v2(pages.start(), BYTES, DEVICE_MAP));
+        // As it is registered so, kernels reach it at once.
+        let mut known = 0_u64;
+        let at = pages.start.addr() as u64;
+        ok(session.cuPointerGetAttribute(from_mut(&mut known).cast(), 3, at));
         let address = address_of(&session, pages.start);
+        assert_eq!(known, address);
         assert_eq!(
             address_of(&session, pages.start.wrapping_add(3)),
             address + 12
@@ -308,4 +315,30 @@ fn many_at_once() {
             ok(session.cuMemFreeHost(memory.cast()));
         }
     }
+}
+
+/// Where the program has something at the addresses that pinned memory is given, copies use it all the same.
+fn memory_whose_addresses_are_taken() {
+    const TAKEN: usize = 256 << 20;
+    let session = Session::start();
+    let first = host(&session, 1024);
+    ok(session.cuMemFreeHost(first.cast()));
+    let size = NonZeroUsize::new(TAKEN).expect("not nothing");
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
+    let place = NonZeroUsize::new(first.addr());
+    // SAFETY: the kernel refuses addresses where something is.
+    let taken = unsafe { mmap_anonymous(place, size, ProtFlags::PROT_NONE, flags) };
+    taken.expect("the addresses are free");
+    let memory = host(&session, 1024);
+    refused(
+        session.cuMemHostGetDevicePointer_v2(&mut 0, memory.cast(), 0),
+        code::NOT_SUPPORTED,
+    );
+    let device = session.words(&[1, 2, 3, 4]);
+    ok(session.cuMemcpyDtoH_v2(memory.cast(), device, 16));
+    assert_eq!((read(memory, 0), read(memory, 3)), (1, 4));
+    write(memory, 1, 9);
+    ok(session.cuMemcpyHtoDAsync_v2(device, memory.cast(), 16, 0));
+    assert_eq!(session.read(device, 4), [1, 9, 3, 4]);
+    ok(session.cuMemFreeHost(memory.cast()));
 }

@@ -56,9 +56,9 @@ const DEFAULT: i32 = 4;
 /// Threads or blocks (`dim3`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Dim3([u32; 3]);
+pub(crate) struct Dim3(pub(crate) [u32; 3]);
 
-const ONE: Dim3 = Dim3([1, 1, 1]);
+pub(crate) const ONE: Dim3 = Dim3([1, 1, 1]);
 
 macro_rules! functions {
     ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
@@ -79,7 +79,7 @@ macro_rules! functions {
                 )*}
             }
 
-            $(fn $name(&self, $($arg: $type),*) -> $result {
+            $(pub(crate) fn $name(&self, $($arg: $type),*) -> $result {
                 // SAFETY: scenarios pass what the C declaration asks for.
                 unsafe { (self.$name)($($arg),*) }
             })*
@@ -135,16 +135,16 @@ functions! {
 
 /// What nvcc puts into a program: it points to a container.
 #[repr(C)]
-struct Wrapper {
+pub(crate) struct Wrapper {
     magic: u32,
     version: u32,
     data: *const u8,
     linked: *const c_void,
 }
 
-/// Returns a container with one entry, PTX for sm_80.
-fn container() -> Vec<u8> {
-    let padded = (PTX.len() + 1).next_multiple_of(8);
+/// Returns a container with one entry, which is said to be PTX for sm_80.
+fn container(ptx: &str) -> Vec<u8> {
+    let padded = (ptx.len() + 1).next_multiple_of(8);
     let mut image = Vec::new();
     image.extend(0xba55_ed50_u32.to_le_bytes());
     image.extend([1, 0, 16, 0]);
@@ -153,7 +153,7 @@ fn container() -> Vec<u8> {
     (header[0], header[4], header[28]) = (1, 64, 80);
     header[8..16].copy_from_slice(&(padded as u64).to_le_bytes());
     image.extend(header);
-    image.extend(PTX.as_bytes());
+    image.extend(ptx.as_bytes());
     image.resize(80 + padded, 0);
     image
 }
@@ -172,9 +172,9 @@ pub(crate) fn shadow() -> *const u8 {
 
 /// A program that nvcc made, as it is when `main` begins.
 pub(crate) struct Program {
-    runtime: Functions,
+    pub(crate) runtime: Functions,
     library: &'static Library,
-    binary: *mut c_void,
+    pub(crate) binary: *mut c_void,
     _driver: Cuda,
 }
 
@@ -192,7 +192,7 @@ impl Program {
     }
 
     /// Starts one on the library that a variable names.
-    fn on(variable: &str) -> Self {
+    pub(crate) fn on(variable: &str) -> Self {
         // By its name the runtime library finds the driver library that is loaded already.
         let driver = Cuda::open();
         let path = std::env::var_os(variable);
@@ -213,7 +213,7 @@ impl Program {
     }
 
     /// Calls a kernel as nvcc's code for `<<<1, threads>>>` and the stub do.
-    fn launch(&self, stub: *const u8, threads: u32, out: u64) -> u32 {
+    pub(crate) fn launch(&self, stub: *const u8, threads: u32, out: u64) -> u32 {
         ok(self.__cudaPushCallConfiguration(ONE, Dim3([threads, 1, 1]), 0, 0));
         let (mut grid, mut block, mut shared, mut stream) = (ONE, ONE, 1, 1);
         let popped =
@@ -236,7 +236,7 @@ impl Program {
         address
     }
 
-    fn read<const N: usize>(&self, from: u64) -> [u32; N] {
+    pub(crate) fn read<const N: usize>(&self, from: u64) -> [u32; N] {
         let mut words = [0; N];
         let to = (&raw mut words).addr() as u64;
         ok(self.cudaMemcpy(to, from, 4 * N, TO_HOST));
@@ -245,11 +245,16 @@ impl Program {
 }
 
 /// Registers a binary with both kernels and the variable, as nvcc's constructors do.
-fn register(runtime: &Functions) -> *mut c_void {
+pub(crate) fn register(runtime: &Functions) -> *mut c_void {
+    register_text(runtime, PTX)
+}
+
+/// Registers a binary with another text under the same stubs and shadow.
+pub(crate) fn register_text(runtime: &Functions, ptx: &str) -> *mut c_void {
     let wrapper = Box::leak(Box::new(Wrapper {
         magic: 0x4662_43b1,
         version: 1,
-        data: container().leak().as_ptr(),
+        data: container(ptx).leak().as_ptr(),
         linked: null(),
     }));
     let handle = runtime.__cudaRegisterFatBinary(wrapper);

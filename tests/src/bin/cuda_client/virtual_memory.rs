@@ -107,6 +107,22 @@ fn an_array_that_grows() {
         invalid(session.cuMemsetD32_v2(at, 7, bytes / 4 + 1));
     }
     assert_eq!(before - session.free_bytes(), bytes);
+    // Of an address what is mapped there is told, not what is reserved.
+    let second = at + UNIT as u64;
+    let (mut base, mut size) = (0, 0);
+    for address in [
+        second,
+        second + UNIT as u64 + 5,
+        second + 2 * UNIT as u64 - 1,
+    ] {
+        ok(session.cuMemGetAddressRange_v2(&mut base, &mut size, address));
+        assert_eq!((base, size), (second, 2 * UNIT));
+        for (attribute, due) in [(11, second), (12, 2 * UNIT as u64)] {
+            let mut told = 0_u64;
+            ok(session.cuPointerGetAttribute((&raw mut told).cast(), attribute, address));
+            assert_eq!(told, due, "RANGE_START_ADDR, RANGE_SIZE");
+        }
+    }
     // Behind its end there is nothing.
     let mut one = 0_u64;
     invalid(session.cuPointerGetAttribute((&raw mut one).cast(), 2, at + bytes as u64));

@@ -69,12 +69,12 @@ scenarios! {
         of_the_runtimes_devices of_the_runtimes_memory of_the_runtimes_streams of_the_runtimes_kernels
         of_the_runtimes_launches;
     cooperative: blocks_meet_in_the_middle what_does_not_fit_is_refused blocks_wait_for_each_other
-        the_device_runtime_is_linked;
+        the_device_runtime_is_linked a_node_stays_cooperative_when_its_parameters_are_set;
     memory: allocated_and_released pitched pinned_and_registered what_is_told_of_addresses
         what_is_given_back_is_found_by_its_address registered_and_unmapped;
     mapped: kernels_use_pinned_memory host_and_kernel_see_each_other_at_once copies_and_fills_take_its_addresses
         registered_memory_has_device_addresses memory_that_cannot_be_registered_for_kernels
-        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once;
+        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once memory_whose_addresses_are_taken;
     managed: program_and_kernels_share_it copies_and_fills advice_is_told_again bad_arguments what_is_told_of_it
         many_small_ones variables;
     arrays: copies_in_and_out copies_are_captured bad_arrays what_is_told_and_what_is_gone;
@@ -93,15 +93,20 @@ scenarios! {
     host_functions: order_in_their_stream many_at_once calls_into_the_library_are_refused their_stream_is_destroyed
         across_streams_by_events the_legacy_stream_waits after_a_fault bad_arguments;
     graphs: construction edges_and_cycles every_type_of_node clones updates memory_nodes user_objects
-        destroyed_and_foreign_handles drawings;
+        destroyed_and_foreign_handles drawings what_launches_used_goes_while_another_stream_waits;
     captures: two_streams what_a_program_is_told allocations broken_rules wrong_ends modes the_legacy_stream;
     runtime: kernels_and_variables what_was_not_registered errors_are_noted streams_and_events
         what_is_told_of_a_device threads_have_their_own_device_and_errors binaries_come_and_go
-        a_device_is_reset a_device_is_reset_under_other_threads the_library_of_cuda_12;
+        a_device_is_reset a_device_is_reset_under_other_threads the_library_of_cuda_12
+        captured_kernels_are_told_by_their_stubs rows_are_not_copied_during_a_capture
+        directions_of_copies_with_arrays a_binary_that_does_not_load_says_why
+        a_reset_begins_variables_anew_and_ends_errors_of_all_threads textures_in_the_words_of_both_versions
+        a_launch_at_the_end_of_a_thread children_end_while_their_parent_registers;
     occupancy: answers_agree_with_the_formula;
     faults: each_has_its_code_and_stays every_thread_hears_of_it;
     handles: destroyed_ones_name_nothing of_one_kind_are_not_of_another;
-    forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own;
+    forks: children_are_refused_and_parents_go_on a_child_made_before_init_is_its_own
+        registered_memory_is_a_childs_own;
     races: on_every_kind_of_handle on_contexts on_graphs;
 }
 

@@ -4,7 +4,7 @@ use super::{Capture, Captured, Mode, Tails, find, is_idle};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::graph::topology::EdgeData;
-use crate::graph::{CUgraph, CUgraphNode, Graph, named};
+use crate::graph::{CUgraph, CUgraphNode, Graph, read_nodes};
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, Stream, known};
 use std::ffi::c_uint;
@@ -69,7 +69,7 @@ fn begin_to_graph(
 ) -> CudaResult {
     let stream = known(default, stream)?;
     // SAFETY: the program passes that many dependencies, as the C declaration asks.
-    let (nodes, data) = unsafe { named(dependencies, data, count)? };
+    let (nodes, data) = unsafe { read_nodes(dependencies, data, count)? };
     let tails = graph.dependencies(nodes, data)?;
     Capture::begin(&stream, Mode::of(mode)?, Some((graph, tails)))
 }
@@ -211,7 +211,7 @@ fn update(
     let (_, captured) = status_of(&stream)?;
     let capture = captured.ok_or(Status::ILLEGAL_STATE)?.capture;
     // SAFETY: the program passes that many dependencies, as the C declaration asks.
-    let (nodes, data) = unsafe { named(dependencies, data, count)? };
+    let (nodes, data) = unsafe { read_nodes(dependencies, data, count)? };
     let tails: Tails = capture.graph.dependencies(nodes, data)?;
     capture.update(stream.id(), tails, flags == REPLACE)
 }

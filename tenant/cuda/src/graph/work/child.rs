@@ -3,7 +3,7 @@
 //! The graph is a copy of the one that the program names, or that one itself, if it gives it away; either way it
 //! belongs to the node.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
@@ -146,7 +146,7 @@ fn add_node(
     child: Arc<Graph>,
 ) -> CudaResult {
     let action = Child::new(&graph, &child, COPIED)?;
-    let named = Named::plain(dependencies, count);
-    let added = add(&place, &graph, named, Arc::<Child>::clone(&action));
+    let behind = Behind::plain(dependencies, count);
+    let added = add(&place, &graph, behind, Arc::<Child>::clone(&action));
     added.inspect_err(|_| action.0.forget())
 }

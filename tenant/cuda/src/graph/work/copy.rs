@@ -4,7 +4,7 @@
 //! not when its graph is launched: through memory that the executable graph keeps for that, and by the thread that
 //! calls host functions.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::{In, Out};
 use crate::context::CUcontext;
@@ -51,7 +51,19 @@ pub struct CopyMemory {
     copy: CUDA_MEMCPY3D,
     context: CUcontext,
     /// In an executable graph, the memory that copies from and to the host's go through.
-    staging: Mutex<Option<Arc<Pinned>>>,
+    staging: Mutex<Option<Arc<Staging>>>,
+}
+
+/// Memory that the launches of an executable graph copy through. The graph and its nodes live until its last launch has
+/// ended ([`crate::graph::leftovers`]), so that nothing uses the memory when it goes.
+#[derive(Debug)]
+struct Staging(Pinned);
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // Giving it back would wait for all that the process has submitted otherwise.
+        self.0.nothing_uses_it();
+    }
 }
 
 // SAFETY: pointers in the parameters are numbers to the library, which it resolves like any address of the program's.
@@ -91,16 +103,17 @@ impl CopyMemory {
     }
 
     /// Returns memory for as many bytes as a copy has, kept from launch to launch.
-    fn staging(&self, driver: &Driver, bytes: u64) -> CudaResult<Arc<Pinned>> {
+    fn staging(&self, driver: &Driver, bytes: u64) -> CudaResult<Arc<Staging>> {
         let mut staging = self.staging.lock();
-        if let Some(known) = staging.as_ref().filter(|known| known.bytes() >= bytes) {
+        // A node's copy never changes, so that there is memory for it once there is any.
+        if let Some(known) = staging.as_ref() {
             return Ok(Arc::clone(known));
         }
         let made = driver
             .gpu
             .pinned(bytes)
             .inspect_err(report::out_of_memory)?;
-        let made = Arc::new(made);
+        let made = Arc::new(Staging(made));
         *staging = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -138,13 +151,13 @@ impl Action for CopyMemory {
                 let work = Box::new(move || from.copy_to(&to));
                 return calls.hold_for(lane, site.context, work).map(Some);
             };
-            let dense = transfer.dense_rows(&staging);
+            let dense = transfer.dense_rows(&staging.0);
             if route == Route::FromHost {
                 let from = transfer.from_rows();
                 calls.hold_for(lane, site.context, Box::new(move || from.copy_to(&dense)))?;
-                return transfer.submit_from(lane, &staging);
+                return transfer.submit_from(lane, &staging.0);
             }
-            transfer.submit_to(lane, &staging)?;
+            transfer.submit_to(lane, &staging.0)?;
             let to = transfer.to_rows();
             let work = Box::new(move || dense.copy_to(&to));
             calls.hold_for(lane, site.context, work).map(Some)
@@ -178,8 +191,8 @@ fn add_node(
     In(copy): In<CUDA_MEMCPY3D>,
     context: CUcontext,
 ) -> CudaResult {
-    let named = Named::plain(dependencies, count);
-    add(&place, &graph, named, CopyMemory::new(copy, context)?)
+    let behind = Behind::plain(dependencies, count);
+    add(&place, &graph, behind, CopyMemory::new(copy, context)?)
 }
 
 fn get(node: Arc<Node>, place: Out<CUDA_MEMCPY3D>) -> CudaResult {

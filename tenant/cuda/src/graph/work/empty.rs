@@ -1,6 +1,6 @@
 //! Nodes that do nothing, at which others meet.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step};
@@ -44,7 +44,7 @@ fn add_node(
     add(
         &place,
         &graph,
-        Named::plain(dependencies, count),
+        Behind::plain(dependencies, count),
         Arc::new(Empty),
     )
 }

@@ -1,6 +1,6 @@
 //! Nodes that record an event, and nodes that wait for one, wherever it was recorded last when the graph is launched.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::event::{CUevent, Event};
@@ -98,8 +98,8 @@ fn add_record(
     count: usize,
     event: Arc<Event>,
 ) -> CudaResult {
-    let named = Named::plain(dependencies, count);
-    add(&place, &graph, named, Arc::new(Record(event)))
+    let behind = Behind::plain(dependencies, count);
+    add(&place, &graph, behind, Arc::new(Record(event)))
 }
 
 fn add_wait(
@@ -109,8 +109,8 @@ fn add_wait(
     count: usize,
     event: Arc<Event>,
 ) -> CudaResult {
-    let named = Named::plain(dependencies, count);
-    add(&place, &graph, named, Arc::new(Wait(event)))
+    let behind = Behind::plain(dependencies, count);
+    add(&place, &graph, behind, Arc::new(Wait(event)))
 }
 
 fn get_record(node: Arc<Node>, place: Out<CUevent>) -> CudaResult {

@@ -1,6 +1,6 @@
 //! Nodes that fill memory with one value: of the device, or of the host where the device reaches it.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::{In, Out};
 use crate::context::CUcontext;
@@ -159,8 +159,8 @@ fn add_node(
     In(params): In<FillParams>,
     context: CUcontext,
 ) -> CudaResult {
-    let named = Named::plain(dependencies, count);
-    add(&place, &graph, named, FillMemory::new(params, context)?)
+    let behind = Behind::plain(dependencies, count);
+    add(&place, &graph, behind, FillMemory::new(params, context)?)
 }
 
 fn get(node: Arc<Node>, place: Out<FillParams>) -> CudaResult {

@@ -1,6 +1,6 @@
 //! Nodes that call a function of the program's on the host.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::{In, Out};
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
@@ -103,8 +103,8 @@ fn add_node(
     count: usize,
     In(params): In<HostParams>,
 ) -> CudaResult {
-    let named = Named::plain(dependencies, count);
-    add(&place, &graph, named, Host::new(params)?)
+    let behind = Behind::plain(dependencies, count);
+    add(&place, &graph, behind, Host::new(params)?)
 }
 
 fn get(node: Arc<Node>, place: Out<HostParams>) -> CudaResult {

@@ -1,7 +1,8 @@
 //! Nodes that launch a kernel.
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
+use crate::attribute::Value;
 use crate::attribute::stream::PRIORITY;
 use crate::border::{In, Out};
 use crate::context::CUcontext;
@@ -70,11 +71,6 @@ pub struct KernelParams2 {
 }
 
 const _: () = assert!(size_of::<KernelParams>() == 56 && size_of::<KernelParams2>() == 72);
-
-/// The value of an attribute (`CUlaunchAttributeValue`), as words.
-#[repr(C, align(8))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Value(pub [u32; 16]);
 
 /// Launching a kernel.
 #[derive(Debug)]
@@ -261,6 +257,14 @@ impl Action for LaunchKernel {
         Ok(())
     }
 
+    /// Keeps the attributes.
+    fn replaced(&self, new: Arc<dyn Action>) -> CudaResult<Arc<dyn Action>> {
+        let new = new.of::<Self>()?;
+        let new = new.with_attributes(self.attributes.clone());
+        new.check(Driver::get()?)?;
+        Ok(Arc::new(new))
+    }
+
     fn describe(&self, text: &mut String, handles: bool) {
         line(text, "kernel", self.function.name().to_string_lossy());
         line(text, "grid", format_args!("{:?}", self.shape.grid));
@@ -306,7 +310,7 @@ fn add_node(
     In(params): In<KernelParams2>,
 ) -> CudaResult {
     let action = Arc::new(LaunchKernel::new(&params, BTreeMap::new())?);
-    add(&place, &graph, Named::plain(dependencies, count), action)
+    add(&place, &graph, Behind::plain(dependencies, count), action)
 }
 
 fn get_plain(node: Arc<Node>, place: Out<KernelParams>) -> CudaResult {

@@ -1,6 +1,6 @@
 //! Nodes that allocate memory, and nodes that give it back ([`crate::memory::graph`]).
 
-use super::{Named, add};
+use super::{Behind, add};
 use crate::api::driver_api;
 use crate::border::{self, Out};
 use crate::context::current::current;
@@ -9,7 +9,7 @@ use crate::driver::Driver;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
 use crate::memory::CUdeviceptr;
-use crate::memory::graph::{self, GraphMemory, Share};
+use crate::memory::graph::{self, FreeShare, GraphMemory, Share};
 use crate::memory::properties::{CUmemAccessDesc, CUmemPoolProps};
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
@@ -62,7 +62,7 @@ unsafe impl Sync for Allocate {}
 
 /// Giving memory back that a node, of this graph or another, allocates.
 #[derive(Debug)]
-pub struct Free(pub Arc<GraphMemory>);
+pub struct Free(FreeShare);
 
 impl Allocate {
     /// Makes one of parameters, and takes the memory.
@@ -142,7 +142,7 @@ impl Free {
         };
         let frees = |action: &Arc<dyn Action>| {
             let free = action.as_a::<Self>();
-            free.is_some_and(|free| Arc::ptr_eq(&free.0, &memory))
+            free.is_some_and(|free| Arc::ptr_eq(free.0.memory(), &memory))
         };
         if actions.iter().any(frees) {
             return Err(Status::INVALID_VALUE);
@@ -152,8 +152,14 @@ impl Free {
             allocate.is_some_and(|allocate| Arc::ptr_eq(allocate.share.memory(), &memory))
         };
         let is_own = actions.iter().any(allocates);
-        memory.note_free_node(is_own)?;
-        Ok(Arc::new(Self(memory)))
+        // Should the node not be added, the share goes with the action.
+        Ok(Arc::new(Self(memory.share_free(is_own)?)))
+    }
+
+    /// Returns the address.
+    #[must_use]
+    pub fn address(&self) -> CUdeviceptr {
+        self.0.memory().address()
     }
 }
 
@@ -201,20 +207,20 @@ impl Action for Free {
 
     fn prepare(self: Arc<Self>, _: &Launching) -> CudaResult<Option<Step>> {
         Ok(Some(Box::new(move |_, _| {
-            self.0.set_allocated(false);
+            self.0.memory().set_allocated(false);
             Ok(None)
         })))
     }
 
     fn accepts(&self, new: &dyn Action) -> Result<(), Refusal> {
         match new.as_a::<Self>() {
-            Some(new) if Arc::ptr_eq(&self.0, &new.0) => Ok(()),
+            Some(new) if Arc::ptr_eq(self.0.memory(), new.0.memory()) => Ok(()),
             _ => Err(Refusal::NotSupported),
         }
     }
 
     fn describe(&self, text: &mut String, _: bool) {
-        line(text, "address", format_args!("{:#x}", self.0.address()));
+        line(text, "address", format_args!("{:#x}", self.address()));
     }
 }
 
@@ -228,7 +234,7 @@ fn add_allocate(
     let mut asked = params.get_at(0);
     let action = Allocate::new(&asked)?;
     asked.address = action.address();
-    add(&place, &graph, Named::plain(dependencies, count), action)?;
+    add(&place, &graph, Behind::plain(dependencies, count), action)?;
     params.set(asked);
     Ok(())
 }
@@ -246,11 +252,11 @@ fn add_free(
     address: CUdeviceptr,
 ) -> CudaResult {
     let action = Free::new(&graph, address)?;
-    add(&place, &graph, Named::plain(dependencies, count), action)
+    add(&place, &graph, Behind::plain(dependencies, count), action)
 }
 
 fn get_free(node: Arc<Node>, place: Out<CUdeviceptr>) -> CudaResult {
-    place.set(node.action()?.of::<Free>()?.0.address());
+    place.set(node.action()?.of::<Free>()?.address());
     Ok(())
 }
 

@@ -15,14 +15,14 @@ pub mod memory;
 
 use super::action::Action;
 use super::topology::EdgeData;
-use super::{CUgraphNode, Graph, named};
+use super::{CUgraphNode, Graph, read_nodes};
 use crate::border::Out;
 use crate::status::CudaResult;
 use std::sync::Arc;
 
 /// The dependencies of a new node as the program passes them.
 #[derive(Debug, Clone, Copy)]
-pub struct Named {
+pub struct Behind {
     /// Handles.
     pub nodes: *const CUgraphNode,
     /// What the edges carry, or null.
@@ -31,7 +31,7 @@ pub struct Named {
     pub count: usize,
 }
 
-impl Named {
+impl Behind {
     /// Makes those that carry nothing.
     #[must_use]
     pub fn plain(nodes: *const CUgraphNode, count: usize) -> Self {
@@ -47,11 +47,11 @@ impl Named {
 pub(super) fn add(
     place: &Out<CUgraphNode>,
     graph: &Arc<Graph>,
-    behind: Named,
+    behind: Behind,
     action: Arc<dyn Action>,
 ) -> CudaResult {
     // SAFETY: the program passes that many dependencies, as the C declarations ask.
-    let (nodes, data) = unsafe { named(behind.nodes, behind.data, behind.count)? };
+    let (nodes, data) = unsafe { read_nodes(behind.nodes, behind.data, behind.count)? };
     let dependencies = graph.dependencies(nodes, data)?;
     place.set(graph.add(action, &dependencies)?.handle());
     Ok(())

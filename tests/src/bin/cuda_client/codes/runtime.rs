@@ -57,6 +57,10 @@ fn of_the_runtimes_devices() {
             cudaDeviceGetLimit(out, 99) = code::UNSUPPORTED_LIMIT;
             cudaDeviceGetLimit(out, 3) = code::UNSUPPORTED_LIMIT;
             cudaDeviceSetCacheConfig(9) = invalid;
+            cudaDeviceSetSharedMemConfig(9) = invalid;
+            cudaDeviceSetSharedMemConfig(1) = 0;
+            cudaDeviceGetSharedMemConfig(0) = invalid;
+            cudaDeviceGetSharedMemConfig(out) = 0;
             cudaDeviceGetByPCIBusId(out, name(c"fake:id")) = invalid;
             cudaDeviceGetByPCIBusId(out, name(c"FFFF:FF:FF.F")) = device;
             cudaDeviceCanAccessPeer(out, 0, 1) = device;
@@ -151,6 +155,7 @@ fn of_the_runtimes_streams() {
             cudaStreamGetPriority(DEAD, out) = handle;
             cudaStreamAddCallback(0, 0, 0, 0) = invalid;
             cudaLaunchHostFunc(0, 0, 0) = invalid;
+            cudaLaunchHostFunc_v2(0, 0, 0, 0) = invalid;
             cudaEventCreateWithFlags(out, 8) = invalid;
             cudaEventDestroy(0) = handle;
             cudaEventRecord(0, 0) = handle;
@@ -177,6 +182,7 @@ fn of_the_runtimes_kernels() {
             ("cudaFuncSetAttribute", [none, 8, 0, 0], INVALID_FUNCTION),
             ("cudaFuncSetCacheConfig", [none, 0, 0, 0], INVALID_FUNCTION),
             ("cudaFuncGetName", [out, none, 0, 0], INVALID_FUNCTION),
+            ("cudaFuncGetParamCount", [none, out, 0, 0], INVALID_FUNCTION),
             (ACTIVE, [out, none, 32, 0], INVALID_FUNCTION),
         ]);
     }
@@ -200,6 +206,8 @@ fn of_the_runtimes_kernels() {
                 code::INVALID_VALUE,
             ),
             ("cudaFuncGetName", &[0, known], code::INVALID_VALUE),
+            ("cudaFuncGetParamCount", &[known, 0], code::INVALID_VALUE),
+            ("cudaFuncGetParamCount", &[known, out], 0),
             (ACTIVE, &[0, known, 32, 0], code::INVALID_VALUE),
             (ACTIVE, &[out, known, 0, 0], code::INVALID_VALUE),
             (ACTIVE, &[out, known, 32, 0], 0),
