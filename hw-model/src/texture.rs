@@ -234,11 +234,11 @@ impl Objects {
 
 /// Returns what is wrong with an image, if anything.
 pub(crate) fn complaint(image: &Image) -> Option<&'static str> {
-    let texel = u64::from(image.texel_bytes());
-    let [width, height, depth] = image.extent.sizes();
     if !matches!(image.channels, 1 | 2 | 4) {
         return Some("a texel has 1, 2 or 4 channels");
     }
+    let texel = u64::from(image.texel_bytes());
+    let [width, height, depth] = image.extent.sizes();
     if width == 0 || height == 0 || depth == 0 {
         return Some("every side is at least one texel long");
     }
@@ -249,4 +249,30 @@ pub(crate) fn complaint(image: &Image) -> Option<&'static str> {
         return Some("a row is longer than the distance between rows");
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Channel, Extent, Image, complaint};
+
+    #[test]
+    fn what_makes_no_sense_is_refused_whatever_its_size() {
+        let image = |channels, width, row_bytes| Image {
+            address: 1 << 36,
+            extent: Extent::ThreeD {
+                width,
+                height: u32::MAX,
+                depth: u32::MAX,
+            },
+            row_bytes,
+            channel: Channel::F32,
+            channels,
+        };
+        for channels in [0, 3, 5, 1 << 30, u32::MAX] {
+            assert!(complaint(&image(channels, 1, 16)).is_some(), "{channels}");
+        }
+        assert!(complaint(&image(4, u32::MAX, u64::MAX - 15)).is_none());
+        assert_eq!(image(4, u32::MAX, u64::MAX - 15).bytes(), u64::MAX);
+        assert!(complaint(&image(4, 0, 16)).is_some() && complaint(&image(4, 2, 16)).is_some());
+    }
 }
