@@ -351,9 +351,10 @@ impl Memory {
         let (floor, _) = found.ok_or(bad(address, bytes))?;
         domain.renew_pages(address, bytes)?;
         let mut gone = Gone::default();
-        while let Some((start, _)) = domain.paging.within(address, end).next() {
+        let starts = domain.paging.within(address, end).map(|(start, _)| start);
+        for start in starts.collect::<Vec<_>>() {
             let Some(mapping) = domain.paging.mappings.remove(&start) else {
-                break;
+                continue;
             };
             if let Some(physical) = domain.paging.physical.get_mut(&mapping.physical) {
                 physical.mappings -= 1;

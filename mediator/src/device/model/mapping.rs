@@ -127,7 +127,7 @@ impl ModelControl {
                 state.check_room(bytes)?;
             }
             let reserved = state.gpu.memory_mut().reserve_for_file(own, bytes, counts);
-            Ok((shared, reserved.map_err(failed)?))
+            Ok::<_, DeviceError>((shared, reserved.map_err(failed)?))
         })?;
         let pages = pages_of(&shared, bytes);
         self.with(|state| {
@@ -158,7 +158,7 @@ impl ModelControl {
                 .memory()
                 .bytes_to_share(own, address)
                 .map_err(bad)?;
-            Ok((shared, bytes))
+            Ok::<_, DeviceError>((shared, bytes))
         })?;
         if shared.size() < bytes {
             return Err(unfit("it is shorter than the variable"));
