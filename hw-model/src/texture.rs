@@ -250,3 +250,29 @@ pub(crate) fn complaint(image: &Image) -> Option<&'static str> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Channel, Extent, Image, complaint};
+
+    #[test]
+    fn what_makes_no_sense_is_refused_whatever_its_size() {
+        let image = |channels, width, row_bytes| Image {
+            address: 1 << 36,
+            extent: Extent::ThreeD {
+                width,
+                height: u32::MAX,
+                depth: u32::MAX,
+            },
+            row_bytes,
+            channel: Channel::F32,
+            channels,
+        };
+        for channels in [0, 3, 5, 1 << 30, u32::MAX] {
+            assert!(complaint(&image(channels, 1, 16)).is_some(), "{channels}");
+        }
+        assert!(complaint(&image(4, u32::MAX, u64::MAX - 15)).is_none());
+        assert_eq!(image(4, u32::MAX, u64::MAX - 15).bytes(), u64::MAX);
+        assert!(complaint(&image(4, 0, 16)).is_some() && complaint(&image(4, 2, 16)).is_some());
+    }
+}

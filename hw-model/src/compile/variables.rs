@@ -50,10 +50,8 @@ impl Placed {
     }
 
     pub(super) fn free(self, memory: &mut Memory, domain: DomainId) {
-        for variable in self.variables {
-            // The allocation was made by `place` and by nothing else, so freeing it cannot fail.
-            let _ = memory.free(domain, variable.address);
-        }
+        let addresses = self.variables.iter().map(|variable| variable.address);
+        memory.free_all(domain, addresses.collect());
     }
 
     /// Addresses as one kernel and the functions that it may call see them; completes the functions' frames.

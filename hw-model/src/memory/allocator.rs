@@ -74,9 +74,9 @@ impl Allocator {
         Ok(start)
     }
 
-    /// Allocates `bytes` at a multiple of `page`, in pages that hold nothing else; only if `counts` they are used. The
-    /// whole is given back by [`Allocator::free_pages`].
-    pub(super) fn alloc_pages(
+    /// Takes `bytes` at a multiple of `page`, in pages that hold nothing else, and a page behind them; only if `counts`
+    /// they are used. They are not live, and are given back by [`Allocator::give_pages_back`].
+    pub(super) fn take_pages(
         &mut self,
         bytes: u64,
         page: u64,
@@ -95,19 +95,14 @@ impl Allocator {
         }
         // Behind the last page a red zone, a page itself.
         let base = self.reserve(rounded, page, page).ok_or(full)?;
-        self.add_live(Allocation { start: base, bytes });
         if counts {
             self.used_bytes += rounded;
         }
         Ok(base)
     }
 
-    /// Gives back what [`Allocator::alloc_pages`] gave, with the same `page` and `counts`.
-    pub(super) fn free_pages(&mut self, address: u64, page: u64, counts: bool) {
-        let Ok(at) = self.live.binary_search_by_key(&address, |a| a.start) else {
-            return;
-        };
-        let freed = self.live.remove(at);
+    /// Gives back what [`Allocator::take_pages`] gave and is not live, with the same `page` and `counts`.
+    pub(super) fn give_pages_back(&mut self, freed: &Allocation, page: u64, counts: bool) {
         let rounded = freed.bytes.next_multiple_of(page);
         if counts {
             self.used_bytes -= rounded;
@@ -140,16 +135,34 @@ impl Allocator {
         self.give_back(address, bytes + red_zone);
     }
 
-    /// Makes part of what was reserved live; it does not count.
-    pub(super) fn show_live(&mut self, start: u64, bytes: u64) {
-        self.add_live(Allocation { start, bytes });
-    }
-
-    /// Makes nothing live that begins from `first` to before `end`.
-    pub(super) fn forget_live(&mut self, first: u64, end: u64) {
-        let from = self.live.partition_point(|a| a.start < first);
-        let to = self.live.partition_point(|a| a.start < end);
-        self.live.drain(from..to);
+    /// Makes some ranges, sorted, live from `first` to before `end`, and nothing else there; they do not count. What is
+    /// live beside them becomes one with them, from address `floor` on.
+    pub(super) fn show_live(
+        &mut self,
+        (first, end): (u64, u64),
+        floor: u64,
+        ranges: &[(u64, u64)],
+    ) {
+        let from = self
+            .live
+            .partition_point(|a| a.end() < first || a.start < floor);
+        let to = self.live.partition_point(|a| a.start <= end).max(from);
+        let old = &self.live[from..to];
+        let before = old.first().map(|a| (a.start, a.end().min(first)));
+        let behind = old.last().map(|a| (a.start.max(end), a.end()));
+        let mut new: Vec<Allocation> = Vec::with_capacity(ranges.len() + 2);
+        let ranges = ranges.iter().copied();
+        for (start, end) in before.into_iter().chain(ranges).chain(behind) {
+            match new.last_mut() {
+                _ if start >= end => {}
+                Some(last) if last.end() == start => last.bytes += end - start,
+                _ => new.push(Allocation {
+                    start,
+                    bytes: end - start,
+                }),
+            }
+        }
+        self.live.splice(from..to, new);
     }
 
     /// Checks that `bytes` more may be used.
@@ -174,7 +187,8 @@ impl Allocator {
         self.used_bytes -= bytes;
     }
 
-    fn add_live(&mut self, allocation: Allocation) {
+    /// Makes what was taken live.
+    pub(super) fn add_live(&mut self, allocation: Allocation) {
         let at = self.live.partition_point(|a| a.start < allocation.start);
         self.live.insert(at, allocation);
     }
@@ -224,29 +238,32 @@ impl Allocator {
     }
 
     pub(super) fn free(&mut self, address: u64) -> Result<Allocation, MemoryError> {
-        let Ok(at) = self.live.binary_search_by_key(&address, |a| a.start) else {
-            return Err(MemoryError::NotAllocated {
-                address,
-                nearest: Nearest(self.nearest(address)),
-            });
-        };
-        let freed = self.live.remove(at);
-        let rounded = freed.bytes.next_multiple_of(self.granule);
-        self.used_bytes -= rounded;
-        self.give_back(freed.start, self.with_red_zone(rounded));
+        let freed = self.take_one(address)?;
+        self.give_freed_back(&freed);
         Ok(freed)
     }
 
-    /// Frees those of the allocations that begin at one of some addresses, which are sorted, in one pass.
-    pub(super) fn free_all(&mut self, addresses: &[u64]) -> Vec<Allocation> {
-        let is_freed = |a: &mut Allocation| addresses.binary_search(&a.start).is_ok();
-        let freed: Vec<Allocation> = self.live.extract_if(.., is_freed).collect();
-        for allocation in &freed {
-            let rounded = allocation.bytes.next_multiple_of(self.granule);
-            self.used_bytes -= rounded;
-            self.give_back(allocation.start, self.with_red_zone(rounded));
-        }
-        freed
+    /// Makes what begins at an address live no more. Its addresses stay taken until they are given back.
+    pub(super) fn take_one(&mut self, address: u64) -> Result<Allocation, MemoryError> {
+        let found = self.live.binary_search_by_key(&address, |a| a.start);
+        let at = found.map_err(|_| MemoryError::NotAllocated {
+            address,
+            nearest: Nearest(self.nearest(address)),
+        })?;
+        Ok(self.live.remove(at))
+    }
+
+    /// Does the same for all that begins at some addresses, which are sorted, in one pass.
+    pub(super) fn take_live(&mut self, addresses: &[u64]) -> Vec<Allocation> {
+        let is_taken = |a: &mut Allocation| addresses.binary_search(&a.start).is_ok();
+        self.live.extract_if(.., is_taken).collect()
+    }
+
+    /// Gives the addresses of an allocation that is live no more back.
+    pub(super) fn give_freed_back(&mut self, freed: &Allocation) {
+        let rounded = freed.bytes.next_multiple_of(self.granule);
+        self.used_bytes -= rounded;
+        self.give_back(freed.start, self.with_red_zone(rounded));
     }
 
     #[inline]

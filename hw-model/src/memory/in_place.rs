@@ -24,7 +24,7 @@ impl Memory {
         let host = self.domain(domain)?.own_span(address, bytes)?;
         // SAFETY: `span` found all the bytes inside one allocation, which lies inside the domain's mapping; `&self`
         // keeps the mapping alive, and nothing writes to it meanwhile, because that takes `&mut self` or a run of a
-        // kernel, which the caller's borrow excludes as well.
+        // kernel, which the caller's borrow excludes as well; no other process has the pages.
         Ok(unsafe { std::slice::from_raw_parts(host, usize::try_from(bytes).unwrap_or(0)) })
     }
 
@@ -39,7 +39,7 @@ impl Memory {
         bytes: u64,
     ) -> Result<&mut [u8], MemoryError> {
         let host = self.domain(domain)?.own_span(address, bytes)?;
-        // SAFETY: as in `bytes`; `&mut self` excludes every other access.
+        // SAFETY: as in `bytes`; `&mut self` excludes every other access, and no other process has the pages.
         Ok(unsafe { std::slice::from_raw_parts_mut(host, usize::try_from(bytes).unwrap_or(0)) })
     }
 
@@ -57,7 +57,8 @@ impl Memory {
         let owner = self.domain(domain)?;
         let (source, target) = (owner.span(from, bytes)?, owner.span(to, bytes)?);
         // SAFETY: `span` found both inside allocations, hence inside the mapping; `copy` allows that they overlap, and
-        // `&mut self` excludes every other access.
+        // `&mut self` excludes every other access of this process. Where a file's pages stand at either end others may
+        // write to them meanwhile: then the bytes are what either wrote, in some order.
         unsafe { std::ptr::copy(source, target, usize::try_from(bytes).unwrap_or(0)) };
         Ok(())
     }
@@ -76,7 +77,7 @@ impl Memory {
         let host = self.domain(domain)?.span(address, bytes)?;
         for place in 0..usize::try_from(bytes).unwrap_or(0) / N {
             // SAFETY: `span` found all the bytes inside one allocation, hence inside the mapping, and the element lies
-            // inside them; `&mut self` excludes every other access of this process.
+            // inside them; `&mut self` excludes every other access of this process, and others' are as in `copy_within`.
             unsafe { host.add(place * N).cast::<[u8; N]>().write(element) };
         }
         Ok(())

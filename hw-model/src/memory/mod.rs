@@ -5,22 +5,28 @@
 //! zone of 256 bytes follows each allocation, so that running off its end is seen. Device addresses depend only
 //! on the sequence of calls, never on where the host maps a window. No allocation lies within [`GUARD_BYTES`] of a
 //! window's edge, as the fence's immediate offsets ask. Tenants that share a domain have a [`Partition`] each. Pages of
-//! a file that others have mapped, too, may stand in a window ([`Memory::map_file`]); no reference to them is made.
+//! a file that others have mapped, too, may stand in a window ([`FilePages`]); no reference to them is made.
 
 mod allocator;
+mod host;
 mod in_place;
 mod names;
+mod pages;
 mod paging;
 mod partition;
 mod shared;
 
+pub use host::{FilePages, MOST_MAPPINGS};
 pub use names::{Allocation, DomainId, MemoryError, Nearest};
+pub use paging::Gone;
 pub use partition::Partition;
+pub use shared::HostMappings;
 
 use crate::texture::{Object, Objects, TextureError, complaint};
 use allocator::Allocator;
 use gridmux_ptx::forms::fence::GUARD_BYTES;
 use memmap2::{MmapOptions, MmapRaw};
+use pages::PAGE;
 
 /// Smallest window, and what every window is aligned to at least.
 pub const MIN_WINDOW_BYTES: u64 = 4 << 30;
@@ -49,6 +55,8 @@ pub(crate) struct Domain {
     heap: Option<u64>,
     /// Loads may run past the ends of allocations.
     is_lenient: bool,
+    /// The window may be divided into several mappings.
+    is_divisible: bool,
 }
 
 impl Domain {
@@ -101,16 +109,31 @@ impl Domain {
         Nearest(self.allocator.nearest(address))
     }
 
+    /// Returns whether the window's own pages stand at an address inside an allocation, which nobody else has.
+    fn is_own(&self, address: u64) -> bool {
+        !self.is_shared(address) && self.paging.reservation(address, 1).is_none()
+    }
+
+    /// Gives the addresses and the host pages of an allocation back that is live no more.
+    ///
+    /// # Errors
+    /// As [`Domain::give_shared_back`].
+    fn give_back(&mut self, freed: &Allocation) -> Result<(), MemoryError> {
+        if self.shared.holds(freed.start) {
+            return self.give_shared_back(freed);
+        }
+        self.allocator.give_freed_back(freed);
+        self.give_whole_pages_back(freed);
+        Ok(())
+    }
+
     fn span(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
         let found = match self.partition_at(address) {
             Some(reserved) => reserved.find(address),
             None => self.find(address),
         };
-        let inside = found.is_some_and(|a| bytes <= a.end() - address);
-        if inside {
-            return Ok(self
-                .host_bias()
-                .wrapping_add(usize::try_from(address).unwrap_or(0)));
+        if found.is_some_and(|a| bytes <= a.end() - address) {
+            return Ok(self.host_of(address));
         }
         Err(MemoryError::OutOfBounds {
             address,
@@ -141,6 +164,8 @@ pub struct Memory {
     next_stamp: u64,
     /// New domains let loads run past the ends of allocations.
     is_lenient: bool,
+    /// New domains have addresses for many reservations.
+    is_roomy: bool,
 }
 
 /// Allocations of at least so many bytes are large.
@@ -148,6 +173,12 @@ const LARGE_BYTES: u64 = 1 << 20;
 /// A page of the device's, and what programs count on that know no better. Nothing is refused for want of such a place,
 /// because a window has not room for as many pages as its tenant may allocate.
 const PAGES: [u64; 2] = [2 << 20, 64 << 10];
+
+/// A roomy window is so many times as large as what its domain may allocate: programs reserve addresses for all of the
+/// device's memory at a time, more than once.
+const ROOMY_SHARE: u64 = 16;
+/// All windows are together no larger where there are roomy ones: an eighth of the addresses of a process.
+const ROOMY_BYTES: u64 = 1 << 44;
 
 /// The memory of a domain that is no more.
 #[derive(Debug)]
@@ -161,15 +192,7 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::Host`] when the host has no address space left.
     pub fn create_domain(&mut self, limit_bytes: u64) -> Result<DomainId, MemoryError> {
-        // Half as much again leaves room for fragmentation and red zones; as much is for host memory and reservations,
-        // which do not count.
-        let wanted = limit_bytes
-            .saturating_add(limit_bytes / 2)
-            .saturating_mul(2);
-        let window_bytes = wanted
-            .checked_next_power_of_two()
-            .unwrap_or(1 << 46)
-            .clamp(MIN_WINDOW_BYTES, 1 << 46);
+        let window_bytes = self.window_bytes_for(limit_bytes);
         let window_start = self.free_window(window_bytes);
         let refused = |reason: String| MemoryError::Host {
             bytes: window_bytes,
@@ -198,6 +221,7 @@ impl Memory {
             objects: Objects::default(),
             heap: None,
             is_lenient: self.is_lenient,
+            is_divisible: false,
         };
         let index = self
             .domains
@@ -255,6 +279,12 @@ impl Memory {
         self.large_starts = &PAGES;
     }
 
+    /// Lets domains have addresses for many reservations of all of their memory from now on, as long as windows are few.
+    /// Where a window lies depends on the sizes of those before it, and so do times.
+    pub fn make_windows_roomy(&mut self) {
+        self.is_roomy = true;
+    }
+
     /// Allocates `bytes`, aligned to 512; fresh memory reads as zero unless it was used before.
     ///
     /// # Errors
@@ -301,21 +331,17 @@ impl Memory {
     /// Frees an allocation by its start address and gives its host pages back.
     ///
     /// # Errors
-    /// [`MemoryError::NoDomain`], [`MemoryError::NotAllocated`].
+    /// [`MemoryError::NoDomain`], [`MemoryError::NotAllocated`]; [`MemoryError::Host`]: a file's pages cannot be taken
+    /// out, and their addresses stay taken and out of reach.
     pub fn free(&mut self, domain: DomainId, address: u64) -> Result<(), MemoryError> {
         let stamp = self.fresh_stamp();
         let domain = self.domain_mut(domain)?;
         if domain.free_in_partition(address)? {
             return Ok(());
         }
-        if domain.free_shared(address)? {
-            domain.stamp = stamp;
-            return Ok(());
-        }
-        let freed = domain.allocator.free(address)?;
+        let freed = domain.allocator.take_one(address)?;
         domain.stamp = stamp;
-        give_whole_pages_back(domain, &freed);
-        Ok(())
+        domain.give_back(&freed)
     }
 
     /// Frees many allocations by their start addresses, as [`Memory::free`] does, in one pass over all that there are;
@@ -326,12 +352,12 @@ impl Memory {
             return;
         };
         addresses.retain(|address| !matches!(domain.free_in_partition(*address), Ok(true)));
-        addresses.retain(|address| !matches!(domain.free_shared(*address), Ok(true)));
         addresses.sort_unstable();
-        let freed = domain.allocator.free_all(&addresses);
+        let freed = domain.allocator.take_live(&addresses);
         domain.stamp = stamp;
         for allocation in &freed {
-            give_whole_pages_back(domain, allocation);
+            // Where the host refuses, the addresses of a file's pages stay taken and out of reach.
+            let _ = domain.give_back(allocation);
         }
     }
 
@@ -342,7 +368,8 @@ impl Memory {
     pub fn read(&self, domain: DomainId, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
         let host = self.domain(domain)?.span(address, into.len() as u64)?;
         // SAFETY: `span` found all the bytes inside one allocation, which lies inside the domain's mapping; a
-        // fresh host slice cannot overlap it, and `&self` keeps the mapping alive.
+        // fresh host slice cannot overlap it, and `&self` keeps the mapping alive. Where a file's pages stand there
+        // others may write to them meanwhile: then the slice gets what either wrote, in some order.
         unsafe { std::ptr::copy_nonoverlapping(host, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -358,7 +385,7 @@ impl Memory {
         from: &[u8],
     ) -> Result<(), MemoryError> {
         let host = self.domain(domain)?.span(address, from.len() as u64)?;
-        // SAFETY: as in `read`; `&mut self` excludes every other access.
+        // SAFETY: as in `read`; `&mut self` excludes every other access of this process.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), host, from.len()) };
         Ok(())
     }
@@ -389,7 +416,7 @@ impl Memory {
         found.span(address, bytes)?;
         let end = address + bytes;
         let (first, last) = (address.next_multiple_of(PAGE), end / PAGE * PAGE);
-        if first >= last || found.is_shared(address) || !give_pages_back(found, first, last) {
+        if first >= last || !found.is_own(address) || !found.give_pages_back(first, last) {
             return self.fill(domain, address, bytes, 0);
         }
         self.fill(domain, address, first - address, 0)?;
@@ -506,6 +533,24 @@ impl Memory {
         self.next_stamp
     }
 
+    /// Returns the size of a window for a domain that may allocate up to `limit_bytes`.
+    fn window_bytes_for(&self, limit_bytes: u64) -> u64 {
+        let sized = |wanted: u64| {
+            let whole = wanted.checked_next_power_of_two();
+            whole.unwrap_or(1 << 46).clamp(MIN_WINDOW_BYTES, 1 << 46)
+        };
+        let all = self.domains.iter().flatten();
+        let all: u64 = all.map(|domain| domain.window_bytes).sum();
+        let roomy = sized(limit_bytes.saturating_mul(ROOMY_SHARE));
+        if self.is_roomy && all.saturating_add(roomy) <= ROOMY_BYTES {
+            return roomy;
+        }
+        // Half as much again leaves room for fragmentation and red zones; as much is for host memory and reservations,
+        // which do not count.
+        let wanted = limit_bytes.saturating_add(limit_bytes / 2);
+        sized(wanted.saturating_mul(2))
+    }
+
     /// Returns the lowest window of that size, aligned to it, that no domain holds.
     fn free_window(&self, bytes: u64) -> u64 {
         let mut windows: Vec<(u64, u64)> = self
@@ -524,37 +569,6 @@ impl Memory {
         }
         start
     }
-}
-
-/// Bytes of a page of the host.
-const PAGE: u64 = 4096;
-
-/// Gives the host pages of an allocation that was freed back, those that are its own alone.
-fn give_whole_pages_back(domain: &Domain, freed: &Allocation) {
-    let first = freed.start.next_multiple_of(PAGE);
-    let last = freed.end() / PAGE * PAGE;
-    if first < last {
-        // A refusal leaves the pages in place, which is harmless.
-        give_pages_back(domain, first, last);
-    }
-}
-
-/// Gives the host pages from `first` to `last` back, device addresses inside one allocation, live or just freed; they
-/// read as zero afterwards. Returns whether the host did so.
-fn give_pages_back(domain: &Domain, first: u64, last: u64) -> bool {
-    let host = domain
-        .host_bias()
-        .wrapping_add(usize::try_from(first).unwrap_or(0));
-    // SAFETY: the whole pages lie inside one allocation, hence inside the mapping, which is private and anonymous; the
-    // caller's exclusive access to the memory excludes every other use. The advice only drops their contents.
-    let given = unsafe {
-        libc::madvise(
-            host.cast(),
-            usize::try_from(last - first).unwrap_or(0),
-            libc::MADV_DONTNEED,
-        )
-    };
-    given == 0
 }
 
 #[cfg(test)]

@@ -87,6 +87,14 @@ pub enum MemoryError {
         /// The address.
         address: u64,
     },
+    /// Files' ranges and physical memory of all domains have taken as many mappings of the process as they may.
+    #[error(
+        "files and physical memory have all {most} mappings that there are for them; unmap something first"
+    )]
+    Mappings {
+        /// How many there are.
+        most: u64,
+    },
     /// The host refuses the window, or to map a file in one.
     #[error("the host cannot map {bytes} bytes of device memory: {reason}")]
     Host {
@@ -95,4 +103,13 @@ pub enum MemoryError {
         /// What the host said.
         reason: String,
     },
+}
+
+/// Returns a refusal of a range.
+pub(super) fn bad(address: u64, bytes: u64) -> MemoryError {
+    MemoryError::OutOfBounds {
+        address,
+        bytes,
+        nearest: Nearest(None),
+    }
 }

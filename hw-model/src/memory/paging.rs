@@ -6,9 +6,10 @@
 //! anonymous shared mapping of the host's, which a second mapping at the window's addresses shows again; where nothing
 //! is mapped the window has pages of its own, so that no address of it is ever a hole.
 
+use super::host::{HostRange, Places};
+use super::names::bad;
 use super::{Domain, DomainId, Memory, MemoryError, Nearest, PAGE};
 use std::collections::BTreeMap;
-use std::ptr::NonNull;
 
 /// Most reservations, pieces of physical memory and mappings of a domain, of each.
 const MOST: usize = 4096;
@@ -16,36 +17,19 @@ const MOST: usize = 4096;
 /// Physical memory of the host's.
 #[derive(Debug)]
 struct Physical {
-    host: NonNull<libc::c_void>,
+    host: HostRange,
     bytes: u64,
     mappings: usize,
     /// Its handle was given back.
     is_released: bool,
+    _place: Places,
 }
-
-// SAFETY: it owns a mapping of the process, which any thread may use; nothing is read or written through it.
-unsafe impl Send for Physical {}
-// SAFETY: as above.
-unsafe impl Sync for Physical {}
 
 impl Physical {
     fn new(bytes: u64) -> Result<Self, MemoryError> {
-        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // SAFETY: the kernel chooses addresses that are free.
-        let host = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        let host = NonNull::new(host).filter(|host| host.as_ptr() != libc::MAP_FAILED);
-        let host = host.ok_or_else(|| host_error(bytes))?;
         Ok(Self {
-            host,
+            _place: Places::take(1)?,
+            host: HostRange::memory(bytes)?,
             bytes,
             mappings: 0,
             is_released: false,
@@ -57,27 +41,27 @@ impl Physical {
     }
 }
 
-impl Drop for Physical {
-    fn drop(&mut self) {
-        let length = usize::try_from(self.bytes).unwrap_or(0);
-        // SAFETY: the pages are this value's own; what is mapped elsewhere is another mapping of the same memory.
-        let _ = unsafe { libc::munmap(self.host.as_ptr(), length) };
-    }
-}
+/// Physical memory that nobody reaches any more. It is given back to the host when this is dropped, which takes long
+/// where much of it was touched.
+#[derive(Debug, Default)]
+pub struct Gone(Vec<Physical>);
 
-fn host_error(bytes: u64) -> MemoryError {
-    MemoryError::Host {
-        bytes,
-        reason: std::io::Error::last_os_error().to_string(),
+impl Gone {
+    /// Returns whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
 /// Physical memory at addresses.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Mapping {
     bytes: u64,
     physical: u64,
     is_accessible: bool,
+    /// It divides the window's mapping in three.
+    _places: Places,
 }
 
 /// What a domain has of it: the sizes of reservations and the mappings by first address, physical memory by number.
@@ -90,13 +74,18 @@ pub(super) struct Paging {
 }
 
 impl Paging {
+    /// Returns how many mappings of the process it takes.
+    pub(super) fn mapped(&self) -> u64 {
+        (self.physical.len() + 2 * self.mappings.len()) as u64
+    }
+
     /// Returns the mappings that begin from `first` to before `end`.
-    fn within(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, Mapping)> + '_ {
-        self.mappings.range(first..end).map(|(at, m)| (*at, *m))
+    fn within(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, &Mapping)> + '_ {
+        self.mappings.range(first..end).map(|(at, m)| (*at, m))
     }
 
     /// Returns the reservation that some bytes lie in, its first address and its end.
-    fn reservation(&self, address: u64, bytes: u64) -> Option<(u64, u64)> {
+    pub(super) fn reservation(&self, address: u64, bytes: u64) -> Option<(u64, u64)> {
         let (first, size) = self.reservations.range(..=address).next_back()?;
         let end = address.checked_add(bytes)?;
         (end <= first + size).then_some((*first, first + size))
@@ -115,15 +104,6 @@ impl Paging {
     }
 }
 
-/// Returns a refusal of a range.
-fn bad(address: u64, bytes: u64) -> MemoryError {
-    MemoryError::OutOfBounds {
-        address,
-        bytes,
-        nearest: Nearest(None),
-    }
-}
-
 fn check(address: u64, bytes: u64) -> Result<u64, MemoryError> {
     let end = address.checked_add(bytes);
     let is_whole = bytes > 0 && (address | bytes).is_multiple_of(PAGE);
@@ -131,36 +111,23 @@ fn check(address: u64, bytes: u64) -> Result<u64, MemoryError> {
 }
 
 impl Domain {
-    /// Makes the accessible mappings of a reservation the allocations that there are in it.
-    fn show_accessible(&mut self, first: u64, end: u64) {
-        self.allocator.forget_live(first, end);
-        let mut run: Option<(u64, u64)> = None;
-        for (start, mapping) in self.paging.within(first, end) {
-            if !mapping.is_accessible {
-                continue;
-            }
-            run = match run {
-                Some((from, to)) if to == start => Some((from, start + mapping.bytes)),
-                other => {
-                    if let Some((from, to)) = other {
-                        self.allocator.show_live(from, to - from);
-                    }
-                    Some((start, start + mapping.bytes))
-                }
-            };
-        }
-        if let Some((from, to)) = run {
-            self.allocator.show_live(from, to - from);
-        }
+    /// Makes the accessible mappings of a range the allocations that there are in it, one with those beside it. The
+    /// reservation begins at `floor`.
+    fn show_accessible(&mut self, floor: u64, first: u64, end: u64) {
+        let found = self.paging.within(first, end);
+        let found = found.filter(|(_, mapping)| mapping.is_accessible);
+        let ranges: Vec<_> = found.map(|(at, m)| (at, at + m.bytes)).collect();
+        self.allocator.show_live((first, end), floor, &ranges);
     }
 
-    /// Drops physical memory that nobody can reach any more.
-    fn drop_gone(&mut self, physical: u64) {
+    /// Takes physical memory out that nobody can reach any more.
+    fn take_gone(&mut self, physical: u64, gone: &mut Gone) {
         let found = self.paging.physical.get(&physical);
         if found.is_some_and(Physical::is_gone)
-            && let Some(gone) = self.paging.physical.remove(&physical)
+            && let Some(found) = self.paging.physical.remove(&physical)
         {
-            self.allocator.uncount(gone.bytes);
+            self.allocator.uncount(found.bytes);
+            gone.0.push(found);
         }
     }
 }
@@ -239,11 +206,11 @@ impl Memory {
         Ok(number)
     }
 
-    /// Gives the number of physical memory back; the memory goes when it is mapped nowhere.
+    /// Gives the number of physical memory back, and returns the memory if it is mapped nowhere.
     ///
     /// # Errors
     /// [`MemoryError::NotAllocated`]: there is none of that number.
-    pub fn release_physical(&mut self, domain: DomainId, number: u64) -> Result<(), MemoryError> {
+    pub fn release_physical(&mut self, domain: DomainId, number: u64) -> Result<Gone, MemoryError> {
         let domain = self.domain_mut(domain)?;
         let found = domain.paging.physical.get_mut(&number);
         let found = found.filter(|physical| !physical.is_released);
@@ -252,15 +219,17 @@ impl Memory {
             nearest: Nearest(None),
         })?;
         found.is_released = true;
-        domain.drop_gone(number);
-        Ok(())
+        let mut gone = Gone::default();
+        domain.take_gone(number, &mut gone);
+        Ok(gone)
     }
 
     /// Maps `bytes` bytes of physical memory, from `offset` on, at reserved addresses. They are not accessible yet.
     ///
     /// # Errors
     /// [`MemoryError::OutOfBounds`]: no whole pages, not inside one reservation or the memory, or something is mapped
-    /// there; [`MemoryError::NotAllocated`]: no such memory; [`MemoryError::OutOfMemory`]: too many mappings.
+    /// there; [`MemoryError::NotAllocated`]: no such memory; [`MemoryError::OutOfMemory`] or [`MemoryError::Mappings`]:
+    /// too many mappings; [`MemoryError::Host`].
     pub fn map_physical(
         &mut self,
         domain: DomainId,
@@ -270,10 +239,10 @@ impl Memory {
     ) -> Result<(), MemoryError> {
         let end = check(address, bytes)?;
         check(offset, bytes)?;
+        let places = Places::take(2)?;
         let domain = self.domain_mut(domain)?;
-        let place = domain
-            .host_bias()
-            .wrapping_add(usize::try_from(address).unwrap_or(0));
+        domain.make_divisible();
+        let place = domain.host_of(address);
         let paging = &mut domain.paging;
         let before = paging.mappings.range(..end).next_back();
         let is_taken = before.is_some_and(|(start, mapping)| start + mapping.bytes > address);
@@ -299,27 +268,11 @@ impl Memory {
         {
             return Err(bad(offset, bytes));
         }
-        let length = usize::try_from(bytes).unwrap_or(0);
-        let source = physical
-            .host
-            .as_ptr()
-            .wrapping_byte_add(usize::try_from(offset).unwrap_or(0));
-        // SAFETY: the source lies inside the physical memory's own shared mapping; an old size of zero makes a second
-        // mapping of its pages (mremap(2)). The target is whole pages inside this domain's own mapping, reserved for
-        // this alone, and `&mut` access to the memory excludes a running kernel.
-        let mapped = unsafe {
-            libc::mremap(
-                source,
-                0,
-                length,
-                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
-                place.cast::<libc::c_void>(),
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            let error = host_error(bytes);
-            // What was there may be gone.
-            domain.map_pages(address, bytes, None)?;
+        let [from, length] = [offset, bytes].map(|b| usize::try_from(b).unwrap_or(0));
+        // SAFETY: the target is whole pages inside this domain's window, reserved for this alone and not accessible, and
+        // `&mut self` excludes a running kernel; where it fails they are renewed.
+        if let Err(error) = unsafe { physical.host.show_at(from, length, place) } {
+            domain.renew_pages(address, bytes)?;
             return Err(error);
         }
         physical.mappings += 1;
@@ -327,6 +280,7 @@ impl Memory {
             bytes,
             physical: number,
             is_accessible: false,
+            _places: places,
         };
         paging.mappings.insert(address, mapping);
         Ok(())
@@ -347,43 +301,69 @@ impl Memory {
         let stamp = self.fresh_stamp();
         let domain = self.domain_mut(domain)?;
         let found = domain.paging.reservation(address, bytes);
-        let (first, last) = found.ok_or(bad(address, bytes))?;
+        let (floor, _) = found.ok_or(bad(address, bytes))?;
         if !domain.paging.is_whole(address, end) {
             return Err(bad(address, bytes));
         }
         for (_, mapping) in domain.paging.mappings.range_mut(address..end) {
             mapping.is_accessible = is_accessible;
         }
-        domain.show_accessible(first, last);
+        domain.show_accessible(floor, address, end);
         domain.stamp = stamp;
         Ok(())
     }
 
-    /// Takes mappings away: all that begin and end in a range, which they fill.
+    /// Checks that [`Memory::unmap`] can take mappings away.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_unmap(
+        &self,
+        domain: DomainId,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(), MemoryError> {
+        let end = check(address, bytes)?;
+        let paging = &self.domain(domain)?.paging;
+        let is_inside = paging.reservation(address, bytes).is_some();
+        match is_inside && paging.is_whole(address, end) {
+            true => Ok(()),
+            false => Err(bad(address, bytes)),
+        }
+    }
+
+    /// Takes mappings away: all that begin and end in a range, which they fill. Returns the physical memory that was
+    /// released and is mapped nowhere else.
     ///
     /// # Errors
     /// [`MemoryError::OutOfBounds`]: they do not; [`MemoryError::Host`].
-    pub fn unmap(&mut self, domain: DomainId, address: u64, bytes: u64) -> Result<(), MemoryError> {
+    pub fn unmap(
+        &mut self,
+        domain: DomainId,
+        address: u64,
+        bytes: u64,
+    ) -> Result<Gone, MemoryError> {
+        self.check_unmap(domain, address, bytes)?;
         let end = check(address, bytes)?;
         let stamp = self.fresh_stamp();
         let domain = self.domain_mut(domain)?;
         let found = domain.paging.reservation(address, bytes);
-        let (first, last) = found.ok_or(bad(address, bytes))?;
-        if !domain.paging.is_whole(address, end) {
-            return Err(bad(address, bytes));
-        }
-        domain.map_pages(address, bytes, None)?;
-        let gone: Vec<(u64, Mapping)> = domain.paging.within(address, end).collect();
-        for (start, mapping) in gone {
-            domain.paging.mappings.remove(&start);
+        let (floor, _) = found.ok_or(bad(address, bytes))?;
+        domain.renew_pages(address, bytes)?;
+        let mut gone = Gone::default();
+        let starts = domain.paging.within(address, end).map(|(start, _)| start);
+        for start in starts.collect::<Vec<_>>() {
+            let Some(mapping) = domain.paging.mappings.remove(&start) else {
+                continue;
+            };
             if let Some(physical) = domain.paging.physical.get_mut(&mapping.physical) {
                 physical.mappings -= 1;
             }
-            domain.drop_gone(mapping.physical);
+            domain.take_gone(mapping.physical, &mut gone);
         }
-        domain.show_accessible(first, last);
+        domain.show_accessible(floor, address, end);
         domain.stamp = stamp;
-        Ok(())
+        Ok(gone)
     }
 }
 
@@ -431,6 +411,48 @@ mod tests {
             .read(d, at + 6 * PAGE, &mut byte)
             .expect("the other view stays");
         assert_eq!(byte, [7]);
+    }
+
+    #[test]
+    fn what_is_accessible_is_as_large_as_the_neighbours_make_it() {
+        let mut memory = Memory::default();
+        let d = memory.create_domain(1 << 20).expect("domain");
+        let before = memory.alloc(d, 100).expect("fits");
+        let at = memory.reserve_addresses(d, 9 * PAGE, PAGE).expect("free");
+        let behind = memory.reserve_addresses(d, PAGE, PAGE).expect("free");
+        let one = memory.create_physical(d, PAGE).expect("fits");
+        for place in (0..9).map(|n| at + n * PAGE).chain([behind]) {
+            memory.map_physical(d, place, PAGE, (one, 0)).expect("free");
+        }
+        memory.set_access(d, behind, PAGE, true).expect("mapped");
+        // Each page for itself: on and off, whatever its neighbours are.
+        let mut on = [false; 9];
+        for step in 0..200_u64 {
+            let n = step * 7 % 9 * (step % 5 + 1) % 9;
+            let count = (step % 3 + 1).min(9 - n);
+            let value = step % 4 != 0;
+            memory
+                .set_access(d, at + n * PAGE, count * PAGE, value)
+                .expect("mapped");
+            let [first, count] = [n, count].map(|n| usize::try_from(n).expect("small"));
+            on[first..first + count].fill(value);
+            for (page, is_on) in (0..).zip(on) {
+                let found = memory.allocation_at(d, at + page * PAGE);
+                let run = |pages: &[bool]| pages.iter().take_while(|on| **on).count() as u64;
+                let place = usize::try_from(page).expect("small");
+                let (mut left, right) = (on[..place].to_vec(), run(&on[place..]));
+                left.reverse();
+                let left = run(&left);
+                let expected = is_on.then_some((at + (page - left) * PAGE, (left + right) * PAGE));
+                assert_eq!(found.map(|a| (a.start, a.bytes)), expected, "step {step}");
+            }
+        }
+        assert!(memory.unmap(d, at, 9 * PAGE).expect("mapped").is_empty());
+        assert!(memory.allocation_at(d, at).is_none());
+        let others = [before, behind].map(|a| memory.allocation_at(d, a).map(|a| a.bytes));
+        assert_eq!(others, [Some(100), Some(PAGE)]);
+        assert_eq!(memory.host_mappings_of([d].into_iter()).count, 3);
+        assert!(memory.let_go(d, behind, PAGE).is_ok() && memory.let_go(d, before, 1).is_err());
     }
 
     #[test]

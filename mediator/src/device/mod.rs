@@ -12,6 +12,7 @@
 pub mod cuda;
 mod error;
 mod facts;
+mod mappings;
 #[cfg(not(loom))]
 pub mod model;
 mod submission;
@@ -19,6 +20,7 @@ mod submission;
 pub use error::DeviceError;
 pub use facts::{DeviceFacts, HardwareFacts, Residency, Timing};
 pub use gridmux_policy::shape::AllocationUnits;
+pub use mappings::{HostMappings, MOST_HOST_MAPPINGS};
 pub use submission::Submission;
 
 use gridmux_channel::control::PagingRequest;
@@ -501,6 +503,10 @@ pub trait DeviceControl: Send + Sync {
     fn used_bytes_of(&self, domains: &[DomainId]) -> u64 {
         domains.iter().map(|domain| self.used_bytes(*domain)).sum()
     }
+    /// Returns what several domains have of the host's mappings together.
+    fn host_mappings_of(&self, _domains: &[DomainId]) -> HostMappings {
+        HostMappings::default()
+    }
     /// Loads a module. A kernel that the backend cannot run is unusable, and the others are there all the same.
     ///
     /// # Errors
@@ -513,7 +519,8 @@ pub trait DeviceControl: Send + Sync {
     /// # Errors
     /// When the backend cannot map it.
     fn register_buffer(&self, buffer: Arc<TenantBuffer>) -> Result<BufferId, DeviceError>;
-    /// Forgets a buffer; copies under way keep it alive.
+    /// Forgets a buffer; copies under way keep it alive. Where kernels reach it, it stays until that is freed, and
+    /// operations that name it find it there.
     fn unregister_buffer(&self, buffer: BufferId);
     /// Lets a domain's kernels reach the first `bytes` bytes of a registered buffer, and returns the first device
     /// address. If `counts`, they count as memory that the domain holds. [`DeviceControl::free`] ends it.

@@ -10,7 +10,7 @@
 
 use super::holdings::{Common, Holding, Terms};
 use super::parts::Shared;
-use crate::device::{DeviceControl, DomainId};
+use crate::device::{DeviceControl, DomainId, HostMappings, MOST_HOST_MAPPINGS};
 use crate::dispatch::accounting::TenantCounters;
 use crate::link::{ClientFacts, TenantFacts};
 use crate::page::{Buckets, Snapshot, TenantSnapshot};
@@ -20,6 +20,10 @@ use gridmux_policy::ids::TenantId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Bytes of its own memory that a tenant's kernels may reach, beside what counts, where it may have less device memory:
+/// 1 GiB. The system takes them for this process's when it looks for memory to free.
+const LEAST_UNCOUNTED_BYTES: u64 = 1 << 30;
 
 /// One tenant's account.
 #[derive(Debug)]
@@ -78,6 +82,37 @@ impl TenantAccount {
     pub(super) fn leave(&self, domain: DomainId) {
         let mut domains = self.holding.domains.borrow_mut();
         domains.retain(|known| *known != domain);
+    }
+
+    /// Checks that a client may have more of this process's mappings, and of its own memory that does not count.
+    ///
+    /// # Errors
+    /// The reason why it may not, for the client.
+    pub(super) fn check_mappings(
+        &self,
+        device: &dyn DeviceControl,
+        more: HostMappings,
+    ) -> Result<(), String> {
+        let (name, used) = (&self.name, self.holding.host_mappings(device));
+        let most = self.terms().memory_limit_bytes.max(LEAST_UNCOUNTED_BYTES);
+        if used.uncounted_bytes.saturating_add(more.uncounted_bytes) > most {
+            return Err(format!(
+                "kernels of tenant {name} reach {} bytes of its own memory that do not count as device memory, of {most} \
+                 at most",
+                used.uncounted_bytes
+            ));
+        }
+        let held = |other: &Holding| (other.host_mappings(device).count, u64::MAX);
+        let shared = Shared::memory(MOST_HOST_MAPPINGS);
+        let most = self.common.most_for(self.number, shared, u64::MAX, held);
+        if used.count + more.count <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "ranges of its own memory and physical memory of tenant {name} take {} of {most} mappings that it may have \
+             beside other tenants; free some",
+            used.count
+        ))
     }
 
     /// Checks that a module of that many bytes still fits into what all clients' modules may take of the host's memory.

@@ -3,7 +3,7 @@
 
 use super::parts::{Holder, Shared};
 use crate::config::Limits;
-use crate::device::{DeviceControl, DomainId};
+use crate::device::{DeviceControl, DomainId, HostMappings};
 use crate::link::TenantFacts;
 use gridmux_policy::Class;
 use std::cell::{Cell, RefCell};
@@ -84,6 +84,13 @@ impl Holding {
         match self.domains.borrow().as_slice() {
             [] => 0,
             domains => device.used_bytes_of(domains),
+        }
+    }
+    /// Returns what all clients have of this process's mappings.
+    pub(super) fn host_mappings(&self, device: &dyn DeviceControl) -> HostMappings {
+        match self.domains.borrow().as_slice() {
+            [] => HostMappings::default(),
+            domains => device.host_mappings_of(domains),
         }
     }
 }

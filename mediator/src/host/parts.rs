@@ -48,7 +48,7 @@ impl Shared {
         Self { all, least: 1 }
     }
 
-    /// Returns memory, in bytes.
+    /// Returns memory, in bytes, or something else that has no least part.
     pub(super) fn memory(all: u64) -> Self {
         Self { all, least: 0 }
     }

@@ -1,10 +1,12 @@
 //! Atomic operations and reductions (PTX ISA section 9.7.13: atom, red).
 //!
-//! Rule: the lanes of a warp take their turns in ascending order, so that a run is deterministic.
+//! Rule: the lanes of a warp take their turns in ascending order, so that a run is deterministic, as far as the program
+//! itself does not change the same memory meanwhile ([`super::exchange`]).
 
 use super::access::{Checked, addressed, for_each_space, host, place};
 use super::atomic_element;
-use super::log::Target;
+use super::exchange::{change, is_among_others};
+use super::log::{LaneFn, Target};
 use super::stored::Word;
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{handler, lane_fn};
@@ -88,15 +90,13 @@ fn atomic<A: Atom>(cx: &mut Cx<'_>, op: &Op) {
             return;
         }
         let mut old = [A::Raw::default(); 32];
+        let among_others = is_among_others(cx);
         for lane in active(cx.mask) {
             let at = place(cx, checked, lane, 0).cast::<A::Raw>();
-            // SAFETY: the access of every active lane was checked for bounds and alignment; the model runs one
-            // warp at a time, so nothing else touches the word.
-            unsafe {
-                let before = at.read_unaligned();
-                at.write_unaligned(A::get(before).apply(code, b[lane], c[lane]).put());
-                old[lane] = before;
-            }
+            let new = |before| A::get(before).apply(code, b[lane], c[lane]).put();
+            // SAFETY: the access of every active lane was checked for bounds and alignment, and is of global memory
+            // where others may have it.
+            old[lane] = unsafe { change(at, among_others, new) };
         }
         if op.r[0] != NONE {
             commit(cx, op.r[0], &old);
@@ -111,25 +111,25 @@ fn record<A: Atom>(cx: &mut Cx<'_>, op: &Op, checked: &Checked, b: &[A; 32], c: 
         slot: op.r[0],
         wide: size_of::<A::Raw>() == 8,
     });
+    let run: LaneFn = match is_among_others(cx) {
+        true => apply::<A, true>,
+        false => apply::<A, false>,
+    };
     let addresses = &cx.access.addresses;
     let Some(log) = cx.log.as_mut() else { return };
     let (width, code) = (size_of::<A::Raw>(), op.aux >> CODE_SHIFT);
-    log.lanes(mask, width, apply::<A>, code, target, false, |lane| {
+    log.lanes(mask, width, run, code, target, false, |lane| {
         let word = |value: A| value.put().to_bits();
         (host(base, addresses[lane]), word(b[lane]), word(c[lane]))
     });
 }
 
 /// Returns a [`super::log::LaneFn`].
-unsafe fn apply<A: Atom>(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
-    let at = at.cast::<A::Raw>();
+unsafe fn apply<A: Atom, const AMONG_OTHERS: bool>(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
     let lane = |word: u64| A::get(A::Raw::from_bits(word));
-    // SAFETY: the caller passes the address of a checked access of this width, and has memory for itself.
-    unsafe {
-        let before = at.read_unaligned();
-        at.write_unaligned(A::get(before).apply(code, lane(b), lane(c)).put());
-        before.to_bits()
-    }
+    let new = |before| A::get(before).apply(code, lane(b), lane(c)).put();
+    // SAFETY: the caller passes the address of a checked access of this width, of global memory.
+    unsafe { change(at.cast::<A::Raw>(), AMONG_OTHERS, new) }.to_bits()
 }
 
 /// Lowers the family's opcodes.

@@ -7,6 +7,7 @@
 
 use super::access::{Checked, addressed, for_each_space, host};
 use super::atomic_wide;
+use super::exchange::{HostWord, is_among_others};
 use super::log::Target;
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{lane_fn, once};
@@ -38,6 +39,9 @@ const BRAINS: u32 = 3;
 const SINGLE: u32 = 4;
 const CELL_16: u32 = 5;
 const CELL_64: u32 = 6;
+
+/// Of a code for [`apply`], above operation and kind: other processes may change the element as well.
+const AMONG_OTHERS: u32 = 1 << 8;
 
 fn width(kind: u32) -> usize {
     match kind {
@@ -91,16 +95,33 @@ fn applied(kind: u32, op: u32, a: u64, b: u64, c: u64) -> u64 {
     }
 }
 
-/// Returns a [`super::log::LaneFn`]; `code`: kind and operation.
+/// Returns a [`super::log::LaneFn`]; `code`: kind and operation, and whether the element is among others'.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "an element of the word's width"
+)]
 unsafe fn apply(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
-    let (kind, op) = (code >> 4, code & 15);
+    let (kind, op) = (code >> 4 & 7, code & 15);
     let size = width(kind);
+    let mask = u64::MAX >> (64 - 8 * size);
+    let new = |old: u64| applied(kind, op, old, b & mask, c & mask);
+    if code & AMONG_OTHERS != 0 {
+        // SAFETY: the caller passes the address of a checked access, of global memory, whose width is this one or a
+        // multiple of it.
+        return unsafe {
+            match size {
+                2 => u16::exchange(at.cast(), |old| new(old.into()) as u16).into(),
+                4 => u32::exchange(at.cast(), |old| new(old.into()) as u32).into(),
+                _ => u64::exchange(at.cast(), new),
+            }
+        };
+    }
     let mut bytes = [0; 8];
-    // SAFETY: the caller passes the address of a checked access of this width, and has memory for itself.
+    // SAFETY: the caller passes the address of a checked access of this width; warps take turns and no other process has
+    // the element, so that nothing else touches it meanwhile.
     unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), size) };
     let old = u64::from_le_bytes(bytes);
-    let mask = u64::MAX >> (64 - 8 * size);
-    let new = applied(kind, op, old, b & mask, c & mask).to_le_bytes();
+    let new = new(old).to_le_bytes();
     // SAFETY: as above.
     unsafe { std::ptr::copy_nonoverlapping(new.as_ptr(), at, size) };
     old
@@ -128,7 +149,8 @@ fn one(cx: &mut Cx<'_>, op: &Op, checked: &Checked, element: usize, kind: u32) {
     };
     let (b, c) = (word(cx, OPERANDS + element), word(cx, SECOND));
     let target = listed(cx, op, element);
-    let code = kind << 4 | op.aux >> CODE_SHIFT & 15;
+    let others = if is_among_others(cx) { AMONG_OTHERS } else { 0 };
+    let code = others | kind << 4 | op.aux >> CODE_SHIFT & 15;
     let (mask, base, offset) = (cx.mask, checked.base, element * size);
     let addresses = &cx.access.addresses;
     if cx.access.space == Space::Global
@@ -147,7 +169,7 @@ fn one(cx: &mut Cx<'_>, op: &Op, checked: &Checked, element: usize, kind: u32) {
     let mut old = [0; 32];
     for lane in active(mask) {
         let at = host(base, addresses[lane]).wrapping_add(offset);
-        // SAFETY: the access of every active lane was checked; outside the log one warp runs at a time.
+        // SAFETY: the access of every active lane was checked, and is of global memory where others may have it.
         old[lane] = unsafe { apply(at, b[lane], c[lane], code) };
     }
     if target == NONE {

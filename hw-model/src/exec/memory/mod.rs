@@ -10,6 +10,7 @@ pub(super) mod asynchronous;
 pub(super) mod atomic;
 pub(super) mod atomic_element;
 pub(super) mod atomic_wide;
+pub(super) mod exchange;
 pub(super) mod load_store;
 pub(super) mod load_store_wide;
 pub(super) mod log;

@@ -2,10 +2,11 @@
 //!
 //! Rule: a load extends as the type's signedness says, a store keeps the low bytes.
 
+use super::exchange::HostWord;
 use crate::exec::lanes::LaneValue;
 
 /// Register words.
-pub(in crate::exec) trait Word: LaneValue<Raw = Self> + Default {
+pub(in crate::exec) trait Word: LaneValue<Raw = Self> + Default + HostWord {
     /// Returns the low bytes of `bits`.
     fn from_bits(bits: u64) -> Self;
     /// Returns the word, zero-extended.

@@ -12,6 +12,7 @@ use crate::exec::isa::{lane_fn, once};
 use crate::exec::lanes::{active, commit, read};
 use crate::exec::lower::{Class, Draft, Lower};
 use crate::exec::memory::access::{AUX_GLOBAL, host, visit};
+use crate::exec::memory::exchange::{change, is_among_others};
 use crate::exec::memory::own_writes::{read_bytes, write_bytes};
 use crate::exec::op::{Kind, NONE, Op};
 use crate::exec::values::round::{Half, NEAREST, round, single_to_half, to_single};
@@ -34,6 +35,8 @@ const MIN: u32 = 1;
 const MAX: u32 = 2;
 const AND: u32 = 3;
 const OR: u32 = 4;
+/// Of a code for [`reduce`]: other processes may change the word as well.
+const AMONG_OTHERS: u32 = 1 << 31;
 
 /// Addresses of the lanes' accesses of `bytes` bytes; the mask loses lanes that `.zero` leaves out.
 fn addresses(cx: &mut Cx<'_>, op: &Op, image: &Image, bytes: u32) -> [u64; 32] {
@@ -204,7 +207,8 @@ lane_fn!(Reduce, |cx, op| {
             length,
             Direction::Atomic,
             |cx, checked| {
-                let (mask, base, code) = (cx.mask, checked.base, op.aux);
+                let others = if is_among_others(cx) { AMONG_OTHERS } else { 0 };
+                let (mask, base, code) = (cx.mask, checked.base, op.aux | others);
                 let addresses = &cx.access.addresses;
                 if let Some(log) = cx.log.as_mut() {
                     log.lanes(mask, size, reduce, code, None, false, |lane| {
@@ -214,7 +218,7 @@ lane_fn!(Reduce, |cx, op| {
                 }
                 for lane in active(mask) {
                     let at = host(base, addresses[lane]);
-                    // SAFETY: `visit` checked `size` bytes at the lane's address; one warp runs at a time.
+                    // SAFETY: `visit` checked `size` bytes of global memory at the lane's address.
                     unsafe { reduce(at, operands[lane], 0, code) };
                 }
             },
@@ -222,17 +226,23 @@ lane_fn!(Reduce, |cx, op| {
     });
 });
 
-/// Returns a [`crate::exec::memory::log::LaneFn`].
+/// Returns a [`crate::exec::memory::log::LaneFn`]; `code`: the operation's `aux`.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "words of the access's size"
+)]
 unsafe fn reduce(at: *mut u8, b: u64, _: u64, code: u32) -> u64 {
-    let size = 1 << (code >> SIZE_SHIFT & 7);
-    let mut word = [0; 8];
-    // SAFETY: the caller passes the address of a checked access of this size, and has memory for itself.
-    unsafe { std::ptr::copy_nonoverlapping(at, word.as_mut_ptr(), size) };
-    let old = u64::from_le_bytes(word);
-    let new = reduced(code, old, b, size).to_le_bytes();
-    // SAFETY: as above.
-    unsafe { std::ptr::copy_nonoverlapping(new.as_ptr(), at, size) };
-    old
+    let among_others = code & AMONG_OTHERS != 0;
+    // SAFETY: the caller passes the address of a checked access of this size, of global memory.
+    unsafe {
+        match code >> SIZE_SHIFT & 7 {
+            3 => change(at.cast(), among_others, |old| reduced(code, old, b, 8)),
+            _ => {
+                let new = |old: u32| reduced(code, old.into(), b, 4) as u32;
+                change(at.cast(), among_others, new).into()
+            }
+        }
+    }
 }
 
 fn packed(values: [u64; 4], size: usize) -> [u8; 32] {

@@ -5,26 +5,27 @@ use super::reaper::Reaper;
 use super::{Loaded, Shared, State};
 use crate::device::{
     AllocationUnits, BufferId, CompiledGlobal, CompiledKernel, CompiledModule, DeviceControl,
-    DeviceError, DeviceFacts, DeviceKernelId, DeviceModuleId, DomainId, KernelAttributes,
-    KernelLimits, LoadedGlobal, LoadedKernel, LoadedModule, Tag,
+    DeviceError, DeviceFacts, DeviceKernelId, DeviceModuleId, DomainId, HostMappings,
+    KernelAttributes, KernelLimits, LoadedGlobal, LoadedKernel, LoadedModule, Tag,
 };
 use gridmux_channel::control::PagingRequest;
 use gridmux_channel::control::object::Object;
 use gridmux_channel::memory::TenantBuffer;
+use gridmux_hw_model::kernel::ModuleVariable;
 use gridmux_hw_model::memory::{self, MemoryError};
 use gridmux_hw_model::{Kernel, LoadError, Loading};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Buffers in the memory of all domains at once. Each takes two mappings of the process, of which Linux allows 65,530.
-const MOST_MAPPED: usize = 16 << 10;
-/// Bytes of memory that are given back to the host at a time.
-const GIVEN_BACK_BYTES: u64 = 32 << 20;
+/// Variables of an unloaded module that are freed at a time.
+const FREED_VARIABLES: usize = 1024;
+/// Variables of at least so many bytes give their pages back before they are freed.
+const LARGE_BYTES: u64 = 64 << 10;
 
 /// The control thread's end.
 pub(super) struct ModelControl {
     shared: Arc<Shared>,
-    reaper: Reaper,
+    pub(super) reaper: Reaper,
 }
 
 impl ModelControl {
@@ -32,12 +33,26 @@ impl ModelControl {
         Self { shared, reaper }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    /// Does something under the lock.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.shared.state.lock())
+    }
+
+    /// Frees the variables of a module, some at a time, so that others can take the lock in between.
+    fn free_variables(&self, domain: memory::DomainId, variables: &[ModuleVariable]) {
+        for some in variables.chunks(FREED_VARIABLES) {
+            for large in some.iter().filter(|variable| variable.bytes >= LARGE_BYTES) {
+                // Where the domain is gone, so are they.
+                let _ = self.empty(domain, large.address, large.bytes);
+            }
+            let addresses = some.iter().map(|variable| variable.address).collect();
+            self.with(|state| state.gpu.memory_mut().free_all(domain, addresses));
+        }
     }
 }
 
-fn model_domain(domain: DomainId) -> memory::DomainId {
+/// Returns the model's name of a domain.
+pub(super) fn model_domain(domain: DomainId) -> memory::DomainId {
     memory::DomainId(domain.0)
 }
 
@@ -46,12 +61,15 @@ fn exhausted() -> DeviceError {
     DeviceError::Backend("all numbers are used up; the device host must be restarted".into())
 }
 
-fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
+/// Says why memory of that many bytes was refused.
+pub(super) fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
     match error {
-        MemoryError::OutOfMemory { .. } => DeviceError::OutOfMemory {
-            asked,
-            detail: error.to_string(),
-        },
+        MemoryError::OutOfMemory { .. } | MemoryError::Mappings { .. } => {
+            DeviceError::OutOfMemory {
+                asked,
+                detail: error.to_string(),
+            }
+        }
         other => DeviceError::Backend(other.to_string()),
     }
 }
@@ -122,46 +140,12 @@ fn judged(
     }
 }
 
-/// Does what a request asks of a domain's addresses and memory.
-fn paging(
-    memory: &mut gridmux_hw_model::memory::Memory,
-    domain: memory::DomainId,
-    request: &PagingRequest,
-) -> Result<u64, MemoryError> {
-    match *request {
-        PagingRequest::Reserve { bytes, align } => memory.reserve_addresses(domain, bytes, align),
-        PagingRequest::Create { bytes } => memory.create_physical(domain, bytes),
-        PagingRequest::Unreserve { address } => memory.free_addresses(domain, address).map(|()| 0),
-        PagingRequest::Release { physical } => {
-            memory.release_physical(domain, physical).map(|()| 0)
-        }
-        PagingRequest::Map {
-            address,
-            bytes,
-            physical,
-            offset,
-        } => {
-            let mapped = memory.map_physical(domain, address, bytes, (physical, offset));
-            mapped.map(|()| 0)
-        }
-        PagingRequest::Access {
-            address,
-            bytes,
-            is_accessible,
-        } => {
-            let set = memory.set_access(domain, address, bytes, is_accessible);
-            set.map(|()| 0)
-        }
-        PagingRequest::Unmap { address, bytes } => memory.unmap(domain, address, bytes).map(|()| 0),
-    }
-}
-
 impl State {
     /// Checks whether `asked` further bytes fit the device's memory, beside what all tenants hold.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
-    fn check_room(&self, asked: u64) -> Result<(), DeviceError> {
+    pub(super) fn check_room(&self, asked: u64) -> Result<(), DeviceError> {
         let used = self.gpu.memory().used_bytes_of_all();
         if used.saturating_add(asked) <= self.memory_bytes {
             return Ok(());
@@ -275,7 +259,7 @@ impl DeviceControl for ModelControl {
                 }
             }
             state.printed.take(domain);
-            state.mapped.retain(|_, (owner, _)| *owner != domain);
+            state.mapped.remove_all(domain);
             let memory = state.gpu.memory_mut().remove_domain(model_domain(domain));
             (modules, memory)
         });
@@ -295,39 +279,15 @@ impl DeviceControl for ModelControl {
 
     fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError> {
         let bad = |_| DeviceError::BadAddress { address };
-        let owner = domain;
-        let domain = model_domain(domain);
-        let is_mapped = self.with(|state| {
-            state.mapped.retain(|_, place| *place != (owner, address));
-            state.gpu.memory().is_shared(domain, address)
+        let own = model_domain(domain);
+        let found = self.with(|state| {
+            state.mapped.remove(domain, address);
+            let found = state.gpu.memory().allocation_at(own, address);
+            found.filter(|found| found.start == address)
         });
-        if is_mapped {
-            // The bytes are the tenant's and stay.
-            return self.with(|state| state.gpu.memory_mut().free(domain, address).map_err(bad));
-        }
-        // Its pages go first, a piece at a time, so that others can take the lock between two of them.
-        let mut done = 0;
-        loop {
-            let cleared = self.with(|state| {
-                let memory = state.gpu.memory_mut();
-                let found = memory.allocation_at(domain, address);
-                let found = found.filter(|found| found.start == address);
-                let found = found.ok_or(DeviceError::BadAddress { address })?;
-                let length = (found.bytes - done.min(found.bytes)).min(GIVEN_BACK_BYTES);
-                match length {
-                    0 => Ok(0),
-                    _ => memory
-                        .clear(domain, address + done, length)
-                        .map(|()| length)
-                        .map_err(bad),
-                }
-            })?;
-            match cleared {
-                0 => break,
-                cleared => done += cleared,
-            }
-        }
-        self.with(|state| state.gpu.memory_mut().free(domain, address).map_err(bad))
+        let found = found.ok_or(DeviceError::BadAddress { address })?;
+        self.empty(own, address, found.bytes).map_err(bad)?;
+        self.with(|state| state.gpu.memory_mut().free(own, address).map_err(bad))
     }
 
     fn used_bytes(&self, domain: DomainId) -> u64 {
@@ -346,6 +306,15 @@ impl DeviceControl for ModelControl {
             let used = |domain: &DomainId| memory.used_bytes(model_domain(*domain)).unwrap_or(0);
             domains.iter().map(used).sum()
         })
+    }
+
+    fn host_mappings_of(&self, domains: &[DomainId]) -> HostMappings {
+        let domains = domains.iter().copied().map(model_domain);
+        let found = self.with(|state| state.gpu.memory().host_mappings_of(domains));
+        HostMappings {
+            count: found.count,
+            uncounted_bytes: found.uncounted_bytes,
+        }
     }
 
     fn load(&self, domain: DomainId, module: &CompiledModule) -> Result<LoadedModule, DeviceError> {
@@ -377,15 +346,16 @@ impl DeviceControl for ModelControl {
     fn unload(&self, domain: DomainId, module: DeviceModuleId) {
         let garbage = self.with(|state| {
             let loaded = state.modules.get_mut(&domain.0)?.remove(&module.0)?;
-            let variables = loaded.module.variables();
-            let is_its = |address| variables.iter().any(|known| known.address == address);
-            let mapped = &mut state.mapped;
-            mapped.retain(|_, (owner, address)| *owner != domain || !is_its(*address));
-            state.gpu.unload(&loaded.module);
+            for variable in loaded.module.variables() {
+                state.mapped.remove(domain, variable.address);
+            }
             let kernels = loaded.kernels.iter();
             let kernels = kernels.filter_map(|id| state.kernels.remove(&id.0));
             Some((kernels.collect::<Vec<_>>(), loaded.module))
         });
+        if let Some((_, module)) = &garbage {
+            self.free_variables(model_domain(domain), module.variables());
+        }
         self.reaper.take(garbage);
     }
 
@@ -399,10 +369,7 @@ impl DeviceControl for ModelControl {
     }
 
     fn unregister_buffer(&self, buffer: BufferId) {
-        let buffer = self.with(|state| {
-            state.mapped.remove(&buffer.0);
-            state.buffers.remove(&buffer.0)
-        });
+        let buffer = self.with(|state| state.buffers.remove(&buffer.0));
         // Where its client has ended, the last descriptor frees all of its pages.
         self.reaper.take(buffer);
     }
@@ -414,38 +381,7 @@ impl DeviceControl for ModelControl {
         bytes: u64,
         counts: bool,
     ) -> Result<u64, DeviceError> {
-        self.with(|state| {
-            let shared = state.buffers.get(&buffer.0).map(Arc::clone);
-            let shared = shared.filter(|shared| bytes <= shared.size());
-            let shared = shared.ok_or_else(|| DeviceError::Unfit("it is no such buffer".into()))?;
-            if state.mapped.contains_key(&buffer.0) {
-                return Err(DeviceError::Unfit("it is mapped already".into()));
-            }
-            if state.gpu.memory().shared_ranges() >= MOST_MAPPED {
-                let detail = format!("{MOST_MAPPED} buffers of all tenants are mapped");
-                return Err(DeviceError::OutOfMemory {
-                    asked: bytes,
-                    detail,
-                });
-            }
-            if counts {
-                state.check_room(bytes)?;
-            }
-            let memory = state.gpu.memory_mut();
-            let own = model_domain(domain);
-            let address = memory.map_file(own, shared.file(), bytes, counts);
-            let address = address.map_err(|error| memory_error(bytes, &error))?;
-            // It cannot be mapped for writing once it is sealed, and no kernel runs before it is found whole.
-            if let Err(error) = shared.pin() {
-                let freed = memory.free(own, address);
-                return Err(match freed {
-                    Ok(()) => DeviceError::Unfit(error.to_string()),
-                    Err(error) => memory_error(bytes, &error),
-                });
-            }
-            state.mapped.insert(buffer.0, (domain, address));
-            Ok(address)
-        })
+        self.put_buffer(domain, buffer, bytes, counts)
     }
 
     fn map_variable(
@@ -454,47 +390,11 @@ impl DeviceControl for ModelControl {
         buffer: BufferId,
         address: u64,
     ) -> Result<(), DeviceError> {
-        self.with(|state| {
-            let shared = state.buffers.get(&buffer.0).map(Arc::clone);
-            let shared = shared.filter(|_| !state.mapped.contains_key(&buffer.0));
-            let shared = shared.ok_or_else(|| DeviceError::Unfit("it is no such buffer".into()))?;
-            if state.gpu.memory().shared_ranges() >= MOST_MAPPED {
-                let detail = format!("{MOST_MAPPED} buffers of all tenants are mapped");
-                return Err(DeviceError::OutOfMemory {
-                    asked: shared.size(),
-                    detail,
-                });
-            }
-            let memory = state.gpu.memory_mut();
-            let own = model_domain(domain);
-            // It cannot be mapped for writing once it is sealed, and no kernel runs before it is found whole.
-            let put = memory.share(own, address, shared.file(), shared.size());
-            put.map_err(|error| DeviceError::Object(error.to_string()))?;
-            if let Err(error) = shared.pin() {
-                let taken = memory.unshare(own, address);
-                taken.map_err(|error| DeviceError::Backend(error.to_string()))?;
-                return Err(DeviceError::Unfit(error.to_string()));
-            }
-            state.mapped.insert(buffer.0, (domain, address));
-            Ok(())
-        })
+        self.put_variable(domain, buffer, address)
     }
 
     fn paging(&self, domain: DomainId, request: &PagingRequest) -> Result<u64, DeviceError> {
-        let domain = model_domain(domain);
-        self.with(|state| {
-            if let PagingRequest::Create { bytes } = request {
-                state.check_room(*bytes)?;
-            }
-            let done = paging(state.gpu.memory_mut(), domain, request);
-            done.map_err(|error| match error {
-                MemoryError::OutOfMemory { asked, .. } => memory_error(asked, &error),
-                MemoryError::OutOfBounds { .. } | MemoryError::NotAllocated { .. } => {
-                    DeviceError::Object(error.to_string())
-                }
-                other => DeviceError::Backend(other.to_string()),
-            })
-        })
+        self.page(domain, request)
     }
 
     fn create_object(&self, domain: DomainId, object: &Object) -> Result<u64, DeviceError> {

@@ -15,6 +15,8 @@ mod control;
 mod cpu_budget;
 mod functional;
 mod hardware;
+mod mapped;
+mod mapping;
 mod objects;
 mod printed;
 mod reaper;
@@ -37,6 +39,7 @@ use gridmux_hw_model::{Gpu, Kernel, device_shape};
 use gridmux_policy::shape::DeviceShape;
 use gridmux_policy::units::Nanos;
 use gridmux_sync::spsc::{self, Consumer, Producer};
+use mapped::MappedBuffers;
 use printed::PrintedTexts;
 use reaper::Reaper;
 use std::collections::HashMap;
@@ -92,8 +95,7 @@ pub(crate) struct State {
     /// By domain and by number.
     modules: HashMap<u32, HashMap<u32, Loaded>>,
     buffers: HashMap<u32, Arc<TenantBuffer>>,
-    /// Where buffers stand in device memory that kernels reach: domain and first address.
-    mapped: HashMap<u32, (DomainId, u64)>,
+    mapped: MappedBuffers,
     next_kernel: u32,
     next_module: u32,
     next_buffer: u32,
@@ -177,7 +179,9 @@ pub fn open_described(
     let facts = facts_of(&config, all, timing, memory_bytes, hardware);
     let mut gpu = Gpu::new(config.clone());
     if timing == Timing::Functional {
-        gpu.memory_mut().begin_large_at_pages();
+        let memory = gpu.memory_mut();
+        memory.begin_large_at_pages();
+        memory.make_windows_roomy();
     }
     let shared = Arc::new(Shared {
         clock: SharedClock::default(),
@@ -189,7 +193,7 @@ pub fn open_described(
             kernels: HashMap::new(),
             modules: HashMap::new(),
             buffers: HashMap::new(),
-            mapped: HashMap::new(),
+            mapped: MappedBuffers::default(),
             next_kernel: 0,
             next_module: 0,
             next_buffer: 0,

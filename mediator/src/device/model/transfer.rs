@@ -88,11 +88,9 @@ impl Transfer {
         let device = |error: memory::MemoryError| error.to_string();
         match self {
             Self::Copy(copy) => {
-                let buffer = state.buffers.get(&copy.buffer.0).map(Arc::clone);
-                let buffer = buffer.ok_or("the buffer was unmapped before the copy started")?;
                 let (address, offset) = (copy.address + done, copy.buffer_offset + done);
-                if let Some((owner, start)) = state.mapped.get(&copy.buffer.0)
-                    && *owner == copy.domain
+                if let Some((owner, start)) = state.mapped.place_of(copy.buffer)
+                    && owner == copy.domain
                 {
                     // Kernels reach the buffer, so that it is device memory itself.
                     let (from, to) = match copy.direction {
@@ -103,6 +101,8 @@ impl Transfer {
                     moved.map_err(device)?;
                     return Ok(length);
                 }
+                let buffer = state.buffers.get(&copy.buffer.0).map(Arc::clone);
+                let buffer = buffer.ok_or("the buffer was unmapped before the copy started")?;
                 move_bytes(
                     state,
                     domain,

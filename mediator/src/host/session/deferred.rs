@@ -36,6 +36,10 @@ pub(super) enum Release {
 /// Releases in the order in which they were asked for.
 #[derive(Debug, Default)]
 pub(super) struct DeferredReleases {
+    /// How many of them are buffers.
+    buffers: usize,
+    /// How many of them are textures and surfaces.
+    objects: usize,
     /// Number of the newest fence.
     number: u64,
     /// Released when the fence under way is answered.
@@ -48,6 +52,16 @@ impl DeferredReleases {
     /// Returns how many releases wait.
     pub(super) fn len(&self) -> usize {
         self.fenced.len() + self.waiting.len()
+    }
+
+    /// Returns how many buffers wait.
+    pub(super) fn buffers(&self) -> usize {
+        self.buffers
+    }
+
+    /// Returns how many textures and surfaces wait.
+    pub(super) fn objects(&self) -> usize {
+        self.objects
     }
 
     /// Returns whether nothing is to be released.
@@ -71,6 +85,8 @@ impl DeferredReleases {
 
     /// Adds a release; returns the number of the fence to send, unless one is under way.
     pub(super) fn add(&mut self, release: Release) -> Option<u64> {
+        self.buffers += usize::from(matches!(release, Release::Buffer(_)));
+        self.objects += usize::from(matches!(release, Release::Object(_)));
         self.waiting.push(release);
         self.next_fence()
     }
@@ -81,6 +97,10 @@ impl DeferredReleases {
             return (Vec::new(), None);
         }
         let released = std::mem::take(&mut self.fenced);
+        for release in &released {
+            self.buffers -= usize::from(matches!(release, Release::Buffer(_)));
+            self.objects -= usize::from(matches!(release, Release::Object(_)));
+        }
         (released, self.next_fence())
     }
 
@@ -96,7 +116,7 @@ impl DeferredReleases {
 
 #[cfg(test)]
 mod tests {
-    use super::{DeferredReleases, Release};
+    use super::{BufferId, DeferredReleases, Release};
 
     fn memory(address: u64) -> Release {
         Release::Memory { address, bytes: 10 }
@@ -118,5 +138,21 @@ mod tests {
         assert_eq!(deferred.reached(2), (vec![memory(2), memory(3)], None));
         assert!(deferred.is_empty());
         assert_eq!(deferred.add(memory(4)), Some(3));
+    }
+    #[test]
+    fn each_kind_is_counted_for_itself() {
+        let mut deferred = DeferredReleases::default();
+        deferred.add(memory(1));
+        deferred.add(Release::Object(1));
+        for number in 0..3 {
+            deferred.add(Release::Buffer(BufferId(number)));
+        }
+        let counts =
+            |deferred: &DeferredReleases| (deferred.len(), deferred.buffers(), deferred.objects());
+        assert_eq!(counts(&deferred), (5, 3, 1));
+        deferred.reached(1);
+        assert_eq!(counts(&deferred), (4, 3, 1));
+        deferred.reached(2);
+        assert_eq!(counts(&deferred), (0, 0, 0));
     }
 }

@@ -1,7 +1,8 @@
 //! A session as the vfio-user server sees it: regions, and mappings of the client's own memory.
 //!
 //! Rules: the codec has checked the form of each message; ranges are checked here. A mapping that is removed is unknown
-//! to new operations at once, and registered with the device until those under way have ended.
+//! to new operations at once, and registered with the device until those under way have ended. One that kernels reach is
+//! registered no more at once, because operations under way find it in device memory.
 
 use super::deferred::Release;
 use super::{DmaMapping, Session};
@@ -124,11 +125,7 @@ impl Handler for Session {
         if !self.parts.may_join() {
             return Err(Errno::EPERM);
         }
-        let releasing = self
-            .deferred
-            .iter()
-            .filter(|release| matches!(release, Release::Buffer(_)));
-        if fd.is_some() && releasing.count() >= MAPPINGS_PER_CLIENT {
+        if fd.is_some() && self.deferred.buffers() >= MAPPINGS_PER_CLIENT {
             return Err(Errno::ENOSPC);
         }
         let most_of_a_stranger = !self.is_welcome() && with_memory >= BUFFERS_OF_A_STRANGER;
@@ -158,6 +155,7 @@ impl Handler for Session {
             size,
             writable: protection.write,
             buffer,
+            is_for_kernels: false,
         };
         // Before the client is welcome the dispatcher does not know it; it learns of the mappings with the client.
         if self.is_welcome()
@@ -177,15 +175,22 @@ impl Handler for Session {
         }
         if let Some(DmaMapping {
             buffer: Some((buffer, _)),
+            is_for_kernels,
             ..
         }) = self.mappings.remove(&request.address)
         {
             if self.is_welcome() {
                 let message = Message::RemoveMapping(self.parts.slot, buffer);
                 self.parts.outbound.tell(message);
-                self.defer(Release::Buffer(buffer));
-            } else {
-                self.parts.device.unregister_buffer(buffer);
+            }
+            match &self.member {
+                Some(_) if !is_for_kernels => self.defer(Release::Buffer(buffer)),
+                member => {
+                    self.parts.device.unregister_buffer(buffer);
+                    if let Some(member) = member {
+                        member.account.give_descriptors_back(1);
+                    }
+                }
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 use super::deferred::Release;
 use super::{Session, device_error};
-use crate::device::DeviceError;
+use crate::device::{DeviceError, HostMappings};
 use gridmux_channel::control::object::Object;
 use gridmux_channel::control::{
     ControlCode, ControlError, ControlReply, ControlRequest, PagingRequest,
@@ -15,7 +15,7 @@ use gridmux_channel::regions::PAGE_BYTES;
 /// Allocations per client.
 const ALLOCATIONS: usize = 1 << 20;
 /// Ranges of a client's own memory that its kernels reach at once.
-const MAPPED: usize = 1024;
+const MAPPED: usize = 4096;
 /// Textures and surfaces of a client at once.
 const OBJECTS: usize = 8192;
 /// Every allocation is rounded up to a multiple of this many bytes.
@@ -80,14 +80,20 @@ impl Session {
             return Err(ControlError::new(ControlCode::BadIova, text));
         };
         let (member, device) = (self.member()?, &*self.parts.device);
-        let rounded = match counts {
-            true => bytes.next_multiple_of(PAGE_BYTES),
-            false => 0,
+        let whole = bytes.next_multiple_of(PAGE_BYTES);
+        let (rounded, uncounted_bytes) = match counts {
+            true => (whole, 0),
+            false => (0, whole),
+        };
+        let more = HostMappings {
+            uncounted_bytes,
+            ..HostMappings::RANGE
         };
         let room = match counts {
             true => member.account.check_room(device, rounded),
             false => Ok(()),
         };
+        let room = room.and_then(|()| member.account.check_mappings(device, more));
         let address = room
             .map_err(|text| ControlError::new(ControlCode::OutOfMemory, text))
             .and_then(|()| {
@@ -97,7 +103,8 @@ impl Session {
         match address {
             Ok(address) => {
                 self.allocations.insert(address, rounded);
-                self.own.insert(address);
+                self.own.insert(address, iova);
+                self.set_for_kernels(iova, true);
                 Ok(Some(ControlReply::Allocated { address }))
             }
             Err(error) if error.code == ControlCode::OutOfMemory && !self.deferred.is_empty() => {
@@ -123,10 +130,20 @@ impl Session {
             let text = format!("no mapping that the device may write begins at {iova:#x}");
             return Err(ControlError::new(ControlCode::BadIova, text));
         };
-        let domain = self.member()?.domain;
-        let mapped = self.parts.device.map_variable(domain, *buffer, address);
+        let (member, device) = (self.member()?, &*self.parts.device);
+        let room = member.account.check_mappings(device, HostMappings::RANGE);
+        room.map_err(|text| ControlError::new(ControlCode::Limit, text))?;
+        let mapped = device.map_variable(member.domain, *buffer, address);
         mapped.map_err(device_error)?;
+        self.set_for_kernels(iova, true);
         Ok(ControlReply::Done)
+    }
+
+    /// Takes note whether kernels reach the buffer that is mapped there.
+    fn set_for_kernels(&mut self, iova: u64, is_for_kernels: bool) {
+        if let Some(mapping) = self.mappings.get_mut(&iova) {
+            mapping.is_for_kernels = is_for_kernels;
+        }
     }
 
     /// Takes an allocation from the client at once, and frees it when no operation under way can use it any more.
@@ -134,7 +151,9 @@ impl Session {
         let Some(bytes) = self.allocations.remove(&address) else {
             return Err(device_error(DeviceError::BadAddress { address }));
         };
-        self.own.remove(&address);
+        if let Some(iova) = self.own.remove(&address) {
+            self.set_for_kernels(iova, false);
+        }
         self.defer(Release::Memory { address, bytes });
         Ok(ControlReply::Done)
     }
@@ -146,7 +165,13 @@ impl Session {
     ) -> Result<Option<ControlReply>, ControlError> {
         let (member, device) = (self.member()?, &*self.parts.device);
         let room = match request {
-            PagingRequest::Create { bytes } => member.account.check_room(device, bytes),
+            PagingRequest::Create { bytes } => {
+                let mappings = member
+                    .account
+                    .check_mappings(device, HostMappings::PHYSICAL);
+                mappings.and_then(|()| member.account.check_room(device, bytes))
+            }
+            PagingRequest::Map { .. } => member.account.check_mappings(device, HostMappings::RANGE),
             _ => Ok(()),
         };
         let done = room
@@ -168,7 +193,7 @@ impl Session {
 
     /// Makes a texture or a surface of the client's memory.
     pub(super) fn create_object(&mut self, object: &Object) -> Result<ControlReply, ControlError> {
-        if self.objects.len() + self.deferred.len() >= OBJECTS {
+        if self.objects.len() + self.deferred.objects() >= OBJECTS {
             let text = format!("{OBJECTS} textures and surfaces exist; destroy some");
             return Err(ControlError::new(ControlCode::Limit, text));
         }

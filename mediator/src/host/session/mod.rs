@@ -46,6 +46,8 @@ struct DmaMapping {
     size: u64,
     writable: bool,
     buffer: Option<(BufferId, Arc<TenantBuffer>)>,
+    /// The client's kernels reach the buffer: copies that name it find it in device memory.
+    is_for_kernels: bool,
 }
 
 impl DmaMapping {
@@ -114,8 +116,8 @@ pub(super) struct Session {
     /// Device memory that the client holds: its size in bytes, by its address. Its own memory that does not count has
     /// no size.
     allocations: BTreeMap<u64, u64>,
-    /// Where its own memory stands among it.
-    own: BTreeSet<u64>,
+    /// Where its own memory stands among it, and where that begins in its DMA space.
+    own: BTreeMap<u64, u64>,
     /// Its textures and surfaces, by handle.
     objects: BTreeSet<u64>,
     deferred: DeferredReleases,
@@ -149,7 +151,7 @@ impl Session {
             was_told: false,
             mappings: BTreeMap::new(),
             allocations: BTreeMap::new(),
-            own: BTreeSet::new(),
+            own: BTreeMap::new(),
             objects: BTreeSet::new(),
             deferred: DeferredReleases::default(),
             modules: BTreeMap::new(),
@@ -217,9 +219,7 @@ impl Session {
     /// Returns how many descriptors the client holds.
     pub(super) fn descriptors(&self) -> u64 {
         let mapped = self.mappings.values().filter(|m| m.buffer.is_some());
-        let released = self.deferred.iter();
-        let released = released.filter(|release| matches!(release, Release::Buffer(_)));
-        OF_A_CLIENT + (mapped.count() + released.count()) as u64
+        OF_A_CLIENT + (mapped.count() + self.deferred.buffers()) as u64
     }
 
     /// Forgets the client's buffers; its device memory goes with its domain.

@@ -32,14 +32,16 @@ Host memory, managed memory, textures and virtual memory are there on modelled d
 `CUDA_ERROR_NOT_SUPPORTED`, and the device's attributes say so.
 
 Kernels reach pinned and managed memory at the addresses that it has in the program, at the same time as the program,
-without copies. Atomic operations of kernels are not atomic towards the program (`HOST_NATIVE_ATOMIC_SUPPORTED` is 0).
+without copies. Atomic operations of kernels on it are atomic towards the program as well
+(`HOST_NATIVE_ATOMIC_SUPPORTED` is 0 all the same).
 Registered memory has a device address of its own, which `cuMemHostGetDevicePointer` gives
 (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0): it must be whole pages that the program has for itself, as
 `aligned_alloc(4096, …)` or `mmap` give them, and no other thread may access them during that call and
 `cuMemHostUnregister`, because they get other pages with the same bytes; memory that is registered with
-`CU_MEMHOSTREGISTER_DEVICEMAP` gets them during `cuMemHostRegister`, when no thread knows it yet. Managed memory counts as device memory and
-cannot be larger; advice and prefetches are noted and move nothing. A process has at most 1,024 pieces of memory of its
-own that kernels reach, and 255 pinned ones.
+`CU_MEMHOSTREGISTER_DEVICEMAP` gets them during `cuMemHostRegister`, when no thread knows it yet. Managed memory counts
+as device memory and cannot be larger; advice and prefetches are noted and move nothing. A process has at most 4,096
+pieces of memory of its own that kernels reach, and 255 pinned ones. Of pinned memory a tenant's kernels reach as much
+as it may have device memory, and 1 GiB at least; copies reach the rest.
 ";
 
 fn document() -> String {
