@@ -1,5 +1,6 @@
 //! What a program says of its managed memory, kept to be told again.
 
+use crate::memory::lease::Lease;
 use gridmux_tenant::Managed;
 use parking_lot::Mutex;
 use std::ffi::{c_int, c_uint};
@@ -11,6 +12,8 @@ pub struct ManagedRange {
     pub memory: Managed,
     /// The advice that holds.
     pub advices: Mutex<Advices>,
+    /// What it counts for in its pool, if it is of one.
+    pub lease: Option<Lease>,
 }
 
 /// A place where managed memory may be wanted.

@@ -7,7 +7,7 @@
 
 use super::CUdeviceptr;
 use super::boxes::CUDA_MEMCPY3D;
-use super::map::{Memory, Range};
+use super::map::{Memory, PinnedRange, Range};
 use crate::api::driver_api;
 use crate::border;
 use crate::context::CUcontext;
@@ -433,13 +433,13 @@ impl Transfer {
                 lane.copy_between(from + from_offset, to + to_offset, len)?
             }
             (Location::Device(to, _), Location::Pinned(range, offset)) => {
-                let Memory::Pinned(pinned, _) = &range.memory else {
+                let Memory::Pinned(PinnedRange { memory: pinned, .. }) = &range.memory else {
                     return Ok(None);
                 };
                 lane.copy_from_pinned(pinned, offset + from_offset, to + to_offset, len)?
             }
             (Location::Pinned(range, offset), Location::Device(from, _)) => {
-                let Memory::Pinned(pinned, _) = &range.memory else {
+                let Memory::Pinned(PinnedRange { memory: pinned, .. }) = &range.memory else {
                     return Ok(None);
                 };
                 lane.copy_to_pinned(from + from_offset, pinned, offset + to_offset, len)?

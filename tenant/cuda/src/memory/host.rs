@@ -5,10 +5,12 @@
 //! as mapped, or else from when the program has asked for its device address, and not at its address here
 //! (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0).
 
-use super::map::{Memory, Range, Registered};
+use super::lease::Lease;
+use super::map::{Memory, PinnedRange, Range, Registered};
 use super::{CUdeviceptr, take};
 use crate::api::driver_api;
 use crate::border::{self, Out};
+use crate::context::Context;
 use crate::context::current::usable;
 use crate::driver::Driver;
 use crate::graph::capture;
@@ -49,15 +51,33 @@ fn allocate(place: Out<*mut c_void>, bytes: usize, flags: c_uint) -> CudaResult 
         place.set(std::ptr::null_mut());
         return Ok(());
     }
-    let pinned = driver.gpu.pinned(bytes as u64);
-    let pinned = pinned.inspect_err(report::out_of_memory)?;
-    let start = pinned.as_ptr();
-    let memory = Memory::Pinned(pinned, flags);
-    driver
-        .memory
-        .add_to(&context, start.addr() as u64, bytes as u64, memory)?;
-    place.set(start.cast());
+    let start = make(driver, &context, bytes as u64, flags, None)?;
+    place.set(border::pointer(start).cast());
     Ok(())
+}
+
+/// Makes pinned memory, of a pool if there is a lease, and returns its address.
+///
+/// # Errors
+/// [`Status::OUT_OF_MEMORY`].
+pub(super) fn make(
+    driver: &Driver,
+    context: &Context,
+    bytes: u64,
+    flags: c_uint,
+    lease: Option<Lease>,
+) -> CudaResult<u64> {
+    let memory = driver.gpu.pinned(bytes);
+    let memory = memory.inspect_err(report::out_of_memory)?;
+    let start = memory.as_ptr().expose_provenance() as u64;
+    let range = PinnedRange {
+        memory,
+        flags,
+        lease,
+    };
+    let memory = Memory::Pinned(range);
+    driver.memory.add_to(context, start, bytes, memory)?;
+    Ok(start)
 }
 
 fn allocate_plain(place: Out<*mut c_void>, bytes: usize) -> CudaResult {
@@ -70,7 +90,8 @@ fn free(memory: *mut c_void) -> CudaResult {
         return Ok(());
     }
     capture::check_unsafe()?;
-    let is_pinned = |memory: &Memory| matches!(memory, Memory::Pinned(..));
+    let is_pinned =
+        |memory: &Memory| matches!(memory, Memory::Pinned(pinned) if pinned.lease.is_none());
     // It goes when everything that was submitted has ended.
     take(
         driver,
@@ -85,7 +106,10 @@ fn get_flags(flags: Out<c_uint>, memory: *mut c_void) -> CudaResult {
     let (driver, _) = usable()?;
     let range = driver.memory.find(memory.addr() as u64);
     match range.as_ref().map(|range| &range.memory) {
-        Some(Memory::Pinned(_, asked) | Memory::Registered(Registered { flags: asked, .. })) => {
+        Some(
+            Memory::Pinned(PinnedRange { flags: asked, .. })
+            | Memory::Registered(Registered { flags: asked, .. }),
+        ) => {
             flags.set(*asked);
             Ok(())
         }
@@ -103,7 +127,7 @@ pub fn device_address(driver: &Driver, address: u64) -> CudaResult<CUdeviceptr> 
     let range = driver.memory.find(address).ok_or(Status::INVALID_VALUE)?;
     let offset = range.offset(address);
     match &range.memory {
-        Memory::Pinned(pinned, _) => match pinned.device_address() {
+        Memory::Pinned(pinned) => match pinned.memory.device_address() {
             Ok(start) => Ok(start + offset),
             Err(why) => {
                 report::say(format_args!(

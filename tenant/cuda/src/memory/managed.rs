@@ -6,10 +6,12 @@
 
 use super::CUdeviceptr;
 use super::advice::{Advice, Advices, ManagedRange, Place};
+use super::lease::Lease;
 use super::map::{Memory, Range};
 use super::properties::CUmemLocation;
 use crate::api::driver_api;
 use crate::border::{AnyOut, FromC, Out};
+use crate::context::Context;
 use crate::context::current::usable;
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
@@ -76,7 +78,21 @@ fn allocate(place: Out<CUdeviceptr>, bytes: usize, flags: c_uint) -> CudaResult 
         return Err(Status::INVALID_VALUE);
     }
     capture::check_unsafe()?;
-    let memory = driver.gpu.managed(bytes as u64).map_err(|error| {
+    place.set(make(driver, &context, bytes as u64, None)?);
+    Ok(())
+}
+
+/// Makes managed memory, of a pool if there is a lease, and returns its address.
+///
+/// # Errors
+/// [`Status::OUT_OF_MEMORY`]; [`Status::NOT_SUPPORTED`]: the device has none.
+pub(super) fn make(
+    driver: &Driver,
+    context: &Context,
+    bytes: u64,
+    lease: Option<Lease>,
+) -> CudaResult<CUdeviceptr> {
+    let memory = driver.gpu.managed(bytes).map_err(|error| {
         report::managed(&error);
         Status::from(error)
     })?;
@@ -84,13 +100,11 @@ fn allocate(place: Out<CUdeviceptr>, bytes: usize, flags: c_uint) -> CudaResult 
     let range = ManagedRange {
         memory,
         advices: Mutex::default(),
+        lease,
     };
     let memory = Memory::Managed(range);
-    driver
-        .memory
-        .add_to(&context, start, bytes as u64, memory)?;
-    place.set(start);
-    Ok(())
+    driver.memory.add_to(context, start, bytes, memory)?;
+    Ok(start)
 }
 
 /// Returns the managed memory that some bytes lie in, and where they begin and end in it.

@@ -6,6 +6,7 @@
 use crate::context::{CUcontext, Context};
 use crate::memory::advice::{Advices, ManagedRange};
 use crate::memory::extents::Extents;
+use crate::memory::lease::Lease;
 use crate::module::CUmodule;
 use crate::status::{CudaResult, Status};
 use gridmux_tenant::{Adopted, Buffer, GlobalInfo, Pinned};
@@ -47,8 +48,8 @@ pub enum Memory {
         /// Of a managed one, which the program has at the same address, the advice that holds.
         managed: Option<Mutex<Advices>>,
     },
-    /// Host memory that the device copies to and from directly, and the flags it was asked for with.
-    Pinned(Pinned, u32),
+    /// Host memory that the device copies to and from directly.
+    Pinned(PinnedRange),
     /// The program's own memory, which it registered.
     Registered(Registered),
     /// Device addresses at which kernels reach registered memory.
@@ -59,6 +60,17 @@ pub enum Memory {
     Reserved(Arc<Extents>),
     /// Memory that the program and kernels reach at the same addresses.
     Managed(ManagedRange),
+}
+
+/// Pinned memory, and what the program said of it.
+#[derive(Debug)]
+pub struct PinnedRange {
+    /// The memory.
+    pub memory: Pinned,
+    /// The flags that it was asked for with.
+    pub flags: u32,
+    /// What it counts for in its pool, if it is of one.
+    pub lease: Option<Lease>,
 }
 
 /// Memory of the program's own that it registered.
@@ -99,7 +111,7 @@ impl Memory {
     #[must_use]
     pub fn is_reached(&self) -> bool {
         match self {
-            Self::Pinned(pinned, _) => pinned.device_address().is_ok(),
+            Self::Pinned(pinned) => pinned.memory.device_address().is_ok(),
             other => other.is_device(),
         }
     }

@@ -12,6 +12,7 @@ pub mod copy;
 pub mod extents;
 pub mod graph;
 pub mod host;
+pub mod lease;
 pub mod managed;
 pub mod map;
 pub mod pointer;

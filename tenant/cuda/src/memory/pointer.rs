@@ -9,6 +9,8 @@ use crate::border::{AnyOut, FromC, In, Out};
 use crate::context::CUcontext;
 use crate::context::current::usable;
 use crate::driver::Driver;
+use crate::memory::advice::ManagedRange;
+use crate::memory::map::PinnedRange;
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
@@ -151,6 +153,12 @@ fn host_pointer(range: Option<&Range>, address: u64) -> CudaResult<Value> {
 fn pool(range: &Range) -> Value {
     match &range.memory {
         Memory::Pooled(block) => Value::Wide(block.pool().bits()),
+        Memory::Managed(ManagedRange {
+            lease: Some(lease), ..
+        })
+        | Memory::Pinned(PinnedRange {
+            lease: Some(lease), ..
+        }) => Value::Wide(lease.pool().bits()),
         _ => Value::Wide(0),
     }
 }

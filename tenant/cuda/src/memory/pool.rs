@@ -6,9 +6,9 @@
 
 use super::map::Memory;
 use super::properties::{
-    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, ON_DEVICE, PINNED, READ_WRITE,
+    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, MANAGED, PINNED, PoolKind, READ_WRITE,
 };
-use super::{CUdeviceptr, graph};
+use super::{CUdeviceptr, graph, lease};
 use crate::api::driver_api;
 use crate::attribute::pool::{
     ALLOCATION_TYPE, HW_DECOMPRESS_ENABLED, LOCALITY_DOMAIN_ID, LOCATION_TYPE, MAX_POOL_SIZE,
@@ -39,7 +39,11 @@ const UNIT_BYTES: u64 = 512;
 /// A pool.
 #[derive(Debug)]
 pub struct Pool {
-    handle: CUmemoryPool,
+    pub(super) handle: CUmemoryPool,
+    /// The kind of memory that it is of.
+    pub(super) kind: PoolKind,
+    /// The type of its place (`CUmemLocationType`).
+    location_type: c_uint,
     /// The blocks that were given back; nothing once the pool was destroyed.
     free: Mutex<Option<Vec<Free>>>,
     /// Bytes that it may keep at a synchronisation.
@@ -150,16 +154,35 @@ impl Drop for Block {
 }
 
 impl Pool {
-    fn new(driver: &Driver, most_bytes: u64) -> CudaResult<Arc<Self>> {
+    fn new(driver: &Driver, properties: &CUmemPoolProps) -> CudaResult<Arc<Self>> {
+        let kind = properties.kind()?;
         driver.pools.add(|handle| Self {
             handle,
+            kind,
+            location_type: properties.location_type,
             free: Mutex::new(Some(Vec::new())),
             release_threshold: AtomicU64::new(0),
             reuse: [1, 1, 1].map(AtomicU32::new),
-            most_bytes,
+            most_bytes: properties.max_size as u64,
             reserved: Meter::default(),
             used: Meter::default(),
         })
+    }
+
+    /// Counts memory as the pool's and the program's.
+    ///
+    /// # Errors
+    /// [`Status::OUT_OF_MEMORY`]: it may not have so much.
+    pub(super) fn hold(&self, driver: &Driver, bytes: u64) -> CudaResult {
+        self.reserve(driver, bytes)?;
+        self.used.add(bytes);
+        Ok(())
+    }
+
+    /// Takes away what [`Pool::hold`] counted.
+    pub(super) fn let_go(&self, bytes: u64) {
+        self.used.take(bytes);
+        self.reserved.take(bytes);
     }
 
     /// Returns the device's own pool.
@@ -167,7 +190,7 @@ impl Pool {
         if let Some(pool) = driver.default_pool.get() {
             return Ok(Arc::clone(pool));
         }
-        let made = Self::new(driver, 0)?;
+        let made = Self::new(driver, &CUmemPoolProps::of_device())?;
         let pool = Arc::clone(driver.default_pool.get_or_init(|| Arc::clone(&made)));
         if !Arc::ptr_eq(&pool, &made) {
             // Another thread was first.
@@ -373,9 +396,8 @@ fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
 }
 
 fn create(place: Out<CUmemoryPool>, In(properties): In<CUmemPoolProps>) -> CudaResult {
-    properties.check()?;
     let driver = Driver::get()?;
-    place.set(Pool::new(driver, properties.max_size as u64)?.handle);
+    place.set(Pool::new(driver, &properties)?.handle);
     Ok(())
 }
 
@@ -391,22 +413,18 @@ fn destroy(pool: CUmemoryPool) -> CudaResult {
     Ok(())
 }
 
-fn get_access(flags: Out<c_uint>, _: Arc<Pool>, location: Out<CUmemLocation>) -> CudaResult {
-    let location = location.get_at(0);
-    if location.kind != ON_DEVICE {
-        return Err(Status::INVALID_VALUE);
-    }
-    device::check(location.id)?;
+fn get_access(flags: Out<c_uint>, pool: Arc<Pool>, location: Out<CUmemLocation>) -> CudaResult {
+    location.get_at(0).check_access(pool.kind)?;
     flags.set(READ_WRITE);
     Ok(())
 }
 
-/// Checks who is to have access. The device may always read and write, and no other is there.
-fn set_access(_: Arc<Pool>, access: *const CUmemAccessDesc, count: usize) -> CudaResult {
+/// Checks who is to have access. Who can reach a pool's memory may always read and write.
+fn set_access(pool: Arc<Pool>, access: *const CUmemAccessDesc, count: usize) -> CudaResult {
     // SAFETY: the program passes that many descriptions, which it lets alone until the function returns, as the C
     // declaration asks.
     let access = unsafe { border::slice(access, count)? };
-    access.iter().try_for_each(CUmemAccessDesc::check)
+    access.iter().try_for_each(|access| access.check(pool.kind))
 }
 
 fn trim_to(pool: Arc<Pool>, keep: usize) -> CudaResult {
@@ -438,12 +456,12 @@ fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResul
             value.of::<u64>()?.set(pool.most_bytes);
             Ok(())
         }
-        // What every pool is here: of pinned memory of device 0, all of it, shared with nobody, not unpacked by the
-        // device.
+        // What every pool is here: of all of device 0, if of a device, shared with nobody, not unpacked by the device.
         ALLOCATION_TYPE..=LOCATION_TYPE | HW_DECOMPRESS_ENABLED..=LOCALITY_DOMAIN_ID => {
             let told = match attribute {
+                ALLOCATION_TYPE if pool.kind == PoolKind::Managed => MANAGED,
                 ALLOCATION_TYPE => PINNED,
-                LOCATION_TYPE => ON_DEVICE,
+                LOCATION_TYPE => pool.location_type,
                 LOCALITY_DOMAIN_ID => NONE,
                 _ => 0,
             };
@@ -505,6 +523,16 @@ fn allocate_from(
         place.set(0);
         return Ok(());
     }
+    if pool.kind != PoolKind::Device {
+        place.set(lease::allocate(
+            driver,
+            &context,
+            &stream,
+            &pool,
+            bytes as u64,
+        )?);
+        return Ok(());
+    }
     if let Some(captured) = capture::of(&stream)? {
         let node = Allocate::captured(driver, bytes)?;
         let address = node.address();
@@ -536,11 +564,16 @@ fn free(default: DefaultStream, address: CUdeviceptr, stream: CUstream) -> CudaR
     if let Ok(memory) = graph::find(driver, address) {
         return memory.release();
     }
-    let is_allocation = |memory: &Memory| matches!(memory, Memory::Device(_) | Memory::Pooled(_));
+    let is_allocation = |memory: &Memory| match memory {
+        Memory::Device(_) | Memory::Pooled(_) => true,
+        Memory::Managed(managed) => managed.lease.is_some(),
+        Memory::Pinned(pinned) => pinned.lease.is_some(),
+        _ => false,
+    };
     let range = driver.memory.remove(address, is_allocation);
     let range = range.ok_or(Status::INVALID_VALUE)?;
     let Memory::Pooled(block) = &range.memory else {
-        // Memory of `cuMemAlloc` goes back when everything before has ended.
+        // Other memory goes back when everything before has ended.
         drop(range);
         return Ok(());
     };

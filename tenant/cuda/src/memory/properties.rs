@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_uint, c_void};
 pub struct CUmemPoolProps {
     alloc_type: c_uint,
     handle_types: c_uint,
-    location_type: c_uint,
+    pub(super) location_type: c_uint,
     location_id: c_int,
     win32_security: *mut c_void,
     pub(super) max_size: usize,
@@ -40,16 +40,29 @@ pub struct CUmemAccessDesc {
 
 /// Kinds of memory that pools may be of (`CUmemAllocationType`).
 pub(super) const PINNED: c_uint = 1;
-const MANAGED: c_uint = 2;
-/// Where a pool's memory may be (`CUmemLocationType`): in no place in particular, on a device, on the host or on one of
-/// its nodes, in a part of a device's memory. Only a device can access the memory of a device's pool.
+pub(super) const MANAGED: c_uint = 2;
+/// Where a pool's memory may be (`CUmemLocationType`): in no place in particular, on a device, on the host, on one of
+/// its nodes or on that of the calling thread, in a part of a device's memory. Only a device can access the memory of a
+/// device's pool.
 const NOWHERE: c_uint = 0;
 pub(super) const ON_DEVICE: c_uint = 1;
 const ON_HOST: c_uint = 2;
 const ON_HOST_NODE: c_uint = 3;
+const ON_THREADS_NODE: c_uint = 4;
 const IN_PART_OF_DEVICE: c_uint = 6;
 /// Reading and writing.
 pub(super) const READ_WRITE: c_uint = 3;
+
+/// The kind of memory that a pool is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolKind {
+    /// The device's.
+    Device,
+    /// Managed memory, which the program and kernels reach.
+    Managed,
+    /// Pinned memory of the host.
+    Host,
+}
 
 impl CUmemPoolProps {
     /// Makes those of memory of the device.
@@ -67,36 +80,55 @@ impl CUmemPoolProps {
         }
     }
 
-    /// Checks that there can be such a pool.
+    /// Returns the kind of memory that such a pool is of. All of the host's nodes are the host.
     ///
     /// # Errors
-    /// [`Status::INVALID_VALUE`]: neither of pinned nor of managed memory, in a place that no pool can have, or managed
-    /// or of the host and shared with other processes; [`Status::NOT_SUPPORTED`]: managed, of the host or of a part of
-    /// a device, or shared with other processes; [`Status::INVALID_DEVICE`].
-    pub fn check(&self) -> CudaResult {
+    /// [`Status::INVALID_VALUE`]: neither of pinned nor of managed memory, in a place that no pool can have, managed
+    /// with a limit, or managed or of the host and shared with other processes; [`Status::NOT_SUPPORTED`]: shared with
+    /// other processes, or of a part of a device; [`Status::INVALID_DEVICE`].
+    pub fn kind(&self) -> CudaResult<PoolKind> {
         let is_shared = self.handle_types != 0;
+        let on_device = |kind| device::exists(self.location_id).map(|()| kind);
         match (self.alloc_type, self.location_type) {
-            (MANAGED, NOWHERE..=ON_HOST_NODE) if !is_shared && self.max_size == 0 => {
+            (MANAGED, _) if is_shared || self.max_size != 0 => Err(Status::INVALID_VALUE),
+            (MANAGED, ON_DEVICE) => on_device(PoolKind::Managed),
+            (MANAGED, NOWHERE..=ON_THREADS_NODE) => Ok(PoolKind::Managed),
+            (PINNED, ON_DEVICE) if is_shared => Err(Status::NOT_SUPPORTED),
+            (PINNED, ON_DEVICE) => on_device(PoolKind::Device),
+            (PINNED, ON_HOST) if is_shared => Err(Status::INVALID_VALUE),
+            (PINNED, ON_HOST..=ON_THREADS_NODE) if !is_shared => Ok(PoolKind::Host),
+            (PINNED, ON_HOST_NODE | ON_THREADS_NODE | IN_PART_OF_DEVICE) => {
                 Err(Status::NOT_SUPPORTED)
             }
-            (PINNED, ON_DEVICE) if is_shared => Err(Status::NOT_SUPPORTED),
-            (PINNED, ON_DEVICE) => device::exists(self.location_id),
-            (PINNED, ON_HOST) if is_shared => Err(Status::INVALID_VALUE),
-            (PINNED, ON_HOST | ON_HOST_NODE | IN_PART_OF_DEVICE) => Err(Status::NOT_SUPPORTED),
+            _ => Err(Status::INVALID_VALUE),
+        }
+    }
+}
+
+impl CUmemLocation {
+    /// Checks that memory of a pool of a kind can be accessed from here.
+    ///
+    /// # Errors
+    /// [`Status::INVALID_VALUE`]; [`Status::INVALID_DEVICE`].
+    pub(super) fn check_access(&self, kind: PoolKind) -> CudaResult {
+        match self.kind {
+            ON_DEVICE => device::exists(self.id),
+            ON_HOST..=ON_THREADS_NODE if kind != PoolKind::Device => Ok(()),
             _ => Err(Status::INVALID_VALUE),
         }
     }
 }
 
 impl CUmemAccessDesc {
-    /// Checks that memory of a pool can be accessed so: by the device, and for reading and writing.
+    /// Checks that memory of a pool of a kind can be accessed so: by the device, or by the host where that reaches it,
+    /// and for reading and writing.
     ///
     /// # Errors
     /// [`Status::INVALID_VALUE`]; [`Status::INVALID_DEVICE`].
-    pub fn check(&self) -> CudaResult {
-        if self.location.kind != ON_DEVICE || self.flags != READ_WRITE {
+    pub fn check(&self, kind: PoolKind) -> CudaResult {
+        if self.flags != READ_WRITE {
             return Err(Status::INVALID_VALUE);
         }
-        device::exists(self.location.id)
+        self.location.check_access(kind)
     }
 }

@@ -5,7 +5,8 @@ use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
 use std::ptr::from_mut;
 
 scenarios! {
-    pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;
+    pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back
+        pools_of_managed_and_of_host_memory;
 }
 
 const RELEASE_THRESHOLD: u32 = 4;
@@ -158,4 +159,66 @@ fn destroyed_pools_give_their_memory_back() {
         ..PROPERTIES
     };
     invalid(session.cuMemPoolCreate(&mut pool, &wrong));
+}
+
+fn pools_of_managed_and_of_host_memory() {
+    const TYPE_OF_MEMORY: u32 = 2;
+    const POOL: u32 = 17;
+    let session = Session::start();
+    let stream = session.stream(NON_BLOCKING);
+    let next = session.function(c"next");
+    // Pinned on the host, on a node of it, managed with no place and on the device.
+    for (alloc_type, location_type, memory_type) in [(1, 2, 1), (1, 3, 1), (2, 0, 2), (2, 1, 2)] {
+        let mut pool = 0;
+        let properties = PoolProperties {
+            alloc_type,
+            location_type,
+            ..PROPERTIES
+        };
+        ok(session.cuMemPoolCreate(&mut pool, &properties));
+        let mut address = 0;
+        ok(session.cuMemAllocFromPoolAsync(&mut address, 64, pool, stream));
+        assert_eq!(figure(&session, pool, USED), 64);
+        // The program and kernels reach it.
+        let words: *mut u32 = std::ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: the memory has that many words, and no kernel uses it.
+        unsafe { words.write(41) };
+        ok(session.launch(next, (1, 1), stream, &[address]));
+        ok(session.cuStreamSynchronize(stream));
+        // SAFETY: as before.
+        assert_eq!(unsafe { words.read() }, 42);
+        let mut told = 0_u64;
+        let told_at = from_mut(&mut told).cast();
+        ok(session.cuPointerGetAttribute(told_at, POOL, address));
+        assert_eq!(told, pool);
+        told = 0;
+        ok(session.cuPointerGetAttribute(told_at, TYPE_OF_MEMORY, address));
+        assert_eq!(told, memory_type);
+        // No other function gives it back, and no graph has a node for it.
+        invalid(session.cuMemFreeHost(words.cast()));
+        ok(session.cuMemFreeAsync(address, stream));
+        invalid(session.cuMemFreeAsync(address, stream));
+        assert_eq!(figure(&session, pool, USED), 0);
+        ok(session.cuStreamBeginCapture_v2(stream, 0));
+        refused(
+            session.cuMemAllocFromPoolAsync(&mut address, 64, pool, stream),
+            code::CAPTURE_UNSUPPORTED,
+        );
+        let mut graph = 0;
+        refused(
+            session.cuStreamEndCapture(stream, &mut graph),
+            code::CAPTURE_INVALIDATED,
+        );
+        ok(session.cuMemPoolDestroy(pool));
+    }
+    for (alloc_type, location_type, handle_types) in [(2, 0, 1), (1, 2, 1), (1, 0, 0), (1, 9, 0)] {
+        let mut pool = 0;
+        let wrong = PoolProperties {
+            alloc_type,
+            location_type,
+            handle_types,
+            ..PROPERTIES
+        };
+        invalid(session.cuMemPoolCreate(&mut pool, &wrong));
+    }
 }

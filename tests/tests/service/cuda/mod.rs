@@ -86,7 +86,8 @@ scenarios! {
         large_ones_from_everywhere batches;
     boxes: planar_between_all_places spatial_between_all_places bad_descriptors
         they_keep_the_order_of_their_stream;
-    pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back;
+    pools: reuse_follows_the_order_of_streams figures_and_thresholds destroyed_pools_give_their_memory_back
+        pools_of_managed_and_of_host_memory;
     streams: what_waits_for_the_legacy_stream work_on_one_stream_is_in_order queries_and_kinds
         more_streams_than_the_service_has each_thread_has_its_own;
     events: waits_across_streams times_and_queries;

@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads and the test kit.
-const ROOMS: [(&str, &str, MayKnow); 23] = [
+const ROOMS: [(&str, &str, MayKnow); 24] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-launch", "launch", MayKnow::Only(&["gridmux-ptx"])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),

@@ -10,7 +10,7 @@ use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Node};
 use crate::memory::CUdeviceptr;
 use crate::memory::graph::{self, FreeShare, GraphMemory, Share};
-use crate::memory::properties::{CUmemAccessDesc, CUmemPoolProps};
+use crate::memory::properties::{CUmemAccessDesc, CUmemPoolProps, PoolKind};
 use crate::status::{CudaResult, Status};
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
@@ -72,11 +72,15 @@ impl Allocate {
     /// kind than the device's own; [`Status::OUT_OF_MEMORY`].
     pub fn new(params: &AllocateParams) -> CudaResult<Arc<Self>> {
         let driver = Driver::get()?;
-        params.pool.check()?;
+        if params.pool.kind()? != PoolKind::Device {
+            return Err(Status::NOT_SUPPORTED);
+        }
         // SAFETY: the program passes that many descriptions, which it lets alone until the function returns, as the C
         // declarations ask.
         let access = unsafe { border::slice(params.access, params.access_count)? };
-        access.iter().try_for_each(CUmemAccessDesc::check)?;
+        access
+            .iter()
+            .try_for_each(|access| access.check(PoolKind::Device))?;
         Self::of(driver, *params, access)
     }
 
