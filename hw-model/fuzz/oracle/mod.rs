@@ -14,11 +14,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Bytes of the allocation that images lie in, and of the ones before and behind it.
-const BYTES: u64 = 4096;
+const BYTES: usize = 4096;
 /// Threads of a launch, one warp.
-const THREADS: u64 = 32;
+const THREADS: usize = 32;
 /// Words of coordinates for each thread, and of results.
-const WORDS: u64 = 4;
+const WORDS: usize = 4;
 /// Coordinates by geometry, as PTX lists them.
 const GEOMETRIES: [(&str, &str); 5] = [
     ("1d", "%r10"),
@@ -87,8 +87,8 @@ impl Device {
         let memory = gpu.memory_mut();
         let domain = memory.create_domain(1 << 20).expect("address space");
         let mut alloc = |bytes| memory.alloc(domain, bytes).expect("it fits");
-        let [before, images, behind] = [BYTES; 3].map(&mut alloc);
-        let [coordinates, results] = [THREADS * WORDS * 4; 2].map(&mut alloc);
+        let [before, images, behind] = [BYTES as u64; 3].map(&mut alloc);
+        let [coordinates, results] = [(THREADS * WORDS * 4) as u64; 2].map(&mut alloc);
         let mut ptx = ".version 8.4\n.target sm_90\n.address_size 64\n".to_owned();
         let ways = ways();
         for (number, way) in ways.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Device {
         let memory = self.gpu.memory_mut();
         for (byte, address) in (FIRST..).zip(self.memory) {
             memory
-                .fill(self.domain, address, BYTES, byte)
+                .fill(self.domain, address, BYTES as u64, byte)
                 .expect("it is there");
         }
     }
@@ -148,7 +148,7 @@ impl Device {
     }
 
     fn bytes(&self, address: u64) -> Vec<u8> {
-        let mut bytes = vec![0; BYTES as usize];
+        let mut bytes = vec![0; BYTES];
         let memory = self.gpu.memory();
         memory
             .read(self.domain, address, &mut bytes)
@@ -286,7 +286,7 @@ pub fn texture(case: &[u8]) -> bool {
         let made = device.gpu.memory_mut().create_object(device.domain, object);
         if let (Ok(_), Some(image)) = (&made, object.image()) {
             let span = span(image).expect("an image that was made has addresses");
-            let is_inside = |start: &u64| *start <= span.start && span.end <= *start + BYTES;
+            let is_inside = |start: &u64| *start <= span.start && span.end <= *start + BYTES as u64;
             assert!(device.memory.iter().any(is_inside), "{image:?}");
             assert!(matches!(image.channels, 1 | 2 | 4), "{image:?}");
         }
@@ -339,7 +339,7 @@ fn compare_texels(device: &Device, texture: &Texture, kernel: usize) {
     if !is_words || !ways[kernel].contains(".u32.f32") {
         return;
     }
-    let mut results = vec![0; (THREADS * WORDS * 4) as usize];
+    let mut results = vec![0; THREADS * WORDS * 4];
     let memory = device.gpu.memory();
     memory
         .read(device.domain, device.results, &mut results)

@@ -214,13 +214,14 @@ unsafe fn text_of<'a>(text: *const c_char) -> NvmlResult<&'a [u8]> {
 
 /// Declares functions of the API. Bodies may use the program's pointers as the C declarations allow.
 macro_rules! nvml_api {
-    ($($($symbol:ident)|+ ($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$($(
+    (@one $symbol:ident ($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         #[doc = concat!("`", stringify!($symbol), "` of NVML.")]
         ///
         /// # Safety
         /// What its C declaration asks of the arguments.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the names are those of the C API")]
+        #[allow(unused_unsafe, reason = "some functions use no pointer")]
         pub unsafe extern "C" fn $symbol($($arg: $type),*) -> u32 {
             // SAFETY: the program's pointers are what the C declaration asks for.
             let call = || -> NvmlResult { unsafe { $body } };
@@ -230,39 +231,42 @@ macro_rules! nvml_api {
                 Err(_) => Status::UNKNOWN.0,
             }
         }
+    };
+    ($([$($symbol:ident)+] $parameters:tt $body:block)*) => {$($(
+        nvml_api! { @one $symbol $parameters $body }
     )+)*};
 }
 
 nvml_api! {
-    nvmlInit | nvmlInit_v2() { begin() }
-    nvmlInitWithFlags(_flags: c_uint) { begin() }
-    nvmlShutdown() { end() }
-    nvmlSystemGetDriverVersion(text: *mut c_char, bytes: c_uint) {
+    [nvmlInit nvmlInit_v2]() { begin() }
+    [nvmlInitWithFlags](_flags: c_uint) { begin() }
+    [nvmlShutdown]() { end() }
+    [nvmlSystemGetDriverVersion](text: *mut c_char, bytes: c_uint) {
         with(|_| set_text(text, bytes, DRIVER_VERSION.as_bytes()))
     }
-    nvmlSystemGetNVMLVersion(text: *mut c_char, bytes: c_uint) {
+    [nvmlSystemGetNVMLVersion](text: *mut c_char, bytes: c_uint) {
         with(|driver| {
             let version = format!("{}.{DRIVER_VERSION}", driver.version()? / 1000);
             set_text(text, bytes, version.as_bytes())
         })
     }
-    nvmlSystemGetCudaDriverVersion | nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) {
+    [nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2](version: *mut c_int) {
         with(|driver| set(version, driver.version()?))
     }
-    nvmlDeviceGetCount | nvmlDeviceGetCount_v2(count: *mut c_uint) {
+    [nvmlDeviceGetCount nvmlDeviceGetCount_v2](count: *mut c_uint) {
         with(|driver| set(count, driver.count()?.cast_unsigned()))
     }
-    nvmlDeviceGetHandleByIndex | nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Device) {
+    [nvmlDeviceGetHandleByIndex nvmlDeviceGetHandleByIndex_v2](index: c_uint, device: *mut Device) {
         with_device((index as Device).saturating_add(1), |_, number| {
             set(device, number.cast_unsigned() as Device + 1)
         })
     }
-    nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Device) {
+    [nvmlDeviceGetHandleByUUID](uuid: *const c_char, device: *mut Device) {
         let asked = text_of(uuid)?;
         let is_it = |driver: &Driver, number| Ok(uuid_text(driver.uuid(number)?).as_bytes() == asked);
         set(device, find(is_it)?)
     }
-    nvmlDeviceGetHandleByPciBusId | nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, device: *mut Device) {
+    [nvmlDeviceGetHandleByPciBusId nvmlDeviceGetHandleByPciBusId_v2](id: *const c_char, device: *mut Device) {
         let asked = text_of(id)?.to_ascii_uppercase();
         let is_it = |driver: &Driver, number| {
             let known = pci_info(driver, number)?;
@@ -270,32 +274,32 @@ nvml_api! {
         };
         set(device, find(is_it)?)
     }
-    nvmlDeviceGetIndex | nvmlDeviceGetMinorNumber(device: Device, index: *mut c_uint) {
+    [nvmlDeviceGetIndex nvmlDeviceGetMinorNumber](device: Device, index: *mut c_uint) {
         with_device(device, |_, number| set(index, number.cast_unsigned()))
     }
-    nvmlDeviceGetName(device: Device, name: *mut c_char, bytes: c_uint) {
+    [nvmlDeviceGetName](device: Device, name: *mut c_char, bytes: c_uint) {
         with_device(device, |driver, number| set_text(name, bytes, &driver.name(number)?))
     }
-    nvmlDeviceGetUUID(device: Device, uuid: *mut c_char, bytes: c_uint) {
+    [nvmlDeviceGetUUID](device: Device, uuid: *mut c_char, bytes: c_uint) {
         with_device(device, |driver, number| set_text(uuid, bytes, uuid_text(driver.uuid(number)?).as_bytes()))
     }
-    nvmlDeviceGetPciInfo_v3(device: Device, info: *mut PciInfo) {
+    [nvmlDeviceGetPciInfo_v3](device: Device, info: *mut PciInfo) {
         with_device(device, |driver, number| set(info, pci_info(driver, number)?))
     }
-    nvmlDeviceGetCudaComputeCapability(device: Device, major: *mut c_int, minor: *mut c_int) {
+    [nvmlDeviceGetCudaComputeCapability](device: Device, major: *mut c_int, minor: *mut c_int) {
         with_device(device, |driver, number| {
             set(major, driver.attribute(MAJOR, number)?)?;
             set(minor, driver.attribute(MINOR, number)?)
         })
     }
-    nvmlDeviceGetMemoryInfo(device: Device, memory: *mut Memory) {
+    [nvmlDeviceGetMemoryInfo](device: Device, memory: *mut Memory) {
         with_device(device, |driver, number| {
             let (free, total) = driver.memory(number)?;
             let (free, total) = (free as u64, total as u64);
             set(memory, Memory { total, free, used: total.saturating_sub(free) })
         })
     }
-    nvmlDeviceGetMemoryInfo_v2(device: Device, memory: *mut Memory2) {
+    [nvmlDeviceGetMemoryInfo_v2](device: Device, memory: *mut Memory2) {
         if memory.is_null() || !memory.is_aligned() {
             return Err(Status::INVALID_ARGUMENT);
         }
@@ -330,7 +334,7 @@ mod tests {
 
     #[test]
     fn uuids_are_written_as_nvidia_does() {
-        let uuid = std::array::from_fn(|n| n as u8 * 17);
+        let uuid = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_be_bytes();
         assert_eq!(uuid_text(uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
     }
 }

@@ -41,14 +41,12 @@ pub struct CUmemAccessDesc {
 /// Kinds of memory that pools may be of (`CUmemAllocationType`).
 pub(super) const PINNED: c_uint = 1;
 pub(super) const MANAGED: c_uint = 2;
-/// Where a pool's memory may be (`CUmemLocationType`): in no place in particular, on a device, on the host, on one of
-/// its nodes or on that of the calling thread, in a part of a device's memory. Only a device can access the memory of a
-/// device's pool.
+/// Where a pool's memory may be (`CUmemLocationType`): in no place in particular, on a device, on the host or on one of
+/// its nodes, in a part of a device's memory. Only a device can access the memory of a device's pool.
 const NOWHERE: c_uint = 0;
 pub(super) const ON_DEVICE: c_uint = 1;
 const ON_HOST: c_uint = 2;
 const ON_HOST_NODE: c_uint = 3;
-const ON_THREADS_NODE: c_uint = 4;
 const IN_PART_OF_DEVICE: c_uint = 6;
 /// Reading and writing.
 pub(super) const READ_WRITE: c_uint = 3;
@@ -92,14 +90,12 @@ impl CUmemPoolProps {
         match (self.alloc_type, self.location_type) {
             (MANAGED, _) if is_shared || self.max_size != 0 => Err(Status::INVALID_VALUE),
             (MANAGED, ON_DEVICE) => on_device(PoolKind::Managed),
-            (MANAGED, NOWHERE..=ON_THREADS_NODE) => Ok(PoolKind::Managed),
+            (MANAGED, NOWHERE | ON_HOST | ON_HOST_NODE) => Ok(PoolKind::Managed),
             (PINNED, ON_DEVICE) if is_shared => Err(Status::NOT_SUPPORTED),
             (PINNED, ON_DEVICE) => on_device(PoolKind::Device),
             (PINNED, ON_HOST) if is_shared => Err(Status::INVALID_VALUE),
-            (PINNED, ON_HOST..=ON_THREADS_NODE) if !is_shared => Ok(PoolKind::Host),
-            (PINNED, ON_HOST_NODE | ON_THREADS_NODE | IN_PART_OF_DEVICE) => {
-                Err(Status::NOT_SUPPORTED)
-            }
+            (PINNED, ON_HOST | ON_HOST_NODE) if !is_shared => Ok(PoolKind::Host),
+            (PINNED, ON_HOST_NODE | IN_PART_OF_DEVICE) => Err(Status::NOT_SUPPORTED),
             _ => Err(Status::INVALID_VALUE),
         }
     }
@@ -113,7 +109,7 @@ impl CUmemLocation {
     pub(super) fn check_access(&self, kind: PoolKind) -> CudaResult {
         match self.kind {
             ON_DEVICE => device::exists(self.id),
-            ON_HOST..=ON_THREADS_NODE if kind != PoolKind::Device => Ok(()),
+            ON_HOST | ON_HOST_NODE if kind != PoolKind::Device => Ok(()),
             _ => Err(Status::INVALID_VALUE),
         }
     }

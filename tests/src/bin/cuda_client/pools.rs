@@ -180,7 +180,8 @@ fn pools_of_managed_and_of_host_memory() {
         ok(session.cuMemAllocFromPoolAsync(&mut address, 64, pool, stream));
         assert_eq!(figure(&session, pool, USED), 64);
         // The program and kernels reach it.
-        let words: *mut u32 = std::ptr::with_exposed_provenance_mut(address as usize);
+        let words: *mut u32 =
+            std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap());
         // SAFETY: the memory has that many words, and no kernel uses it.
         unsafe { words.write(41) };
         ok(session.launch(next, (1, 1), stream, &[address]));

@@ -3,7 +3,7 @@
 use super::Values;
 use cuda::context::CUcontext;
 use cuda::memory::map::{Memory, MemoryMap, Registered};
-use cuda::memory::properties::{CUmemAccessDesc, CUmemPoolProps};
+use cuda::memory::properties::{CUmemAccessDesc, CUmemPoolProps, PoolKind};
 use cuda::memory::{allocate, set};
 use cuda::status::Status;
 
@@ -117,7 +117,7 @@ pub(super) fn known_memory(values: &mut Values<'_>) {
     }
 }
 
-/// Checks that only pools of this device's memory are made, and that only this device has access.
+/// Checks which pools are made, and that only this device and, where it reaches the memory, the host have access.
 pub(super) fn pools(values: &mut Values<'_>) {
     let mut words: [u32; 22] = std::array::from_fn(|_| match values.byte() % 4 {
         0 => values.word(),
@@ -129,21 +129,27 @@ pub(super) fn pools(values: &mut Values<'_>) {
     // SAFETY: the structure is of 22 words, integers and a pointer, which is not followed.
     let properties = unsafe { words.as_ptr().cast::<CUmemPoolProps>().read_unaligned() };
     let expected = match words {
-        [1, 0, 1, 0, ..] => Ok(()),
-        [1, 0, 1, _, ..] => Err(Status::INVALID_DEVICE),
-        [1, _, 1, ..] | [1, 0, 2, ..] | [1, _, 3 | 6, ..] => Err(Status::NOT_SUPPORTED),
+        [1, 0, 1, 0, ..] => Ok(PoolKind::Device),
+        [1, 0, 2 | 3, ..] => Ok(PoolKind::Host),
+        [1, _, 1 | 3 | 6, ..] if words[..3] != [1, 0, 1] => Err(Status::NOT_SUPPORTED),
         // Managed memory, whose pools have no greatest size.
-        [2, 0, 0..=3, _, _, _, 0, 0, ..] => Err(Status::NOT_SUPPORTED),
+        [2, 0, 0 | 2 | 3, _, _, _, 0, 0, ..] | [2, 0, 1, 0, _, _, 0, 0, ..] => {
+            Ok(PoolKind::Managed)
+        }
+        [1, 0, 1, ..] | [2, 0, 1, _, _, _, 0, 0, ..] => Err(Status::INVALID_DEVICE),
         _ => Err(Status::INVALID_VALUE),
     };
-    assert_eq!(properties.check(), expected);
+    assert_eq!(properties.kind(), expected);
     let words = [words[0], words[1], values.word() % 5];
     // SAFETY: the structure is of three integers.
     let access = unsafe { words.as_ptr().cast::<CUmemAccessDesc>().read() };
-    let expected = match words {
-        [1, 0, 3] => Ok(()),
-        [1, _, 3] => Err(Status::INVALID_DEVICE),
-        _ => Err(Status::INVALID_VALUE),
-    };
-    assert_eq!(access.check(), expected);
+    for kind in [PoolKind::Device, PoolKind::Managed, PoolKind::Host] {
+        let expected = match words {
+            [1, 0, 3] => Ok(()),
+            [1, _, 3] => Err(Status::INVALID_DEVICE),
+            [2 | 3, _, 3] if kind != PoolKind::Device => Ok(()),
+            _ => Err(Status::INVALID_VALUE),
+        };
+        assert_eq!(access.check(kind), expected);
+    }
 }

@@ -189,11 +189,10 @@ fn of_launch_attributes() {
         // Grid and block, shared memory, stream, attributes and their number.
         let mut config = [0_u32; 14];
         config[..6].fill(1);
-        let words = (&raw const attribute).expose_provenance() as u64;
-        config[10..12].copy_from_slice(&[words as u32, (words >> 32) as u32]);
         config[12] = 1;
         let config = config.map(u64::from);
-        let packed: [u64; 7] = std::array::from_fn(|n| config[2 * n] | config[2 * n + 1] << 32);
+        let mut packed: [u64; 7] = std::array::from_fn(|n| config[2 * n] | config[2 * n + 1] << 32);
+        packed[5] = (&raw const attribute).expose_provenance() as u64;
         session.call_with(
             "cuLaunchKernelEx",
             &[(&raw const packed).expose_provenance(), add, params, 0],
