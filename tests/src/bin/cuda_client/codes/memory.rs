@@ -346,12 +346,14 @@ fn of_pools() {
         (properties([1, 0, 9, 0], 0), invalid),
         (properties([1, 1, 2, 0], 0), invalid),
         (properties([1, 0, 1, 1], 0), code::INVALID_DEVICE),
-        // Memory of the host, shared between processes, managed: not here.
-        (properties([1, 0, 2, 0], 0), missing),
-        (properties([1, 0, 3, 0], 0), missing),
+        // Memory of the host, and managed.
+        (properties([1, 0, 2, 0], 0), 0),
+        (properties([1, 0, 3, 0], 0), 0),
+        (properties([2, 0, 0, 0], 0), 0),
+        (properties([2, 0, 1, 0], 0), 0),
+        (properties([2, 0, 1, 1], 0), code::INVALID_DEVICE),
+        // Shared between processes: not here.
         (properties([1, 1, 1, 0], 0), missing),
-        (properties([2, 0, 0, 0], 0), missing),
-        (properties([2, 0, 1, 0], 0), missing),
         (properties([2, 1, 1, 0], 0), invalid),
         (properties([2, 0, 1, 0], 4096), invalid),
     ];
