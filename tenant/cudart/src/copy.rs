@@ -125,6 +125,9 @@ pub struct Spatial {
 
 const _: () = assert!(size_of::<Planar>() == 128 && size_of::<Spatial>() == 200);
 
+/// The direction that addresses say (`cudaMemcpyDefault`).
+pub(crate) const BY_ADDRESS: c_int = 4;
+
 /// Where in an array or in rows (`cudaPos`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -138,14 +141,14 @@ pub struct Position {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SpatialCopy {
-    from_array: u64,
-    from_at: Position,
-    from: Pitched,
-    to_array: u64,
-    to_at: Position,
-    to: Pitched,
-    extent: Extent,
-    kind: c_int,
+    pub(crate) from_array: u64,
+    pub(crate) from_at: Position,
+    pub(crate) from: Pitched,
+    pub(crate) to_array: u64,
+    pub(crate) to_at: Position,
+    pub(crate) to: Pitched,
+    pub(crate) extent: Extent,
+    pub(crate) kind: c_int,
 }
 
 runtime_api! {
@@ -160,10 +163,6 @@ runtime_api! {
     ) | cudaMemcpy2DAsync_ptsz => planar_async;
     cudaMemcpy3D(copy: *const SpatialCopy) | cudaMemcpy3D_ptds => spatial;
     cudaMemcpy3DAsync(copy: *const SpatialCopy, stream: u64) | cudaMemcpy3DAsync_ptsz => spatial_async;
-    cudaMemcpyPeer(to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize) => peer;
-    cudaMemcpyPeerAsync(
-        to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize, stream: u64,
-    ) => peer_async;
 }
 
 /// Which end is the host's (`cudaMemcpyKind`).
@@ -465,7 +464,7 @@ impl SpatialCopy {
                 (HOST, DEVICE | ARRAY) => 1,
                 (DEVICE | ARRAY, HOST) => 2,
                 (DEVICE | ARRAY, DEVICE | ARRAY) => 3,
-                _ => 4,
+                _ => BY_ADDRESS,
             },
         }
     }
@@ -518,7 +517,7 @@ impl SpatialCopy {
     }
 }
 
-fn spatial(default: DefaultStream, copy: Place<SpatialCopy>) -> CudaResult {
+pub(crate) fn spatial(default: DefaultStream, copy: Place<SpatialCopy>) -> CudaResult {
     let driver = ready()?;
     let mut copy = copy.get()?.copy(driver)?;
     match default {
@@ -527,32 +526,12 @@ fn spatial(default: DefaultStream, copy: Place<SpatialCopy>) -> CudaResult {
     }
 }
 
-fn spatial_async(default: DefaultStream, copy: Place<SpatialCopy>, stream: u64) -> CudaResult {
+pub(crate) fn spatial_async(
+    default: DefaultStream,
+    copy: Place<SpatialCopy>,
+    stream: u64,
+) -> CudaResult {
     let driver = ready()?;
     let mut copy = copy.get()?.copy(driver)?;
     driver.cuMemcpy3DAsync_v2(Place::to(&mut copy), default.resolve(stream))
-}
-
-fn peer(to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize) -> CudaResult {
-    check_devices(ready()?, [to_device, from_device])?.cuMemcpyDtoD_v2(to, from, bytes)
-}
-
-fn peer_async(
-    to: u64,
-    to_device: c_int,
-    from: u64,
-    from_device: c_int,
-    bytes: usize,
-    stream: u64,
-) -> CudaResult {
-    let driver = check_devices(ready()?, [to_device, from_device])?;
-    driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream)
-}
-
-fn check_devices(driver: &Driver, devices: [c_int; 2]) -> CudaResult<&Driver> {
-    for ordinal in devices {
-        let mut device = 0;
-        driver.cuDeviceGet(Place::to(&mut device), ordinal)?;
-    }
-    Ok(driver)
 }

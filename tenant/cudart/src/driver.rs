@@ -143,6 +143,15 @@ driver_functions! {
     cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyBatchAsync(
+        to: Place<u64>, from: Place<u64>, bytes: Place<usize>, count: usize, attributes: Place<c_void>,
+        firsts: Place<usize>, kinds: usize, failed: Place<usize>, stream: u64,
+    );
+    cuMemcpyBatchAsync_v2(
+        to: Place<u64>, from: Place<u64>, bytes: Place<usize>, count: usize, attributes: Place<c_void>,
+        firsts: Place<usize>, kinds: usize, stream: u64,
+    );
+    cuMemcpyWithAttributesAsync(to: u64, from: u64, bytes: usize, attributes: Place<c_void>, stream: u64);
     cuMemcpy2D_v2(copy: Place<crate::copy::Planar>);
     cuMemcpy2D_v2_ptds(copy: Place<crate::copy::Planar>);
     cuMemcpy2DAsync_v2(copy: Place<crate::copy::Planar>, stream: u64);

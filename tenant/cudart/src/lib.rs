@@ -26,6 +26,7 @@ pub mod report;
 pub mod status;
 
 pub mod array;
+pub mod batch;
 pub mod copy;
 pub mod device;
 pub mod event;
@@ -37,6 +38,7 @@ pub mod launch;
 pub mod library;
 pub mod managed;
 pub mod memory;
+pub mod peer;
 pub mod pool;
 pub mod properties;
 pub mod registered;

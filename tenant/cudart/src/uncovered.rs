@@ -81,9 +81,7 @@ uncovered! {
     cudaMemGetMemPool, cudaMemPoolExportPointer, cudaMemPoolExportToShareableHandle,
     cudaMemPoolImportFromShareableHandle, cudaMemPoolImportPointer, cudaMemPrefetchBatchAsync,
     cudaMemPrefetchBatchAsync_ptsz, cudaMemSetMemPool, cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync_ptsz,
-    cudaMemcpy3DPeer, cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz, cudaMemcpy3DPeer_ptds,
-    cudaMemcpy3DWithAttributesAsync, cudaMemcpy3DWithAttributesAsync_ptsz, cudaMemcpyBatchAsync,
-    cudaMemcpyBatchAsync_ptsz, cudaMemcpyWithAttributesAsync, cudaMemcpyWithAttributesAsync_ptsz,
+    cudaMemcpy3DWithAttributesAsync, cudaMemcpy3DWithAttributesAsync_ptsz,
     cudaMipmappedArrayGetMemoryRequirements, cudaMipmappedArrayGetSparseProperties, cudaOccupancyMaxActiveClusters,
     cudaOccupancyMaxPotentialClusterSize, cudaSignalExternalSemaphoresAsync, cudaSignalExternalSemaphoresAsync_ptsz,
     cudaStreamBeginRecaptureToGraph, cudaStreamBeginRecaptureToGraph_ptsz, cudaStreamGetDevResource,
@@ -123,7 +121,7 @@ mod tests {
         "cudaWaitExternalSemaphoresAsync",
     ];
     /// Those of them that are covered with the arguments of CUDA 12.
-    const COVERED_AS_IN_12: [&str; 10] = [
+    const COVERED_AS_IN_12: [&str; 11] = [
         "cudaGraphAddDependencies",
         "cudaGraphAddNode",
         "cudaGraphGetEdges",
@@ -132,6 +130,7 @@ mod tests {
         "cudaGraphRemoveDependencies",
         "cudaMemAdvise",
         "cudaMemPrefetchAsync",
+        "cudaMemcpyBatchAsync",
         "cudaStreamGetCaptureInfo",
         "cudaStreamUpdateCaptureDependencies",
     ];

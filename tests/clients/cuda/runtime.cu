@@ -409,8 +409,42 @@ static void textures_and_surfaces() {
   EXPECT(cudaGetLastError() == cudaErrorInvalidChannelDescriptor);
 }
 
+// Copies with attributes, many by one call, and between devices, of which there is one.
+static void copies_of_other_kinds() {
+  int own[8] = {1, 2, 3, 4, 5, 6, 7, 8}, back[8] = {}, *memory;
+  cudaStream_t stream;
+  CHECK(cudaMalloc(&memory, sizeof own));
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  void *to[2] = {memory + 4, memory};
+  const void *from[2] = {own, own + 4};
+  size_t bytes[2] = {16, 16}, first = 0;
+  cudaMemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+#if CUDART_VERSION >= 13000
+  CHECK(cudaMemcpyBatchAsync(to, from, bytes, 2, &attributes, &first, 1, stream));
+#else
+  size_t failed;
+  void *sources[2] = {own, own + 4};
+  CHECK(cudaMemcpyBatchAsync(to, sources, bytes, 2, &attributes, &first, 1, &failed, stream));
+  EXPECT(failed == SIZE_MAX);
+#endif
+  CHECK(cudaStreamSynchronize(stream));
+  cudaMemcpy3DPeerParms peer = {};
+  peer.srcPtr = make_cudaPitchedPtr(memory, 16, 16, 2);
+  peer.dstPtr = make_cudaPitchedPtr(back, 16, 16, 2);
+  peer.extent = make_cudaExtent(16, 2, 1);
+  CHECK(cudaMemcpy3DPeer(&peer));
+  for (int i = 0; i < 8; i++) EXPECT(back[i] == (i + 4) % 8 + 1);
+  peer.dstDevice = 1;
+  EXPECT(cudaMemcpy3DPeer(&peer) == cudaErrorInvalidDevice);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidDevice);
+  CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFree(memory));
+}
+
 int main() {
   vectors_and_symbols();
+  copies_of_other_kinds();
   rows_and_planes();
   order_of_a_stream();
   groups_of_threads();
