@@ -77,7 +77,7 @@ impl Memory {
         let host = self.domain(domain)?.span(address, bytes)?;
         for place in 0..usize::try_from(bytes).unwrap_or(0) / N {
             // SAFETY: `span` found all the bytes inside one allocation, hence inside the mapping, and the element lies
-            // inside them; `&mut self` excludes every other access of this process, and others' are as in `copy_within`.
+            // inside them; `&mut self` excludes every other access of this process, others' are as in `copy_within`.
             unsafe { host.add(place * N).cast::<[u8; N]>().write(element) };
         }
         Ok(())

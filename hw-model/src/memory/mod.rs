@@ -279,8 +279,8 @@ impl Memory {
         self.large_starts = &PAGES;
     }
 
-    /// Lets domains have addresses for many reservations of all of their memory from now on, as long as windows are few.
-    /// Where a window lies depends on the sizes of those before it, and so do times.
+    /// Lets domains that are made from now on have addresses for many reservations of all of their memory, as long as
+    /// windows are few. Where a window lies depends on the sizes of those before it, and so do times.
     pub fn make_windows_roomy(&mut self) {
         self.is_roomy = true;
     }

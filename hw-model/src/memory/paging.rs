@@ -269,8 +269,8 @@ impl Memory {
             return Err(bad(offset, bytes));
         }
         let [from, length] = [offset, bytes].map(|b| usize::try_from(b).unwrap_or(0));
-        // SAFETY: the target is whole pages inside this domain's window, reserved for this alone and not accessible, and
-        // `&mut self` excludes a running kernel; where it fails they are renewed.
+        // SAFETY: the target is whole pages inside this domain's window, reserved for this alone and not accessible,
+        // and `&mut self` excludes a running kernel; where it fails they are renewed.
         if let Err(error) = unsafe { physical.host.show_at(from, length, place) } {
             domain.renew_pages(address, bytes)?;
             return Err(error);

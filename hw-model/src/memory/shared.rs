@@ -157,8 +157,8 @@ impl Domain {
 }
 
 impl Memory {
-    /// Allocates `bytes` in pages that hold nothing else, so that a file can take their place; returns the first address,
-    /// a multiple of 4096.
+    /// Allocates `bytes` in pages that hold nothing else, so that a file can take their place; returns the first
+    /// address, a multiple of 4096.
     ///
     /// # Errors
     /// As [`Memory::alloc`].

@@ -97,8 +97,8 @@ impl TenantAccount {
         let most = self.terms().memory_limit_bytes.max(LEAST_UNCOUNTED_BYTES);
         if used.uncounted_bytes.saturating_add(more.uncounted_bytes) > most {
             return Err(format!(
-                "kernels of tenant {name} reach {} bytes of its own memory that do not count as device memory, of {most} \
-                 at most",
+                "kernels of tenant {name} reach {} bytes of its own memory that do not count as device memory, of \
+                 {most} at most",
                 used.uncounted_bytes
             ));
         }

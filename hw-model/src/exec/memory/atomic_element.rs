@@ -117,8 +117,8 @@ unsafe fn apply(at: *mut u8, b: u64, c: u64, code: u32) -> u64 {
         };
     }
     let mut bytes = [0; 8];
-    // SAFETY: the caller passes the address of a checked access of this width; warps take turns and no other process has
-    // the element, so that nothing else touches it meanwhile.
+    // SAFETY: the caller passes the address of a checked access of this width; warps take turns and no other process
+    // has the element, so that nothing else touches it meanwhile.
     unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), size) };
     let old = u64::from_le_bytes(bytes);
     let new = new(old).to_le_bytes();

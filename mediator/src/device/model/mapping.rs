@@ -1,8 +1,8 @@
 //! Tenants' own memory in device memory, and device addresses apart from memory.
 //!
-//! Rules: what takes long is done without the lock, or in pieces with the lock between them: a file is mapped, sealed
-//! and looked through for holes at addresses of its own before it stands in a window; pages that go are let go of first;
-//! physical memory that is gone goes to the reaper.
+//! Rules: what takes long is done without the lock, or in pieces, each under the lock for itself: a file is mapped,
+//! sealed and looked through for holes at addresses of its own before it stands in a window; pages that go are let go
+//! of first; physical memory that is gone goes to the reaper.
 //!
 //! What stays: to seal a memfd and to look for holes the kernel waits for the file's lock, which its owner may hold for
 //! as long as he likes, by a call that waits for memory which he serves himself. The device goes on then, and the
@@ -150,7 +150,7 @@ impl ModelControl {
         address: u64,
     ) -> Result<(), DeviceError> {
         let own = model_domain(domain);
-        let bad = |error: MemoryError| DeviceError::Object(error.to_string());
+        let bad = |error: MemoryError| paging_error(&error);
         let (shared, bytes) = self.with(|state| {
             let shared = state.buffer_to_map(buffer)?;
             let bytes = state

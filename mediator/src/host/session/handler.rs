@@ -1,8 +1,8 @@
 //! A session as the vfio-user server sees it: regions, and mappings of the client's own memory.
 //!
 //! Rules: the codec has checked the form of each message; ranges are checked here. A mapping that is removed is unknown
-//! to new operations at once, and registered with the device until those under way have ended. One that kernels reach is
-//! registered no more at once, because operations under way find it in device memory.
+//! to new operations at once, and registered with the device until those under way have ended. One that kernels reach
+//! is registered no more at once, because operations under way find it in device memory.
 
 use super::deferred::Release;
 use super::{DmaMapping, Session};
