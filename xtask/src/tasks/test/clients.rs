@@ -25,7 +25,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 18] = [
+const CLIENTS: [Client; 19] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -62,6 +62,7 @@ const CLIENTS: [Client; 18] = [
         "tinygrad training",
         &["{python}", "{clients}/tinygrad/training.py"],
     ),
+    program("taichi", &["{python}", "{clients}/taichi/heat.py"]),
     suite("triton", &["{python}", "{clients}/suite.py", "triton"]),
     Client {
         name: "two tenants",
