@@ -64,8 +64,11 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
         pointer::CONTEXT => (known.map(|range| bits(range.context)), Value::Wide(0)),
         pointer::MEMORY_TYPE => (is_device.map(memory_type_of), Value::Word(0)),
         pointer::DEVICE_POINTER => (device_pointer(range, address), Value::Wide(0)),
-        // What is not known is taken for the program's own memory.
-        pointer::HOST_POINTER => (host_pointer(range, address), Value::Wide(address)),
+        // What is not known is taken for the program's own memory; what is the device's alone is nowhere in the program.
+        pointer::HOST_POINTER => {
+            let unknown = if range.is_none() { address } else { 0 };
+            (host_pointer(range, address), Value::Wide(unknown))
+        }
         pointer::SYNC_MEMOPS => (known.map(is_synchronous), Value::Bool(false)),
         pointer::BUFFER_ID | pointer::MEMORY_BLOCK_ID => {
             (known.map(|range| Value::Wide(range.id)), Value::Wide(0))
