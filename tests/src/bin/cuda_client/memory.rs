@@ -49,7 +49,7 @@ fn large_allocations_begin_at_pages(session: &Session) {
         .map(|bytes| {
             let address = session.alloc(bytes);
             assert!(
-                bytes < 1 << 20 || address % (2 << 20) == 0,
+                bytes < 1 << 20 || address.is_multiple_of(2 << 20),
                 "{bytes} at {address:#x}"
             );
             address

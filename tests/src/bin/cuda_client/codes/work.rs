@@ -190,7 +190,7 @@ fn of_launch_attributes() {
         let mut config = [0_u32; 14];
         config[..6].fill(1);
         let words = (&raw const attribute).expose_provenance() as u64;
-        config[10..12].copy_from_slice(&[words as u32, (words >> 32) as u32]);
+        config[10..12].copy_from_slice(&[(words & 0xffff_ffff) as u32, (words >> 32) as u32]);
         config[12] = 1;
         let config = config.map(u64::from);
         let packed: [u64; 7] = std::array::from_fn(|n| config[2 * n] | config[2 * n + 1] << 32);
