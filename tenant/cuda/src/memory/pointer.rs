@@ -64,7 +64,7 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
         pointer::CONTEXT => (known.map(|range| bits(range.context)), Value::Wide(0)),
         pointer::MEMORY_TYPE => (is_device.map(memory_type_of), Value::Word(0)),
         pointer::DEVICE_POINTER => (device_pointer(range, address), Value::Wide(0)),
-        // What is not known is taken for the program's own memory; what is the device's alone is nowhere in the program.
+        // What is not known is taken for the program's own memory; what is the device's alone is nowhere in it.
         pointer::HOST_POINTER => {
             let unknown = if range.is_none() { address } else { 0 };
             (host_pointer(range, address), Value::Wide(unknown))

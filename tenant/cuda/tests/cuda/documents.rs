@@ -37,9 +37,9 @@ Registered memory has a device address of its own, which `cuMemHostGetDevicePoin
 (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0): it must be whole pages that the program has for itself, as
 `aligned_alloc(4096, …)` or `mmap` give them, and no other thread may access them during that call and
 `cuMemHostUnregister`, because they get other pages with the same bytes; memory that is registered with
-`CU_MEMHOSTREGISTER_DEVICEMAP` gets them during `cuMemHostRegister`, when no thread knows it yet. Managed memory counts as device memory and
-cannot be larger; advice and prefetches are noted and move nothing. A process has at most 1,024 pieces of memory of its
-own that kernels reach, and 255 pinned ones.
+`CU_MEMHOSTREGISTER_DEVICEMAP` gets them during `cuMemHostRegister`, when no thread knows it yet. Managed memory counts
+as device memory and cannot be larger; advice and prefetches are noted and move nothing. A process has at most 1,024
+pieces of memory of its own that kernels reach, and 255 pinned ones.
 ";
 
 fn document() -> String {
