@@ -1,8 +1,8 @@
 //! Managed memory: the program and kernels reach it at the same addresses, both at any time.
 //!
-//! A module's managed variables are such memory, too. It is one piece of memory, so that nothing moves: prefetches end at once, advice is kept to be told again
-//! ([`Advices`]), and it does not matter to which stream memory is attached, as on a device with
-//! `CONCURRENT_MANAGED_ACCESS`. It counts as device memory.
+//! A module's managed variables are such memory, too. It is one piece of memory, so that nothing moves: prefetches end
+//! at once, advice is kept to be told again ([`Advices`]), and it does not matter to which stream memory is attached,
+//! as on a device with `CONCURRENT_MANAGED_ACCESS`. It counts as device memory.
 
 use super::CUdeviceptr;
 use super::advice::{Advice, Advices, ManagedRange, Place};

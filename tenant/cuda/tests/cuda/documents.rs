@@ -32,7 +32,7 @@ Host memory, managed memory, textures and virtual memory are there on modelled d
 `CUDA_ERROR_NOT_SUPPORTED`, and the device's attributes say so.
 
 Kernels reach pinned and managed memory at the addresses that it has in the program, at the same time as the program,
-without copies. Atomic operations of kernels on it are atomic towards the program as well
+without copies. Atomic operations of kernels on it are atomic towards the program as well, but for those of 16 bytes
 (`HOST_NATIVE_ATOMIC_SUPPORTED` is 0 all the same).
 Registered memory has a device address of its own, which `cuMemHostGetDevicePointer` gives
 (`CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0): it must be whole pages that the program has for itself, as

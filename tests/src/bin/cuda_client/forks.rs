@@ -17,7 +17,8 @@ pub(crate) fn in_child(act: impl FnOnce() -> i32) -> i32 {
     // SAFETY: in the child there is this thread alone. What others held when it was made are locks of the C library's
     // allocator and of its streams, which glibc's `fork` makes usable in the child, and locks of the driver library, of
     // which a call in a child takes none: each looks first whether the process is the one that initialised the library,
-    // and so does what it does at exit and the end of a binary in the runtime library. Where there are no other threads, nobody held anything.
+    // and so does what it does at exit and the end of a binary in the runtime library. Where there are no other
+    // threads, nobody held anything.
     match unsafe { fork() }.expect("a child") {
         ForkResult::Child => std::process::exit(act()),
         ForkResult::Parent { child } => match waitpid(child, None).expect("its end") {

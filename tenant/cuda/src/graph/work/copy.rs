@@ -76,7 +76,8 @@ impl CopyMemory {
     ///
     /// # Errors
     /// [`crate::status::Status::INVALID_VALUE`]: rows that overlap, or memory that is not there;
-    /// [`crate::status::Status::INVALID_CONTEXT`]; [`crate::status::Status::INVALID_HANDLE`]: an array that is not there.
+    /// [`crate::status::Status::INVALID_CONTEXT`]; [`crate::status::Status::INVALID_HANDLE`]: an array that is not
+    /// there.
     pub fn new(copy: CUDA_MEMCPY3D, context: CUcontext) -> CudaResult<Arc<Self>> {
         let context = context_or_current(context)?;
         copy.transfer(Driver::get()?)?;
