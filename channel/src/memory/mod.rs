@@ -382,6 +382,9 @@ impl TenantBuffer {
     /// no memory of ours and cannot fail. Bytes can then be written through such mappings alone, no more by
     /// [`TenantBuffer::write_at`].
     ///
+    /// It looks at every page, and waits for the file's lock, which the tenant may hold for as long as it likes, by a
+    /// write from memory that it serves itself: no lock of ours may be held meanwhile that others wait for.
+    ///
     /// # Errors
     /// It has a hole, or cannot be sealed.
     pub fn pin(&self) -> Result<(), MemoryError> {
