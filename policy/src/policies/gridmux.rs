@@ -55,6 +55,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
     source: "ours, from SRTF section 5, accelOS section 3, SMK sections 5.1 and 5.2, Chimera",
+    paper: "none: ours",
     promises_weights: false,
     weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
     class: "better classes come first, unless they held more than their part",
