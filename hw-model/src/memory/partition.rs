@@ -8,6 +8,7 @@
 //! copies see what is allocated in it.
 
 use super::allocator::Allocator;
+use super::host::host_error;
 use super::{Allocation, Domain, DomainId, GUARD_BYTES, MIN_WINDOW_BYTES, Memory, MemoryError};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -66,14 +67,6 @@ impl Reserved {
 
     fn end(&self) -> u64 {
         self.base + self.bytes + GUARD_BYTES
-    }
-}
-
-/// Returns why the host refused a mapping.
-fn host_error(bytes: u64) -> MemoryError {
-    MemoryError::Host {
-        bytes,
-        reason: std::io::Error::last_os_error().to_string(),
     }
 }
 

@@ -193,3 +193,29 @@ fn another_limit_holds_from_now_on_and_takes_nothing_away() {
     let gone = memory.set_limit(domain, MIB);
     assert!(matches!(gone, Err(MemoryError::NoDomain(_))), "{gone:?}");
 }
+
+#[test]
+fn roomy_windows_have_addresses_for_all_of_the_memory_many_times_while_windows_are_few() {
+    const GIB: u64 = 1 << 30;
+    let reservations = |memory: &mut Memory, domain| {
+        let reserved = (0..).map_while(|_| {
+            let reserved = memory.reserve_addresses(domain, 9 * GIB / 2, 2 << 20);
+            reserved.ok()
+        });
+        reserved.count()
+    };
+    let mut memory = Memory::default();
+    let plain = memory.create_domain(4 * GIB).expect("domain");
+    assert_eq!(reservations(&mut memory, plain), 3);
+    memory.make_windows_roomy();
+    let roomy = memory.create_domain(4 * GIB).expect("domain");
+    assert_eq!(reservations(&mut memory, roomy), 14);
+    let large: Vec<DomainId> = (0..6)
+        .map(|_| memory.create_domain(256 * GIB).expect("domain"))
+        .collect();
+    let sizes: Vec<u64> = large
+        .iter()
+        .map(|domain| memory.window(*domain).expect("it exists").1 / GIB)
+        .collect();
+    assert_eq!(sizes, [4096, 4096, 4096, 1024, 1024, 1024]);
+}

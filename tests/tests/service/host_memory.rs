@@ -340,7 +340,7 @@ fn no_atomic_operation_is_lost_between_a_kernel_and_its_program() {
     let added = std::thread::scope(|scope| {
         let adding = scope.spawn(|| {
             let mut added = 0;
-            // Relaxed, all of them: the sum alone matters, and is read after both have ended.
+            // Relaxed: the sum alone matters, and is read after both have ended.
             while !is_over.load(Ordering::Relaxed) {
                 word.fetch_add(1, Ordering::Relaxed);
                 added += 1;

@@ -5,8 +5,7 @@
 
 use super::access::{Checked, addressed, for_each_space, host, place};
 use super::atomic_element::listed;
-use super::exchange::is_among_others;
-use super::swap::{swap, swap_among_others};
+use super::swap::swap;
 use crate::exec::cx::{Cx, Direction, Space};
 use crate::exec::isa::{lane_fn, once};
 use crate::exec::lanes::{active, commit, read};
@@ -36,17 +35,10 @@ fn cells(cx: &mut Cx<'_>, op: &Op, checked: &Checked) {
         return;
     }
     let mut old = [[0; 32]; 2];
-    let among_others = is_among_others(cx);
     for lane in active(mask) {
-        let at = place(cx, checked, lane, 0);
-        // SAFETY: the access of every active lane was checked; warps take turns, so that nothing of this process touches
-        // the cell meanwhile, and other processes may only where it is of global memory.
-        let [low, high] = unsafe {
-            match among_others {
-                true => swap_among_others(at, swap_of(lane)),
-                false => swap(at, swap_of(lane)),
-            }
-        };
+        // SAFETY: the access of every active lane was checked; warps take turns, so that nothing else of this process
+        // touches the cell meanwhile.
+        let [low, high] = unsafe { swap(place(cx, checked, lane, 0), swap_of(lane)) };
         (old[0][lane], old[1][lane]) = (low, high);
     }
     if target[0] != NONE {

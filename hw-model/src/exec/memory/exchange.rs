@@ -50,7 +50,7 @@ macro_rules! host_word {
                         Err(now) => old = now,
                     }
                 }
-                // AcqRel: pairs as above.
+                // AcqRel: pairs with the program's operations, as above.
                 word.swap(change(old), Ordering::AcqRel)
             }
         })*

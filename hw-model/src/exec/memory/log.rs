@@ -10,7 +10,7 @@
 //! functional engine); results of records are committed to registers before the epoch's replies wake anybody; a
 //! record keeps a host address, which is valid until the end of the epoch because nothing is freed within one.
 
-use super::swap::{Swap, swap_among_others};
+use super::swap::{Swap, swap};
 
 /// Applies one lane of a record: the host address, the operand and second operand; gives the lane's result word.
 ///
@@ -392,8 +392,8 @@ impl WriteLog {
                     let word = |n: usize| first + n * LANES + lane;
                     let to = host_pointer(self.words[word(0)]);
                     let operands = [1, 2, 3, 4].map(|n| self.words[word(n)]);
-                    // SAFETY: as above, for 16 bytes of global memory.
-                    let [low, high] = unsafe { swap_among_others(to, operands) };
+                    // SAFETY: as above, for 16 bytes.
+                    let [low, high] = unsafe { swap(to, operands) };
                     self.words[word(1)] = low;
                     self.words[word(2)] = high;
                 }
