@@ -28,7 +28,7 @@ pub(crate) enum Policy {
         after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights. WEIGHTS \
         is `yes` where shares are promised to follow them, `used` where they count without a promise, and else \
         `no`. PAPER is the paper that a policy follows, by the short name and year under which docs/reproduction.md \
-        has it.\n\nThe \
+        has it in full.\n\nThe \
         service and `gridmux sim` learn profiles of kernels while they run; sjf, ljf, srtf-zero and gridmux use them. \
         A kernel without a profile is known once a block of it has ended.\n\nSamples say what a kernel does to an SM \
         while it runs: instructions, stalls, traffic. `gridmux sim mix` takes some; a service takes none, because a \
@@ -304,7 +304,7 @@ impl Shown {
         };
         let table = table::of(&["term", "default", "what it does"], terms.iter().map(row));
         format!(
-            "\n\n{table}\n\n`gridmux sim mix --without TERM` switches a term off, `--bound X` sets the bound."
+            "\n\n{table}\n\n`gridmux sim mix --without TERM` switches one off, `--bound X` sets the bound."
         )
     }
 }
