@@ -30,7 +30,7 @@ pub use driver::{Driver, DriverOptions, Engine};
 pub use error::MixError;
 pub use member::{Member, Pace, Source, UserKernel};
 pub use meter::Meter;
-pub use on_event::OnEvent;
+pub use on_event::{OnEvent, Shapes};
 pub use on_model::{OnModel, Verdict};
 pub use recording::Recording;
 pub use report::{MixReport, On};

@@ -1,8 +1,8 @@
 //! A mix on the `event` executor.
 //!
 //! Rules: our kernels have the shapes of `mix/data/kernels.toml` on the GPU where these were measured; on another
-//! one they are measured first, alone on the model, as users' kernels are, and take as long alone as they did there
-//! ([`EventSubmission::lasting`]); blocks of a recorded program stay as long as they did while that program is alone,
+//! one, or with another number of SMs unless [`Shapes`] says otherwise, they are measured first, alone on the model, as
+//! users' kernels are, and take as long alone as they did there ([`EventSubmission::lasting`]); blocks of a recorded program stay as long as they did while that program is alone,
 //! which with few blocks on an SM is more work ([`EventConfig::work_of`]).
 
 use crate::driver::Engine;
@@ -14,11 +14,10 @@ use crate::event::{
 use crate::member::{Member, Source};
 use crate::model::{MeasureError, event_config, measure};
 use crate::on_model::load;
-use crate::play::{self, NEVER, Planned, Program, Run};
+use crate::play::{self, Choice, NEVER, Planned, Program, Run};
 use crate::recording::Recording;
 use crate::replay::{StandIns, queue};
 use gridmux_hw_model::{Gpu, GpuConfig, QueueId, StandIn};
-use gridmux_policy::Profiles;
 use gridmux_policy::shape::BlockShape;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -33,6 +32,15 @@ pub struct OnEvent<'a> {
     launches: Vec<Vec<EventSubmission>>,
 }
 
+/// Where the table of measured kernels serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shapes {
+    /// On the GPU of the table as it is.
+    OfWhole,
+    /// On that GPU with any number of SMs: what blocks lasted on all of them stands for what they last on fewer.
+    OfAnySms,
+}
+
 impl<'a> OnEvent<'a> {
     /// Finds the shape of every member; `progress` gets the name of each that has to be measured.
     ///
@@ -43,15 +51,17 @@ impl<'a> OnEvent<'a> {
         members: &'a [Member],
         progress: impl FnMut(&str),
     ) -> Result<Self, MixError> {
-        Self::with(Contention::calibrated(), gpu, members, progress)
+        let how = (Contention::calibrated(), Shapes::OfWhole);
+        Self::with(how, gpu, members, progress)
     }
 
-    /// As [`OnEvent::new`], with other parameters than the calibrated ones.
+    /// As [`OnEvent::new`], with other parameters than the calibrated ones, and with the table of measured kernels
+    /// where that is wanted.
     ///
     /// # Errors
     /// [`MixError`].
     pub fn with(
-        contention: Contention,
+        (contention, shapes): (Contention, Shapes),
         gpu: &GpuConfig,
         members: &'a [Member],
         mut progress: impl FnMut(&str),
@@ -64,7 +74,7 @@ impl<'a> OnEvent<'a> {
         for member in members {
             launches.push(match &member.source {
                 Source::ErcBench(kernel) => vec![kernel.submission(&config.shape)],
-                Source::Own { workload, size } if is_measured(gpu) => {
+                Source::Own { workload, size } if shapes.serve(gpu) => {
                     vec![from_table(contention, workload.name, &size.to_string())?]
                 }
                 Source::Recorded { recording, .. } => recorded(gpu, config, recording)?,
@@ -81,11 +91,25 @@ impl<'a> OnEvent<'a> {
         })
     }
 
+    /// Returns the members of whose kernels policies hear no samples, because it is not known what they use.
+    pub fn unsampled(&self) -> impl Iterator<Item = &Member> {
+        let is_unknown = |launches: &&Vec<EventSubmission>| {
+            launches.iter().any(|of| of.kernel.uses == Uses::UNKNOWN)
+        };
+        let all = self.members.iter().zip(&self.launches);
+        all.filter(move |(_, launches)| is_unknown(launches))
+            .map(|(member, _)| member)
+    }
+
     /// Runs some members, each from its offset on.
     ///
     /// # Errors
     /// [`MixError`].
-    pub fn run(&self, policy: (&str, &Profiles), take: &[(usize, u64)]) -> Result<Run, MixError> {
+    pub fn run<'p>(
+        &self,
+        policy: impl Into<Choice<'p>>,
+        take: &[(usize, u64)],
+    ) -> Result<Run, MixError> {
         let (mut programs, mut first) = (Vec::new(), 0);
         for (place, offset) in take {
             let member = &self.members[*place];
@@ -115,10 +139,14 @@ impl<'a> OnEvent<'a> {
     }
 }
 
-/// Returns whether a GPU is the one of the table of measured kernels, but for the number of its SMs.
-fn is_measured(gpu: &GpuConfig) -> bool {
-    let built_in = GpuConfig::builtin(MEASURED_ON);
-    built_in.is_ok_and(|on| on.scaled_to_sms(gpu.sm.count) == *gpu)
+impl Shapes {
+    /// Returns whether the table serves on a GPU.
+    fn serve(self, gpu: &GpuConfig) -> bool {
+        GpuConfig::builtin(MEASURED_ON).is_ok_and(|on| match self {
+            Self::OfWhole => on == *gpu,
+            Self::OfAnySms => on.scaled_to_sms(gpu.sm.count) == *gpu,
+        })
+    }
 }
 
 fn kernel(name: &str, block: BlockShape, uses: Uses) -> Arc<EventKernel> {

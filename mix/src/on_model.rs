@@ -7,10 +7,9 @@ use crate::driver::Driver;
 use crate::error::MixError;
 use crate::member::{Member, Source};
 use crate::model::{ModelSubmission, OwnKernel};
-use crate::play::{self, Counted, Planned, Played, Program, Run};
+use crate::play::{self, Choice, Counted, Planned, Played, Program, Run};
 use crate::replay::{StandIns, queue};
 use gridmux_hw_model::{Counters, Gpu, GpuConfig, QueueId};
-use gridmux_policy::Profiles;
 use std::rc::Rc;
 
 /// A mix on the model.
@@ -50,9 +49,9 @@ impl OnModel<'_> {
     ///
     /// # Errors
     /// [`MixError`].
-    pub fn run(
+    pub fn run<'p>(
         &self,
-        policy: (&str, &Profiles),
+        policy: impl Into<Choice<'p>>,
         take: &[(usize, u64)],
     ) -> Result<(Run, Vec<Verdict>, Gpu), MixError> {
         let mut gpu = Gpu::new(self.config.clone());

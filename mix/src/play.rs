@@ -8,10 +8,11 @@ use crate::error::MixError;
 use crate::meter::Meter;
 use gridmux_hw_model::{FaultKind, RunError};
 use gridmux_policy::ids::{DeviceId, ProfileKey, TenantId};
+use gridmux_policy::policies::gridmux;
 use gridmux_policy::profiles::Profiles;
 use gridmux_policy::shape::{BlockShape, max_residency};
 use gridmux_policy::units::{Cycles, Nanos};
-use gridmux_policy::{Class, DeviceShape, ShareReading};
+use gridmux_policy::{Class, DeviceShape, Policy, ShareReading};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -171,17 +172,49 @@ pub struct Run {
     pub meter: Meter,
 }
 
-/// Puts the policy of that name in charge of an idle engine. It knows the kernels that have profiles, and learns what
-/// runs.
+/// The policy of a run, with what it knows of kernels.
+#[derive(Debug, Clone, Copy)]
+pub enum Choice<'a> {
+    /// The policy of that name as it is.
+    Named(&'a str, &'a Profiles),
+    /// Policy `gridmux` with settings of its own; profiles are those beside them.
+    Gridmux(&'a gridmux::Settings, &'a Profiles),
+}
+
+impl<'a> From<(&'a str, &'a Profiles)> for Choice<'a> {
+    fn from((name, profiles): (&'a str, &'a Profiles)) -> Self {
+        Self::Named(name, profiles)
+    }
+}
+
+impl Choice<'_> {
+    /// Makes the policy for a device.
+    fn make(&self, device: DeviceId, shape: &DeviceShape) -> Result<Box<dyn Policy>, MixError> {
+        Ok(match *self {
+            Self::Named(name, profiles) => gridmux_policy::by_name(name, device, shape, profiles)?,
+            Self::Gridmux(settings, profiles) => {
+                let settings = gridmux::Settings {
+                    profiles: profiles.clone(),
+                    ..settings.clone()
+                };
+                Box::new(gridmux::Gridmux::new(device, shape, settings))
+            }
+        })
+    }
+}
+
+/// Puts a policy in charge of an idle engine. It knows the kernels that have profiles, and learns what runs.
 ///
 /// # Errors
 /// There is no such policy.
-pub fn driver<E: Engine>(
+pub fn driver<'a, E: Engine>(
     engine: E,
-    (policy, profiles): (&str, &Profiles),
+    policy: impl Into<Choice<'a>>,
 ) -> Result<Driver<E>, MixError> {
     let device = DeviceId(0);
-    let policy = gridmux_policy::by_name(policy, device, &engine.shape(), profiles)?;
+    let choice = policy.into();
+    let policy = choice.make(device, &engine.shape())?;
+    let (Choice::Named(_, profiles) | Choice::Gridmux(_, profiles)) = choice;
     let options = DriverOptions {
         record: true,
         ..DriverOptions::default()

@@ -33,6 +33,22 @@ pub struct Setting {
     pub gpu: String,
     /// Its SMs.
     pub sms: u16,
+    /// The slowdown beyond which the policy has launches come first; none for policies without a bound.
+    pub bound: Option<f64>,
+}
+
+impl Setting {
+    /// Returns what runs a mix under a policy that nobody has set otherwise.
+    #[must_use]
+    pub fn new(policy: &str, on: On, (gpu, sms): (&str, u16)) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            on,
+            gpu: gpu.to_owned(),
+            sms,
+            bound: bound(policy),
+        }
+    }
 }
 
 /// A mix that ran. Times are in nanoseconds of the GPU.
@@ -51,8 +67,6 @@ pub struct MixReport {
     pub busy_ns: u64,
     /// The programs one after the other, each alone.
     pub serial_ns: u64,
-    /// The slowdown beyond which the policy has launches come first; none for policies without a bound.
-    pub bound: Option<f64>,
     /// What each program held over time.
     pub timeline: Vec<Track>,
 }
@@ -178,7 +192,7 @@ impl MixReport {
         mut programs: Vec<ProgramReport>,
         (together, alone): (&Run, &[Played]),
     ) -> Self {
-        let bound = bound(&setting.policy);
+        let bound = setting.bound;
         for program in &mut programs {
             program.is_beyond_bound = bound.is_some_and(|bound| program.slowdown > BEYOND * bound);
         }
@@ -218,7 +232,6 @@ impl MixReport {
             makespan_ns,
             busy_ns,
             serial_ns,
-            bound,
         }
     }
 
@@ -247,7 +260,7 @@ impl MixReport {
                 "{}: slowed down {:.1} times, beyond the bound of {} that {} has{why}",
                 program.name,
                 program.slowdown,
-                self.bound.unwrap_or_default(),
+                self.setting.bound.unwrap_or_default(),
                 self.setting.policy
             )
         };
@@ -309,12 +322,7 @@ mod tests {
             played: Vec::new(),
             meter: Meter::new(device, programs.len()),
         };
-        let setting = Setting {
-            policy: policy.to_owned(),
-            on: On::Model,
-            gpu: "v100".to_owned(),
-            sms: 1,
-        };
+        let setting = Setting::new(policy, On::Model, ("v100", 1));
         MixReport::new(setting, programs, (&run, alone))
     }
 

@@ -48,6 +48,7 @@ pub mod share_control;
 pub mod share_meter;
 pub mod side_by_side;
 pub mod sm_set;
+pub mod terms;
 pub mod units;
 pub mod water_filling;
 

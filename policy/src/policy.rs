@@ -59,6 +59,8 @@ pub struct PolicyInfo {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
+    /// The paper that it follows, by a short name and the year; `repro/src/head.md` has them in full.
+    pub paper: &'static str,
     /// Whether tenants' shares follow their weights.
     pub promises_weights: bool,
     /// What a tenant's weight means to it, or why it means nothing.
@@ -115,6 +117,12 @@ impl PolicyInfo {
     #[must_use]
     pub fn uses_weights(&self) -> bool {
         !self.weights.starts_with(NO_WEIGHTS)
+    }
+
+    /// Returns whether classes mean anything to it.
+    #[must_use]
+    pub fn uses_classes(&self) -> bool {
+        self.class != NO_CLASS
     }
 }
 

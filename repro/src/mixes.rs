@@ -10,7 +10,7 @@ use gridmux_hw_model::GpuConfig;
 use gridmux_mix::event::Contention;
 use gridmux_mix::play::Run;
 use gridmux_mix::report::{Metrics, MixReport, ProgramReport, Setting};
-use gridmux_mix::{Member, On, OnEvent, OnModel, Pace, Source, Verdict};
+use gridmux_mix::{Member, On, OnEvent, OnModel, Pace, Shapes, Source, Verdict};
 use gridmux_policy::{Class, Profiles};
 use gridmux_workloads::{Size, by_name};
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub(crate) fn on_event(
     let key = |mix: &&[Program]| format!("{} {policies:?} {contention:?}", name_of(mix));
     context.parts("mixes on event", mixes, key, |mix| {
         let members: Vec<Member> = mix.iter().map(member).collect();
-        let event = OnEvent::with(contention, &config, &members, |_| {})?;
+        let event = OnEvent::with((contention, Shapes::OfAnySms), &config, &members, |_| {})?;
         went(&config, &members, (On::Event, policies), |policy, take| {
             let run = event.run((policy, &Profiles::default()), take)?;
             Ok((run, take.iter().map(|_| None).collect()))
@@ -100,12 +100,7 @@ fn went(
         let programs = played
             .zip(verdicts)
             .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict));
-        let setting = Setting {
-            policy: (*policy).to_owned(),
-            on,
-            gpu: config.name.clone(),
-            sms: config.sm.count,
-        };
+        let setting = Setting::new(policy, on, (&config.name, config.sm.count));
         let report = MixReport::new(setting, programs.collect(), (&together, &alone));
         match report.wrong() {
             Some(wrong) => bail!("{policy}: {wrong}"),

@@ -20,6 +20,7 @@ mod sim_figures;
 mod sim_gpus;
 mod sim_kernel;
 mod sim_mix;
+mod sim_mix_given;
 mod sim_mix_notes;
 mod sim_trace;
 mod systemd;

@@ -171,3 +171,81 @@ fn one_sm_cannot_be_divided_and_that_is_told() {
         assert!(!stderr(2).contains("cannot be divided"), "{policy}");
     }
 }
+
+#[test]
+fn a_policy_that_hears_no_samples_is_told_of() {
+    for policy in ["kernelet", "warped-slicer", "smk-pw"] {
+        let stderr = |workloads: &str| {
+            let line = format!("{workloads} --policy {policy} --gpu gtx480");
+            run(&words(&line)).succeeded().stderr
+        };
+        let told = stderr("ercbench:sad ercbench:sha1");
+        let due = format!(
+            "note: event has no samples of sad, sha1, of which only durations are known, and {policy}"
+        );
+        assert!(told.contains(&due), "{told}");
+        assert!(
+            told.contains(&format!("gridmux policy show {policy}")),
+            "{told}"
+        );
+        assert!(
+            !stderr("a=vecadd,size=tiny b=sad,size=tiny").contains("no samples"),
+            "{policy}"
+        );
+    }
+    let told = run(&words(
+        "ercbench:sad ercbench:sha1 --policy srtf --gpu gtx480",
+    ));
+    assert!(!told.succeeded().stderr.contains("no samples"));
+}
+
+#[test]
+fn weights_and_classes_that_mean_nothing_to_a_policy_are_told_of() {
+    let mix = "a=vecadd,size=tiny,weight=7 b=sad,size=tiny,class=latency --policy";
+    for (policy, weights, classes) in [
+        ("srtf", true, true),
+        ("fifo", true, true),
+        ("kernelet", true, true),
+        ("even", false, true),
+        ("gridmux", false, false),
+        ("smk-p", false, false),
+    ] {
+        let told = run(&words(&format!("{mix} {policy}"))).succeeded().stderr;
+        let weighted = format!("note: weights (of a) have no meaning under {policy}");
+        let classed = format!("note: classes (of b) have no meaning under {policy}");
+        assert_eq!(told.contains(&weighted), weights, "{policy}: {told}");
+        assert_eq!(told.contains(&classed), classes, "{policy}: {told}");
+    }
+}
+
+#[test]
+fn programs_that_gain_and_lose_by_company_are_told_of() {
+    for line in [
+        "matmul spmv --policy even",
+        "lbm raytrace --policy smk-p",
+        "ercbench:nlm2 ercbench:jpeg-d --policy srtf --gpu gtx480",
+        "ercbench:sad ercbench:sha1 --policy mpmax --gpu gtx480",
+        "pointer_chase bfs --policy even",
+    ] {
+        let ran = run(&words(line)).succeeded();
+        let report = ran.json();
+        let programs = report["programs"].as_array().unwrap().iter();
+        let is_quicker = programs.clone().any(|of| number(&of["slowdown"]) < 0.99);
+        let metrics = &report["metrics"];
+        if is_quicker {
+            assert!(
+                ran.stderr.contains("quicker together than alone"),
+                "{line}: {}",
+                ran.stderr
+            );
+        }
+        let is_slower = number(&metrics["throughput"]) < 0.99;
+        let due = "hint: together they took longer than one after the other";
+        assert_eq!(
+            ran.stderr.contains(due),
+            is_slower,
+            "{line}: {}",
+            ran.stderr
+        );
+    }
+}

@@ -255,7 +255,7 @@ fn policies_are_listed_with_what_they_promise() {
         let mut policies = json.as_array().unwrap().iter();
         let policy = policies.find(|policy| policy["name"] == name);
         let policy = policy.unwrap_or_else(|| panic!("no {name}"));
-        for key in ["summary", "source"] {
+        for key in ["summary", "source", "paper"] {
             let text = policy[key].as_str();
             assert!(text.is_some_and(|text| !text.is_empty()), "{policy}");
         }
@@ -276,6 +276,10 @@ fn policies_are_listed_with_what_they_promise() {
         assert_eq!(words, [name, weights, samples], "{text}");
     }
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    assert!(
+        text.contains("PAPER") && text.contains("SMK 2016"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "kernels hold parts of the device by weight, at least a block each, and the rest is filled up",
     source: "accelOS section 3",
+    paper: "accelOS 2016",
     promises_weights: false,
     weights: "a tenant's part of the device is in proportion, which its kernels divide, before the rest is filled \
               up",

@@ -20,6 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "kernels are merged before they start, with sizes that do not change",
     source: "Elastic Kernels, the baseline of accelOS section 7.3",
+    paper: "accelOS 2016",
     promises_weights: false,
     weights: "they have no meaning: every kernel leaves room for one block of each other one",
     class: NO_CLASS,

@@ -18,6 +18,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "tenants hold parts of every SM by weight, at least a block each as far as there is room",
     source: "Even of Warped-Slicer section 5",
+    paper: "Warped-Slicer 2016",
     promises_weights: false,
     weights: "a tenant's part of each SM is in proportion, whatever kernels it has",
     class: NO_CLASS,

@@ -1,6 +1,6 @@
 //! The combined policy: shortest remaining time first, with what the papers lack to make it fair and quick.
 //!
-//! Terms, of which all but the first can be switched off ([`Settings`]):
+//! Terms, of which all but the first can be switched off ([`Settings`], [`crate::terms`]):
 //! 1. **order**: launches go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule
 //!    for the weights), which its open launches divide where they are many, so that more launches make nobody come
 //!    sooner; free room that the first cannot use goes to the next;
@@ -55,6 +55,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "shortest remaining time by profiles and samples, with preemption, a bound and a guard",
     source: "ours, from SRTF section 5, accelOS section 3, SMK sections 5.1 and 5.2, Chimera",
+    paper: "none",
     promises_weights: false,
     weights: "remaining times are divided by them, and a tenant that held more than its part comes later",
     class: "better classes come first, unless they held more than their part",

@@ -38,6 +38,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "the two kernels run together, in slices, that are predicted to gain most by it",
     source: "Kernelet section 4.2, Algorithm 1",
+    paper: "Kernelet 2014",
     promises_weights: false,
     weights: "they have no meaning: kernels go by what they gain beside each other",
     class: NO_CLASS,

@@ -16,6 +16,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "every kernel leaves room for one block of each co-runner",
     source: "just-in-time MPMax of SRTF section 5.2.2",
+    paper: "SRTF 2014",
     promises_weights: false,
     weights: "they have no meaning: every kernel leaves room for one block of each other one",
     class: NO_CLASS,

@@ -14,6 +14,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "the kernel with the least runtime has the device until it ends; unknown ones go first",
     source: "SRTF section 6.2, where it is an oracle",
+    paper: "SRTF 2014",
     promises_weights: false,
     weights: "they have no meaning: kernels go by their runtimes alone",
     class: NO_CLASS,

@@ -20,6 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "the whole device is shared by weighted dominant-resource fairness, whichever SMs blocks are on",
     source: "SMK section 5.3.1, Figure 4; weights are ours",
+    paper: "SMK 2016",
     promises_weights: false,
     weights: "a tenant's limit on the device is in proportion, but where its blocks are is left open",
     class: NO_CLASS,

@@ -64,6 +64,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "each SM is partitioned by weighted dominant-resource fairness",
     source: "SMK section 5.3.2, Figures 6 to 8; weights and share control are ours",
+    paper: "SMK 2016",
     promises_weights: true,
     weights: "a tenant's share of the dominant resource is in proportion, whatever kernels it has",
     class: "free room goes to the better class first, but if that is far ahead, to who is behind",
@@ -81,8 +82,6 @@ pub const STRICT_INFO: PolicyInfo = PolicyInfo {
     promises_weights: false,
     weights: "a tenant's part of each SM is in proportion, as far as whole blocks allow",
     class: NO_CLASS,
-    is_oracle: false,
-    samples: Samples::Unused,
     uses: USES.split_at(USES.len() - 1).0,
     make: |device, shape, _| {
         let strict = Settings {
@@ -92,6 +91,7 @@ pub const STRICT_INFO: PolicyInfo = PolicyInfo {
         };
         Box::new(SmkP::with_settings(device, shape, strict))
     },
+    ..INFO
 };
 
 /// What is partitioned.

@@ -23,6 +23,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "each SM and its issue slots are partitioned, by dominant-resource fairness and by profiles",
     source: "SMK section 5.4; weights are ours",
+    paper: "SMK 2016",
     promises_weights: false,
     weights: "a tenant's part of each SM is in proportion, and its issue slots follow from that",
     class: NO_CLASS,

@@ -20,6 +20,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "every tenant has SMs of its own; several share one where there are more tenants than SMs",
     source: "Spart of SMK section 6; Spatial of Warped-Slicer section 2",
+    paper: "SMK 2016",
     promises_weights: false,
     weights: "SMs are divided in proportion, whatever kernels a tenant has",
     class: NO_CLASS,

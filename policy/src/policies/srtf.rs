@@ -32,6 +32,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "the kernel with the least predicted remaining time has the device; new ones are sampled",
     source: "SRTF section 5.1.1",
+    paper: "SRTF 2014",
     promises_weights: false,
     weights: "they have no meaning: kernels go by their remaining times alone",
     class: NO_CLASS,

@@ -16,6 +16,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "as srtf, but kernels share the device where exclusive use would be unfair",
     source: "SRTF section 5.1.2",
+    paper: "SRTF 2014",
     promises_weights: false,
     weights: "they have no meaning: kernels go by their remaining times alone, or share as the paper says",
     class: NO_CLASS,

@@ -16,6 +16,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "as srtf, with profiles instead of samples",
     source: "SRTF section 6.2.2",
+    paper: "SRTF 2014",
     promises_weights: false,
     weights: "they have no meaning: kernels go by their remaining times alone",
     class: NO_CLASS,

@@ -38,6 +38,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: NAME,
     summary: "kernels share SMs so that the slowest keeps most of its performance, which is sampled",
     source: "Warped-Slicer section IV, Algorithm 1",
+    paper: "Warped-Slicer 2016",
     promises_weights: false,
     weights: "they have no meaning: the kernel that would lose most gets the next blocks",
     class: NO_CLASS,

@@ -10,6 +10,8 @@ use crate::units;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gridmux_mediator::link::PolicyInForce;
+use gridmux_policy::policies::gridmux;
+use gridmux_policy::terms::{TERMS, Term};
 use gridmux_policy::{
     Element, Enforcement, PolicyInfo, Profile, ProfileFile, ProfileKey, ProfiledDevice, Samples,
     all_policies,
@@ -25,7 +27,8 @@ pub(crate) enum Policy {
     #[command(
         after_help = "`gridmux policy show NAME` says where a policy comes from and what it does with weights. WEIGHTS \
         is `yes` where shares are promised to follow them, `used` where they count without a promise, and else \
-        `no`.\n\nThe \
+        `no`. PAPER is the paper that a policy follows, by the short name and year under which docs/reproduction.md \
+        has it in full.\n\nThe \
         service and `gridmux sim` learn profiles of kernels while they run; sjf, ljf, srtf-zero and gridmux use them. \
         A kernel without a profile is known once a block of it has ended.\n\nSamples say what a kernel does to an SM \
         while it runs: instructions, stalls, traffic. `gridmux sim mix` takes some; a service takes none, because a \
@@ -105,6 +108,17 @@ struct Shown {
     enforced: Vec<Enforced>,
     /// How well kernels are sampled; none for a policy that looks at no samples.
     sampled: Option<Held>,
+    /// What can be switched off; none for a policy that has no such terms.
+    terms: Option<Vec<ShownTerm>>,
+}
+
+/// A term of policy `gridmux`.
+#[derive(Debug, Serialize)]
+struct ShownTerm {
+    #[serde(flatten)]
+    term: Term,
+    /// Its value unless another one is set.
+    default: String,
 }
 
 /// An element of a plan, and how well it is held.
@@ -131,7 +145,7 @@ impl Policy {
         match self {
             Self::List => out.show(&all_policies(), || {
                 table::of(
-                    &["policy", "weights", "samples", "summary"],
+                    &["policy", "weights", "samples", "paper", "summary"],
                     all_policies().iter().map(row),
                 )
             }),
@@ -226,6 +240,7 @@ impl Show {
             info: *info,
             enforced: info.uses.iter().map(enforced).collect(),
             sampled: (info.samples != Samples::Unused).then(sampled),
+            terms: (info.name == gridmux::NAME).then(terms),
         };
         out.show(&shown, || shown.text())
     }
@@ -237,6 +252,7 @@ impl Shown {
             name,
             summary,
             source,
+            paper,
             weights,
             class,
             samples,
@@ -252,6 +268,7 @@ impl Shown {
             ("policy", name.to_owned()),
             ("summary", summary.to_owned()),
             ("source", source.to_owned()),
+            ("paper", paper.to_owned()),
             ("weights", format!("{promise}: {weights}")),
             ("class", class.to_owned()),
             ("samples", format!("{}{without}", samples.name())),
@@ -269,16 +286,57 @@ impl Shown {
                 row("", "device", &held.device),
             ]
         });
-        format!("{head}\n\n{}", table::of(&headings, rows))
+        format!(
+            "{head}\n\n{}{}",
+            table::of(&headings, rows),
+            self.terms_text()
+        )
+    }
+
+    /// Returns the terms as a table; nothing where there are none.
+    fn terms_text(&self) -> String {
+        let Some(terms) = &self.terms else {
+            return String::new();
+        };
+        let row = |shown: &ShownTerm| {
+            let Term { name, summary, .. } = shown.term;
+            vec![name.to_owned(), shown.default.clone(), summary.to_owned()]
+        };
+        let table = table::of(&["term", "default", "what it does"], terms.iter().map(row));
+        format!(
+            "\n\n{table}\n\n`gridmux sim mix --without TERM` switches one off, `--bound X` sets the bound."
+        )
     }
 }
 
-/// Says on stderr which elements of a policy's plans an executor does not hold at all, which `sim mix --on model` does.
+/// Returns the terms of policy `gridmux` as it is.
+fn terms() -> Vec<ShownTerm> {
+    let settings = gridmux::Settings::default();
+    let shown = |term: &Term| ShownTerm {
+        term: *term,
+        default: (term.value)(&settings).unwrap_or_else(|| "off".to_owned()),
+    };
+    TERMS.iter().map(shown).collect()
+}
+
+/// Says on stderr which elements of a policy's plans an executor does not hold at all.
 pub(super) fn note_unheld(policy: &str, executor: &str, enforces: fn(Element) -> Enforcement) {
+    for line in unheld(policy, executor, enforces) {
+        note(&line);
+    }
+}
+
+/// Returns a line for each element of a policy's plans that an executor does not hold at all; it says where
+/// `sim mix --on model` does.
+pub(super) fn unheld(
+    policy: &str,
+    executor: &str,
+    enforces: fn(Element) -> Enforcement,
+) -> Vec<String> {
     let info = all_policies().iter().find(|info| info.name == policy);
     let uses = info.map_or(&[][..], |info| info.uses);
     let is_unheld = |element: &&Element| matches!(enforces(**element), Enforcement::No(_));
-    for element in uses.iter().filter(is_unheld) {
+    let line = |element: &Element| {
         let of = match element {
             Element::Weight => "issue quotas are".to_owned(),
             other => format!("{} is", other.name()),
@@ -287,10 +345,9 @@ pub(super) fn note_unheld(policy: &str, executor: &str, enforces: fn(Element) ->
             Enforcement::No(_) => "",
             _ => "; `gridmux sim mix --on model` does that",
         };
-        note(&format!(
-            "note: {of} not enforced {executor}{elsewhere} (`gridmux policy show {policy}`)"
-        ));
-    }
+        format!("note: {of} not enforced {executor}{elsewhere} (`gridmux policy show {policy}`)")
+    };
+    uses.iter().filter(is_unheld).map(line).collect()
 }
 
 /// Says on stderr what a policy that needs samples does under a service, which takes none.
@@ -324,7 +381,8 @@ fn row(info: &PolicyInfo) -> Vec<String> {
         (false, true) => "used",
         (false, false) => "no",
     };
-    [info.name, weights, info.samples.name(), info.summary]
+    let samples = info.samples.name();
+    [info.name, weights, samples, info.paper, info.summary]
         .map(ToOwned::to_owned)
         .into()
 }

@@ -143,7 +143,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
 fn out(value: &str) -> Result<Argument, String> {
     let (bytes, file) = value
         .split_once(':')
-        .ok_or_else(|| format!("{value:?} is not BYTES:FILE"))?;
+        .ok_or_else(|| format!("{value:?} is not BYTES:FILE, as out=256:result.bin"))?;
     let bytes = unsigned(bytes).filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or_else(|| format!("{value:?} has no number of bytes of at least 1"))?;
     if bytes > MOST_DATA {
@@ -160,7 +160,7 @@ fn out(value: &str) -> Result<Argument, String> {
 fn inout(value: &str) -> Result<Argument, String> {
     let (from, to) = value
         .split_once(':')
-        .ok_or_else(|| format!("{value:?} is not FILE:FILE"))?;
+        .ok_or_else(|| format!("{value:?} is not FILE:FILE, as inout=first.bin:result.bin"))?;
     Ok(Argument::Buffer {
         from: Source::File(path(from)?),
         to: Some(path(to)?),

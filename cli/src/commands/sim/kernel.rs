@@ -328,7 +328,7 @@ impl Kernel {
         // A kernel that no form was made for is launched whole.
         let entry = made.unwrap_or_else(|| Entry::whole(name));
         Ok(FormedKernel {
-            params: lay_out(&kernel, values, entry.form())?,
+            params: lay_out(&kernel, values, entry.form(), "--arg")?,
             setup: RunSetup {
                 kernel,
                 domain: room.partition.domain,

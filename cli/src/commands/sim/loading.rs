@@ -122,6 +122,11 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Returns the changes as they were given.
+    pub(super) fn given(&self) -> &[String] {
+        &self.changes
+    }
+
     /// Returns each change's key and values.
     fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.changes.iter().map(|change| pair(change))
@@ -365,7 +370,13 @@ pub(super) fn fetch(gpu: &Gpu, partition: Partition, result: &Wanted) -> Result<
 }
 
 /// Returns the parameter block of the original, without the control block in front of it.
-pub(super) fn lay_out(kernel: &Kernel, values: &[Vec<u8>], form: Form) -> Result<Vec<u8>, Failure> {
+/// `arg` is how users give an argument.
+pub(super) fn lay_out(
+    kernel: &Kernel,
+    values: &[Vec<u8>],
+    form: Form,
+    arg: &str,
+) -> Result<Vec<u8>, Failure> {
     let (skipped, before) = match form.has_control() {
         true => (1, CONTROL_BYTES),
         false => (0, 0),
@@ -378,12 +389,13 @@ pub(super) fn lay_out(kernel: &Kernel, values: &[Vec<u8>], form: Form) -> Result
             .collect();
         let (many, given) = (own.len(), values.len());
         let failure = Failure::new(format!(
-            "kernel {} takes {}, {given} --arg were given",
+            "kernel {} takes {}, {given} `{arg}` were given",
             kernel.name,
             counted(many as u64, "parameter")
         ));
         return Err(failure.hint(format!(
-            "its parameters are: {}; a structure is one, hex=… with its bytes in the order of memory",
+            "its parameters are: {}; give one {arg} for each, in order; a structure is one, hex=… with its bytes in the \
+             order of memory",
             takes.join(", ")
         )));
     }
@@ -391,7 +403,7 @@ pub(super) fn lay_out(kernel: &Kernel, values: &[Vec<u8>], form: Form) -> Result
     for (param, value) in own.iter().zip(values) {
         if param.bytes as usize != value.len() {
             return Err(Failure::new(format!(
-                "parameter {} of kernel {} takes {} bytes, its --arg has {}",
+                "parameter {} of kernel {} takes {} bytes, its `{arg}` has {}",
                 param.name,
                 kernel.name,
                 param.bytes,
@@ -450,7 +462,12 @@ pub(super) fn extent(text: &str) -> Result<[u32; 3], String> {
         return Err(wrong());
     }
     for (axis, part) in extent.iter_mut().zip(parts) {
-        *axis = part.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
+        *axis = part
+            .trim()
+            .parse()
+            .ok()
+            .filter(|n| *n > 0)
+            .ok_or_else(wrong)?;
     }
     Ok(extent)
 }

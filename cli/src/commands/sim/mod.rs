@@ -12,6 +12,7 @@ mod launch;
 mod lines;
 mod loading;
 mod mix;
+mod notes;
 mod programs;
 mod ptx_file;
 mod random;

@@ -1,9 +1,9 @@
 //! What `sim mix` and `sim trace` have in common: reading traces, and what users are told of a run.
 
 use super::loading::BUDGET_HINT;
+use super::notes::Notes;
 use crate::failure::Failure;
 use crate::files;
-use crate::output::note;
 use anyhow::Context;
 use clap::ValueEnum;
 use gridmux_mix::play::Run;
@@ -19,6 +19,9 @@ use std::path::Path;
 const SLOWED: f64 = 1.01;
 /// Programs that are on the GPU together for less than this part of the shortest one's time hardly meet.
 const HARDLY: f64 = 0.1;
+/// A program was quicker together than alone if its slowdown is less than this, and programs were slower together than
+/// one after the other if their throughput is.
+const QUICKER: f64 = 0.99;
 /// Figures are beyond their ideals if they are so by more than this factor.
 const IDEAL: f64 = 1.002;
 
@@ -109,7 +112,11 @@ pub(super) fn failure(error: MixError) -> Failure {
 
 /// Says on stderr that the programs of a run did not get in each other's way, where none was slowed down: then the
 /// figures say nothing about sharing.
-pub(super) fn hint_if_nobody_met(run: &Run, slowdowns: impl IntoIterator<Item = f64>) {
+pub(super) fn hint_if_nobody_met(
+    notes: &Notes,
+    run: &Run,
+    slowdowns: impl IntoIterator<Item = f64>,
+) {
     let slowed = slowdowns.into_iter().any(|slowdown| slowdown > SLOWED);
     if run.played.len() < 2 || slowed {
         return;
@@ -119,17 +126,19 @@ pub(super) fn hint_if_nobody_met(run: &Run, slowdowns: impl IntoIterator<Item = 
     let shortest = running.fold(f64::INFINITY, f64::min);
     let together = meter.together_ns() as f64 / shortest.max(1.0);
     if !meter.met() {
-        note(
+        notes.say(
             "hint: no two programs had blocks on the GPU at the same time, and none waited; let them arrive closer \
-             together, or try fewer SMs, with --sms",
+             together, or try fewer SMs, with --sms"
+                .to_owned(),
         );
     } else if meter.peaks() <= 1.0 {
-        note(
+        notes.say(
             "hint: no program was slowed down by another: the GPU has room for all of them at once; try fewer SMs, \
-             with --sms",
+             with --sms"
+                .to_owned(),
         );
     } else if together < HARDLY {
-        note(&format!(
+        notes.say(format!(
             "hint: programs were on the GPU at the same time for {:.1} % of the shortest one's time; let them arrive \
              closer together",
             100.0 * together
@@ -137,25 +146,45 @@ pub(super) fn hint_if_nobody_met(run: &Run, slowdowns: impl IntoIterator<Item = 
     }
 }
 
-/// Says on stderr which programs were quicker together than alone, where figures go beyond their ideals for it.
-pub(super) fn hint_if_beyond_ideal<'a>(slowdowns: impl IntoIterator<Item = (&'a str, f64)>) {
+/// Says on stderr which programs were quicker together than alone, where one was so by much or figures go beyond their
+/// ideals for it.
+pub(super) fn hint_if_quicker<'a>(
+    notes: &Notes,
+    slowdowns: impl IntoIterator<Item = (&'a str, f64)>,
+) {
     let slowdowns: Vec<(&str, f64)> = slowdowns.into_iter().collect();
     let count = slowdowns.len() as f64;
     let stp: f64 = slowdowns.iter().map(|(_, slowdown)| 1.0 / slowdown).sum();
     let antt = slowdowns.iter().map(|(_, slowdown)| slowdown).sum::<f64>() / count;
-    if slowdowns.is_empty() || stp <= count * IDEAL && antt * IDEAL >= 1.0 {
-        return;
-    }
-    let quicker = slowdowns
-        .iter()
-        .filter(|(_, slowdown)| slowdown * IDEAL < 1.0);
+    let are_beyond = stp > count * IDEAL || antt * IDEAL < 1.0;
+    let most = if are_beyond { 1.0 / IDEAL } else { QUICKER };
+    let quicker = slowdowns.iter().filter(|(_, slowdown)| *slowdown < most);
     let quicker: Vec<String> = quicker
         .map(|(name, slowdown)| format!("{name} ({slowdown:.3})"))
         .collect();
-    note(&format!(
-        "hint: an STP above the number of programs, or an ANTT below 1, is that of programs that were quicker together \
-         than alone: {}; blocks that reside otherwise than under fifo get in each other's way less, and what one \
+    if quicker.is_empty() {
+        return;
+    }
+    let what = match are_beyond {
+        true => {
+            "an STP above the number of programs, or an ANTT below 1, is that of programs that were quicker together \
+             than alone"
+        }
+        false => "quicker together than alone",
+    };
+    notes.say(format!(
+        "hint: {what}: {}; blocks that reside otherwise than under fifo get in each other's way less, and what one \
          program read another finds in a cache",
         quicker.join(", ")
     ));
+}
+
+/// Says on stderr that programs took longer together than one after the other, each alone.
+pub(super) fn hint_if_slower(notes: &Notes, programs: usize, throughput: f64) {
+    if programs > 1 && throughput < QUICKER {
+        notes.say(format!(
+            "hint: together they took longer than one after the other (throughput {throughput:.2}): blocks slow each \
+             other down, or leave the GPU idle, by more than sharing it gains"
+        ));
+    }
 }

@@ -44,14 +44,24 @@ impl PtxFile {
         })
     }
 
+    /// Returns the names in the file of its kernels.
+    fn kernels(&self) -> Vec<&str> {
+        let functions = self.program.functions.iter();
+        let kernels = functions.filter(|function| function.is_entry && function.is_defined);
+        kernels.map(|kernel| kernel.name.as_str()).collect()
+    }
+
+    /// Returns the names of its kernels as their authors wrote them.
+    pub(super) fn shown_kernels(&self) -> Vec<String> {
+        self.kernels().into_iter().map(names::shown).collect()
+    }
+
     /// Returns the name in the file of the kernel that is asked for by any form of its name.
     ///
     /// # Errors
     /// There is none, or there are several; the error lists them.
     pub(super) fn kernel(&self, asked: &str) -> Result<String, Failure> {
-        let functions = self.program.functions.iter();
-        let kernels = functions.filter(|function| function.is_entry && function.is_defined);
-        let kernels: Vec<&str> = kernels.map(|kernel| kernel.name.as_str()).collect();
+        let kernels = self.kernels();
         if kernels.contains(&asked) {
             return Ok(asked.to_owned());
         }

@@ -3,33 +3,39 @@
 //! Rule: a program alone runs under `fifo`, which is the bare device, whatever policy the mix runs under: so policies
 //! are compared by one measure.
 
+mod document;
 mod gantt;
+mod hints;
 mod profiles;
 mod report;
 mod spec;
+mod terms;
 mod user;
 
 use super::argument::Argument;
 use super::loading::{BUDGET, Changes, check_block, check_targets, gpu, is_file, with_sms};
-use super::programs::{failure, hint_if_beyond_ideal, hint_if_nobody_met};
-use crate::commands::policy::{name_parser, note_unheld};
+use super::notes::Notes;
+use super::programs::{failure, hint_if_nobody_met, hint_if_quicker, hint_if_slower};
+use crate::commands::policy::{name_parser, unheld};
 use crate::failure::Failure;
 use crate::files;
 use crate::offer::gpus;
 use crate::output::{Output, note};
 use crate::waiting::Waiting;
 use clap::{Args, ValueEnum, ValueHint};
+use document::{Document, Given};
 use gridmux_hw_model::Gpu;
 use gridmux_hw_model::GpuConfig;
-use gridmux_mix::play::{self, Run};
+use gridmux_mix::play::{self, Choice, Run};
 use gridmux_mix::report::{MixReport, ProgramReport, Setting};
 use gridmux_mix::{Member, MixError, OnEvent, OnModel, Verdict};
-use gridmux_policy::policies::{smk_pw, spatial, warped_slicer};
+use gridmux_policy::policies::gridmux::Settings;
 use gridmux_policy::units::Cycles;
-use gridmux_policy::{Profiles, all_policies};
+use gridmux_policy::{PolicyInfo, Profiles, all_policies};
 use profiles::Known;
 use spec::{Offset, Source, Spec};
 use std::path::{Path, PathBuf};
+use terms::Terms;
 
 /// The policy under which programs run alone.
 const ALONE: &str = "fifo";
@@ -56,6 +62,9 @@ for a kernel:
                     one before [0us]
   every=TIME        open loop: a launch arrives so long after the arrival of
                     the one before
+  every=poisson:TIME
+                    the same after a random time of that mean, exponentially
+                    distributed (Poisson arrivals; see --seed)
 for a kernel of ours:
   size=SIZE         tiny, small or large [large]
 for a kernel of a PTX file, as `gridmux sim kernel` takes them:
@@ -64,13 +73,15 @@ for a kernel of a PTX file, as `gridmux sim kernel` takes them:
 for a trace:
   arrivals=WHEN     recorded or closed, as `gridmux sim trace` takes it
                     [recorded]
+Programs that begin together arrive in the order given.
 
 Executors:
   event  simulates thread blocks by their durations: fast, no instruction is
          executed. A launch costs what it costs on the model. Durations of our
          kernels are drawn from the mean and the deviation that were measured
-         on the modelled gtx980; on another GPU every block's own duration is
-         measured first, alone on the model, as of kernels of PTX files always.
+         on the modelled gtx980; on another GPU, or with --sms or --set, every
+         block's own duration is measured first, alone on the model, as of
+         kernels of PTX files always.
          Blocks slow each other down by one formula, from what their kernels
          use, and contexts move at one rate: see whether an order of policies
          holds on the model, too.
@@ -94,6 +105,8 @@ Examples:
   gridmux sim mix ercbench:sha1 ercbench:jpeg-d --policy srtf --gpu gtx480
   gridmux sim mix a=sad,launches=20,think=50us b=lbm,every=1ms,launches=5 \\
     --policy smk-p --on model
+  gridmux sim mix sad,launches=50,every=poisson:200us lbm,launches=5 \\
+    --policy gridmux --without guard --bound 4 --seed 2
   gridmux sim mix vecadd \\
     my.ptx,entry=k,grid=64,block=256,arg=out=65536:out.bin \\
     --policy gridmux --on model
@@ -110,6 +123,8 @@ pub(crate) struct Mix {
     /// Scheduling policy (`gridmux policy list`)
     #[arg(long, value_name = "NAME", value_parser = name_parser())]
     policy: String,
+    #[command(flatten)]
+    terms: Terms,
     /// What executes the mix
     #[arg(long, value_enum, default_value = "event")]
     on: On,
@@ -132,6 +147,9 @@ pub(crate) struct Mix {
     /// known]
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
+    /// What random times between arrivals are drawn from; equal seeds give equal times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Threads that run the model; times are the same for any number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
@@ -160,7 +178,7 @@ type Ran = (Run, Vec<Verdict>, Option<Gpu>);
 
 impl Bench<'_> {
     /// Runs some members, each from its offset in nanoseconds on.
-    fn run(&self, policy: (&str, &Profiles), take: &[(usize, u64)]) -> Result<Ran, MixError> {
+    fn run(&self, policy: Choice<'_>, take: &[(usize, u64)]) -> Result<Ran, MixError> {
         match self {
             Self::Event(event) => {
                 let run = event.run(policy, take)?;
@@ -186,14 +204,35 @@ impl From<On> for gridmux_mix::On {
 impl Mix {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         self.check()?;
-        if self.on == On::Event {
-            note_unheld(&self.policy, "on event", gridmux_mix::event::enforces);
-        }
+        let notes = Notes::default();
+        self.note_without_meaning(&notes);
         let _waiting = Waiting::begin("simulating".to_owned());
-        self.simulate(out)
+        let report = self.simulate(&notes)?;
+        let terms = self.terms.on(&self.policy);
+        let given = Given::of(&self);
+        let document = Document::new(&report, terms, (&given, notes.lines()));
+        out.show(&document, || report::text(&report, &self.terms.text()))?;
+        match report.wrong() {
+            None => Ok(()),
+            Some(_) if out.is_json() => Err(Failure::reported()),
+            Some(wrong) => Err(Failure::new(wrong)),
+        }
     }
 
-    fn simulate(self, out: &Output) -> Result<(), Failure> {
+    /// Says what of the command means nothing to the executor or the policy.
+    fn note_without_meaning(&self, notes: &Notes) {
+        let unheld = match self.on {
+            On::Event => unheld(&self.policy, "on event", gridmux_mix::event::enforces),
+            On::Model => Vec::new(),
+        };
+        let ignored = hints::ignored(self.policy_info(), &self.workloads);
+        let loops = hints::loops_of_one(&self.workloads);
+        for line in unheld.into_iter().chain(ignored).chain(loops) {
+            notes.say(line);
+        }
+    }
+
+    fn simulate(&self, notes: &Notes) -> Result<MixReport, Failure> {
         let config = with_sms(gpu(&self.gpu, &self.changes)?, self.sms)?;
         for spec in &self.workloads {
             if let Source::Ptx(kernel) = &spec.source {
@@ -202,25 +241,32 @@ impl Mix {
             }
         }
         let budget = Cycles(self.budget);
-        let members = self.workloads.iter().map(|spec| user::member(spec, budget));
-        let (members, from_files): (Vec<Member>, Vec<_>) = members
+        let member = |spec| user::member(spec, budget, self.seed);
+        let (members, from_files): (Vec<Member>, Vec<_>) = (self.workloads.iter().map(member))
             .collect::<Result<Vec<_>, Failure>>()?
             .into_iter()
             .unzip();
         let known = Known::read(self.profiles.clone(), &config, self.on)?;
-        self.note_undivided(config.sm.count);
+        let undivided = hints::undivided(&self.policy, members.len(), config.sm.count);
+        undivided.into_iter().for_each(|line| notes.say(line));
         let bench = self.bench(&config, &members)?;
+        if let Bench::Event(event) = &bench {
+            let line = hints::unsampled(self.policy_info(), members.len(), event.unsampled());
+            line.into_iter().for_each(|line| notes.say(line));
+        }
         let nothing = Profiles::default();
         let mut alone = Vec::with_capacity(members.len());
         for member in 0..members.len() {
-            let run = bench.run((ALONE, &nothing), &[(member, 0)]);
+            let run = bench.run(Choice::Named(ALONE, &nothing), &[(member, 0)]);
             alone.extend(run.map_err(failure)?.0.played);
         }
         let (from, to) = alone[0].span_ns();
         let take: Vec<(usize, u64)> = self.offsets(to - from).into_iter().enumerate().collect();
         let oracle = self.is_told_runtimes().then(|| play::oracle(&alone));
         let profiles = oracle.as_ref().unwrap_or(&known.profiles);
-        let together = bench.run((&self.policy, profiles), &take);
+        let settings = self.terms.settings();
+        let choice = self.choice(settings.as_ref(), profiles);
+        let together = bench.run(choice, &take);
         let (together, verdicts, gpu) = together.map_err(|error| match error {
             MixError::Endless { .. } => failure(error).of(&format!("under {}", self.policy)),
             error => failure(error),
@@ -231,64 +277,47 @@ impl Mix {
             }
         }
         let names = members.iter().map(|member| member.name.as_str());
-        known.note_dropped(names.zip(&together.played));
+        known.note_dropped(notes, names.zip(&together.played));
         known.keep()?;
         let programs = members.iter().zip(together.played.iter().zip(&alone));
         let programs = programs.zip(verdicts);
-        let programs: Vec<ProgramReport> = programs
-            .map(|((member, played), verdict)| ProgramReport::new(member, played, verdict))
-            .collect();
-        let slowdowns = || programs.iter().map(|program| program.slowdown);
-        hint_if_nobody_met(&together, slowdowns());
-        let names = programs.iter().map(|program| program.name.as_str());
-        hint_if_beyond_ideal(names.zip(slowdowns()));
-        let setting = Setting {
-            policy: self.policy,
-            on: self.on.into(),
-            gpu: config.name.clone(),
-            sms: config.sm.count,
-        };
-        let report = MixReport::new(setting, programs, (&together, &alone));
-        for line in report.beyond_bound() {
-            note(&format!("note: {line}"));
+        let programs =
+            programs.map(|((member, played), verdict)| ProgramReport::new(member, played, verdict));
+        let mut setting = Setting::new(
+            &self.policy,
+            self.on.into(),
+            (&config.name, config.sm.count),
+        );
+        if let Some(settings) = settings {
+            setting.bound = settings.bound;
         }
-        out.show(&report, || report::text(&report))?;
-        match report.wrong() {
-            None => Ok(()),
-            Some(_) if out.is_json() => Err(Failure::reported()),
-            Some(wrong) => Err(Failure::new(wrong)),
+        let report = MixReport::new(setting, programs.collect(), (&together, &alone));
+        note_figures(notes, &report, &together);
+        Ok(report)
+    }
+
+    /// Returns the policy with what it knows of kernels.
+    fn choice<'a>(&'a self, settings: Option<&'a Settings>, profiles: &'a Profiles) -> Choice<'a> {
+        match settings {
+            Some(settings) => Choice::Gridmux(settings, profiles),
+            None => Choice::Named(&self.policy, profiles),
         }
+    }
+
+    /// Returns what is known of the policy.
+    fn policy_info(&self) -> &'static PolicyInfo {
+        let found = all_policies().iter().find(|info| info.name == self.policy);
+        found.expect("the parser takes no other name")
     }
 
     /// Returns whether the policy learns how long the programs take alone, before they run together.
     fn is_told_runtimes(&self) -> bool {
-        let mut policies = all_policies().iter();
-        let is_oracle = policies.any(|info| info.name == self.policy && info.is_oracle);
-        is_oracle && self.profiles.is_none()
-    }
-
-    /// Says on stderr that there are too few SMs for what the policy does with SMs, and what it does then.
-    fn note_undivided(&self, sms: u16) {
-        let programs = self.workloads.len();
-        let have = match sms {
-            1 => "one SM cannot".to_owned(),
-            sms => format!("{sms} SMs cannot"),
-        };
-        let then = match &*self.policy {
-            spatial::NAME | warped_slicer::NAME if programs > usize::from(sms) => {
-                "programs share SMs without a partition, in order of arrival"
-            }
-            smk_pw::NAME if programs > 1 && sms < 2 => "issue slots are not partitioned",
-            _ => return,
-        };
-        note(&format!(
-            "note: {have} be divided among {programs} programs, and under {} {then}; try more, with --sms",
-            self.policy
-        ));
+        self.policy_info().is_oracle && self.profiles.is_none()
     }
 
     /// Checks what belongs together.
     fn check(&self) -> Result<(), Failure> {
+        self.terms.check(&self.policy)?;
         self.check_files()?;
         for (place, spec) in self.workloads.iter().enumerate() {
             let name = &spec.name;
@@ -382,5 +411,18 @@ impl Mix {
             }
         };
         self.workloads.iter().map(offset).collect()
+    }
+}
+
+/// Says what explains figures, or casts doubt on them.
+fn note_figures(notes: &Notes, report: &MixReport, together: &Run) {
+    let programs = &report.programs;
+    let slowdowns = || programs.iter().map(|program| program.slowdown);
+    hint_if_nobody_met(notes, together, slowdowns());
+    let names = programs.iter().map(|program| program.name.as_str());
+    hint_if_quicker(notes, names.zip(slowdowns()));
+    hint_if_slower(notes, programs.len(), report.metrics.throughput);
+    for line in report.beyond_bound() {
+        notes.say(format!("note: {line}"));
     }
 }

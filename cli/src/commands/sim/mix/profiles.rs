@@ -1,9 +1,9 @@
 //! The file of profiles that a mix begins with and adds to.
 
 use super::On;
+use crate::commands::sim::notes::Notes;
 use crate::failure::Failure;
 use crate::files;
-use crate::output::note;
 use crate::units::nanos;
 use anyhow::Context;
 use gridmux_hw_model::GpuConfig;
@@ -62,7 +62,11 @@ impl Known {
     }
 
     /// Says on stderr of which programs the file's profiles were dropped, because blocks contradicted them.
-    pub(super) fn note_dropped<'a>(&self, programs: impl Iterator<Item = (&'a str, &'a Played)>) {
+    pub(super) fn note_dropped<'a>(
+        &self,
+        notes: &Notes,
+        programs: impl Iterator<Item = (&'a str, &'a Played)>,
+    ) {
         let Some(path) = &self.file else {
             return;
         };
@@ -76,7 +80,7 @@ impl Known {
             };
             let factor = now.block_ns / told.block_ns;
             if !(1.0 / COMPANY..=COMPANY).contains(&factor) {
-                note(&format!(
+                notes.say(format!(
                     "note: the profile of {name} in {} was dropped: it says that a block lasts {}, and blocks \
                      lasted {}",
                     path.display(),

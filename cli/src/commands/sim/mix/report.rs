@@ -9,8 +9,8 @@ use gridmux_mix::report::{Metrics, MixReport, ProgramReport, Setting};
 /// Characters of a program's name that text shows.
 const NAME_CHARS: usize = 16;
 
-/// Returns a report as tables for people.
-pub(super) fn text(report: &MixReport) -> String {
+/// Returns a report as tables for people; `changes` is a line on what of the policy was changed, or nothing.
+pub(super) fn text(report: &MixReport, changes: &str) -> String {
     let headings = [
         "program", "weight", "launches", "alone", "together", "slowdown", "got", "asked",
     ];
@@ -19,6 +19,7 @@ pub(super) fn text(report: &MixReport) -> String {
         on,
         gpu,
         sms,
+        bound: _,
     } = &report.setting;
     let on = match on {
         On::Event => "event executor",
@@ -26,7 +27,7 @@ pub(super) fn text(report: &MixReport) -> String {
     };
     let sms = counted(u64::from(*sms), "SM");
     let mut text = format!(
-        "{policy} on the {on}, {gpu} with {sms}\nmean times from arrival to end\n{}\n\n{}\n\n{}",
+        "{policy} on the {on}, {gpu} with {sms}\n{changes}mean times from arrival to end\n{}\n\n{}\n\n{}",
         table::of(&headings, report.programs.iter().map(row)),
         metrics(&report.metrics, report.programs.len()),
         gantt::text(

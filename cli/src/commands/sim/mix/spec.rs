@@ -1,11 +1,12 @@
 //! A workload on the command line: `[NAME=]SOURCE[,KEY=VALUE…]`.
 //!
-//! Rules: a part without `=` belongs to the value before it, so that `grid=4,2` is one value; a key that says nothing
-//! of its source is an error, as is one that does not exist.
+//! Rules: a part without `=` belongs to the value before it, so that `grid=4,2` is one value; blanks around a key and
+//! behind a value say nothing; a key that says nothing of its source is an error, as is one that does not exist.
 
 use crate::commands::sim::When;
 use crate::commands::sim::argument::Argument;
 use crate::commands::sim::loading::{extent, grid};
+use crate::commands::sim::ptx_file::PtxFile;
 use clap::ValueEnum;
 use gridmux_mediator::config::MAX_WEIGHT;
 use gridmux_mix::Pace;
@@ -16,6 +17,9 @@ use std::path::{Path, PathBuf};
 
 /// Before the name of a kernel of ERCBench, some of which are called as ours are.
 const ERCBENCH: &str = "ercbench:";
+
+/// Before the mean time between arrivals of which each follows the one before after a random time.
+const POISSON: &str = "poisson:";
 
 /// Longest time that a workload may be given: a quarter of an hour of the device, in nanoseconds.
 const MOST_NS: f64 = 1e12;
@@ -29,6 +33,8 @@ const MOST_LAUNCHES: u64 = 1_000_000;
 /// A workload of a mix.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
+    /// As it was given.
+    pub(super) given: String,
     pub(super) name: String,
     pub(super) source: Source,
     pub(super) launches: u64,
@@ -97,11 +103,14 @@ struct Keys(Vec<(String, String)>);
 /// Parses a workload.
 pub(super) fn parse(text: &str) -> Result<Spec, String> {
     let mut parts = text.split(',');
-    let head = parts.next().unwrap_or_default();
+    let head = parts.next().unwrap_or_default().trim();
     let mut keys = Keys(Vec::new());
     for part in parts {
         match (part.split_once('='), keys.0.last_mut()) {
-            (Some((key, value)), _) => keys.0.push((key.to_owned(), value.to_owned())),
+            (Some((key, value)), _) => {
+                let (key, value) = (key.trim(), value.trim_end());
+                keys.0.push((key.to_owned(), value.to_owned()));
+            }
             (None, Some((_, value))) => *value += &format!(",{part}"),
             (None, None) => return Err(format!("{part:?} is not KEY=VALUE")),
         }
@@ -116,6 +125,7 @@ pub(super) fn parse(text: &str) -> Result<Spec, String> {
     let (source, stem) = source(origin, &mut keys)?;
     let is_trace = matches!(source, Source::Trace { .. });
     let spec = Spec {
+        given: text.to_owned(),
         name: name.map_or(stem, ToOwned::to_owned),
         at: keys.one("at", offset)?.unwrap_or(Offset::Ns(0)),
         weight: keys.one("weight", weight)?.unwrap_or(1),
@@ -173,8 +183,9 @@ fn unknown(text: &str) -> String {
 
 fn user_kernel(file: PathBuf, keys: &mut Keys) -> Result<UserKernel, String> {
     let needed = |key: &str| format!("{} needs `{key}=`", file.display());
+    let needs_entry = || format!("{}{}", needed("entry"), kernels_of(&file));
     Ok(UserKernel {
-        entry: keys.one("entry", plain)?.ok_or_else(|| needed("entry"))?,
+        entry: keys.one("entry", plain)?.ok_or_else(needs_entry)?,
         grid: keys.one("grid", grid)?.ok_or_else(|| needed("grid"))?,
         block: keys.one("block", extent)?.ok_or_else(|| needed("block"))?,
         shared: keys.one("shared", shared)?.unwrap_or(0),
@@ -183,15 +194,34 @@ fn user_kernel(file: PathBuf, keys: &mut Keys) -> Result<UserKernel, String> {
     })
 }
 
+/// Returns what to choose from where a kernel's name is missing; nothing where the file cannot be read.
+fn kernels_of(file: &Path) -> String {
+    match PtxFile::read(file).map(|file| file.shown_kernels()) {
+        Ok(kernels) if kernels.is_empty() => "; it has no kernel at all".to_owned(),
+        Ok(kernels) => format!(", which names one of its kernels: {}", kernels.join("; ")),
+        Err(_) => String::new(),
+    }
+}
+
 fn pace(keys: &mut Keys) -> Result<Pace, String> {
-    let (every, think) = (keys.one("every", duration)?, keys.one("think", duration)?);
+    let (every, think) = (keys.one("every", every)?, keys.one("think", duration)?);
     match (every, think) {
         (Some(_), Some(_)) => Err(
             "`every` and `think` do not go together: an open loop has a period, a closed one a think time".to_owned(),
         ),
-        (Some(0), None) => Err("`every` is a period, which is more than nothing".to_owned()),
-        (Some(period), None) => Ok(Pace::Open(period)),
+        (Some(Pace::Open(0) | Pace::Poisson { mean_ns: 0, .. }), None) => {
+            Err("`every` is a period, which is more than nothing".to_owned())
+        }
+        (Some(pace), None) => Ok(pace),
         (None, think) => Ok(Pace::Closed(think.unwrap_or(0))),
+    }
+}
+
+/// Parses a period, or `poisson:` and the mean of one; the seed is for the mix to say.
+fn every(text: &str) -> Result<Pace, String> {
+    match text.strip_prefix(POISSON) {
+        Some(mean) => duration(mean).map(|mean_ns| Pace::Poisson { mean_ns, seed: 0 }),
+        None => duration(text).map(Pace::Open),
     }
 }
 
@@ -334,6 +364,19 @@ mod tests {
     }
 
     #[test]
+    fn arrivals_may_be_random_and_blanks_say_nothing() {
+        let spec = parse(" tea=vecadd , weight=2, every=poisson:1.5ms ,launches=3").unwrap();
+        let mean_ns = 1_500_000;
+        assert_eq!((&*spec.name, spec.weight, spec.launches), ("tea", 2, 3));
+        assert_eq!(spec.pace, Pace::Poisson { mean_ns, seed: 0 });
+        let spec = parse("k.ptx,entry=k,grid=4, 2,block=32").unwrap();
+        let Source::Ptx(kernel) = &spec.source else {
+            panic!("{spec:?}");
+        };
+        assert_eq!(kernel.grid, [4, 2, 1]);
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_named() {
         for (text, due) in [
             ("", "is not [NAME=]SOURCE"),
@@ -377,6 +420,8 @@ mod tests {
             ),
             ("matmul,at=-5us", "`at=-5us`: give a time from 0"),
             ("matmul,every=0us", "a period"),
+            ("matmul,every=poisson:0us", "a period"),
+            ("matmul,every=poisson:5", "give a time with its unit"),
             ("matmul,every=1us,think=1us", "do not go together"),
             ("matmull", "there is no workload \"matmull\""),
             ("ercbench:matmul", "ercbench:aes-d, ercbench:aes-e"),

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::files;
 use gridmux_hw_model::{Gpu, Partition, QueueId};
 use gridmux_mix::model::ModelSubmission;
-use gridmux_mix::{self as mix, Member};
+use gridmux_mix::{self as mix, Member, Pace};
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::forms::Form;
@@ -17,13 +17,14 @@ use std::error::Error;
 use std::rc::Rc;
 
 /// Returns a workload as a member of a mix, and its kernel if that is a user's; a launch of it may take `budget`
-/// cycles.
+/// cycles, and what is drawn follows from the seed and the workload's name.
 ///
 /// # Errors
 /// A file that cannot be read, or is no trace, or one without launches.
 pub(super) fn member(
     spec: &Spec,
     budget: Cycles,
+    seed: u64,
 ) -> Result<(Member, Option<Rc<FromFile>>), Failure> {
     let mut from_file = None;
     let source = match &spec.source {
@@ -64,9 +65,21 @@ pub(super) fn member(
         class: spec.class,
         source,
         launches: spec.launches,
-        pace: spec.pace,
+        pace: match spec.pace {
+            Pace::Poisson { mean_ns, .. } => Pace::Poisson {
+                mean_ns,
+                seed: own_seed(seed, &spec.name),
+            },
+            pace => pace,
+        },
     };
     Ok((member, from_file))
+}
+
+/// Returns the seed of a workload, so that each draws numbers of its own, whatever others there are.
+fn own_seed(seed: u64, name: &str) -> u64 {
+    let hash = Fnv::default().bytes(&seed.to_le_bytes());
+    hash.bytes(name.as_bytes()).finish()
 }
 
 /// A kernel of a PTX file.
@@ -114,7 +127,7 @@ impl FromFile {
         *self.loaded.borrow_mut() = Some((room.partition, wanted));
         Ok(ModelSubmission {
             queue,
-            params: lay_out(&found, &values, Form::WHOLE)?,
+            params: lay_out(&found, &values, Form::WHOLE, "arg=")?,
             kernel: found,
             grid: kernel.grid,
             block: kernel.block,

@@ -5,6 +5,7 @@
 mod report;
 
 use super::loading::{Changes, gpu, with_sms};
+use super::notes::Notes;
 use super::programs::{failure, hint_if_nobody_met};
 use super::{When, recording};
 use crate::commands::policy::name_parser;
@@ -106,7 +107,7 @@ impl Trace {
             tenants.push(Tenant::new(member, together, alone));
         }
         let slowdowns = tenants.iter().filter_map(Tenant::slowdown);
-        hint_if_nobody_met(&together, slowdowns);
+        hint_if_nobody_met(&Notes::default(), &together, slowdowns);
         let report = Report::new(
             (&config.name, config.sm.count),
             &self.policy,
@@ -124,7 +125,7 @@ impl Trace {
             members,
         };
         let take: Vec<(usize, u64)> = take.iter().map(|member| (*member, 0)).collect();
-        let ran = model.run((&self.policy, &Profiles::default()), &take);
+        let ran = model.run((self.policy.as_str(), &Profiles::default()), &take);
         Ok(ran.map_err(failure)?.0)
     }
 
