@@ -79,7 +79,7 @@ const ELSEWHERE: [(&str, &str); 18] = [
         "changes the machine; cli/tests/cli/run.rs installs two libraries so",
     ),
     (
-        "install -m 644 target/release/libnvrtc",
+        "install -m 644 target/release/libnv",
         "changes the machine; cli/tests/cli/run.rs installs two libraries so",
     ),
     (
