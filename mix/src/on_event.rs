@@ -2,8 +2,9 @@
 //!
 //! Rules: our kernels have the shapes of `mix/data/kernels.toml` on the GPU where these were measured; on another
 //! one, or with another number of SMs unless [`Shapes`] says otherwise, they are measured first, alone on the model, as
-//! users' kernels are, and take as long alone as they did there ([`EventSubmission::lasting`]); blocks of a recorded program stay as long as they did while that program is alone,
-//! which with few blocks on an SM is more work ([`EventConfig::work_of`]).
+//! users' kernels are, and take as long alone as they did there ([`EventSubmission::lasting`]); blocks of a recorded
+//! program stay as long as they did while that program is alone, which with few blocks on an SM is more work
+//! ([`EventConfig::work_of`]).
 
 use crate::driver::Engine;
 use crate::error::MixError;

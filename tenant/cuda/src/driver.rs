@@ -1,7 +1,9 @@
-//! What the process has of the service: one connection, the device it shows, and every object the program made.
+//! What the process has of the service: one connection, the device it shows, and the objects that others are made in.
 //!
 //! Rules:
 //!
+//! - A family of objects that no other needs has its registry in its own file, which this one does not know; what it
+//!   does at the end of a context is a method of the driver's that stands there.
 //! - There is one [`Driver`] per process, made by the first `cuInit` that succeeds and never dropped.
 //! - A child made by `fork` has none: [`Driver::get`] finds that out with one load before any lock is taken, and
 //!   answers `CUDA_ERROR_NOT_INITIALIZED`, as NVIDIA's library does.
@@ -14,18 +16,13 @@ use crate::event::Event;
 use crate::host_function::HostCalls;
 use crate::image::Capability;
 use crate::library::{Kernel, Library};
-use crate::link::Link;
-use crate::memory::array::Array;
 use crate::memory::map::MemoryMap;
 use crate::memory::pool::Pool;
-use crate::memory::virtual_memory::{Paging, Physical};
 use crate::module::{Function, Module};
-use crate::printing::Printing;
 use crate::registry::Registry;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use crate::stream::Stream;
-use crate::texture::Objects;
 use gridmux_tenant::{ClientError, ConnectOptions, Gpu, Origin};
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -53,16 +50,7 @@ pub struct Driver {
     pub(crate) functions: Registry<Function>,
     pub(crate) libraries: Registry<Library>,
     pub(crate) kernels: Registry<Kernel>,
-    pub(crate) links: Registry<Link>,
     pub(crate) pools: Registry<Pool>,
-    pub(crate) arrays: Registry<Array>,
-    pub(crate) physical: Registry<Physical>,
-    /// Reserved addresses.
-    pub(crate) paging: Paging,
-    /// Textures and surfaces.
-    pub(crate) objects: Objects,
-    /// The text that kernels print.
-    pub(crate) printing: Printing,
     /// Functions of the program's that streams call.
     pub(crate) host_calls: HostCalls,
     /// The device's own pool.
@@ -148,13 +136,7 @@ impl Driver {
             functions: Registry::default(),
             libraries: Registry::default(),
             kernels: Registry::default(),
-            links: Registry::default(),
             pools: Registry::default(),
-            arrays: Registry::default(),
-            physical: Registry::default(),
-            paging: Paging::default(),
-            objects: Objects::default(),
-            printing: Printing::default(),
             host_calls: HostCalls::default(),
             default_pool: OnceLock::new(),
             current_pool: Mutex::default(),

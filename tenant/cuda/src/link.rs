@@ -15,10 +15,12 @@ use crate::registry::{Handle, Object, Registry};
 use crate::status::{CudaResult, Status};
 use parking_lot::Mutex;
 use std::ffi::{CStr, c_char, c_uint, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A link under way, as C holds it.
 pub type CUlinkState = Handle<Link>;
+
+static LINKS: LazyLock<Registry<Link>> = LazyLock::new(Registry::default);
 
 /// The parts that were added so far, and the result.
 #[derive(Debug)]
@@ -40,8 +42,8 @@ impl Object for Link {
     const KIND: u8 = 9;
     const UNKNOWN: Status = Status::INVALID_HANDLE;
 
-    fn registry(driver: &Driver) -> &Registry<Self> {
-        &driver.links
+    fn registry(_: &Driver) -> &Registry<Self> {
+        &LINKS
     }
 }
 
@@ -86,9 +88,9 @@ fn create(
     values: Option<Out<*mut c_void>>,
     place: Out<CUlinkState>,
 ) -> CudaResult {
-    let (driver, _) = usable()?;
+    usable()?;
     let options = Options::read(count, options, values)?;
-    let link = driver.links.add(|handle| Link {
+    let link = LINKS.add(|handle| Link {
         handle,
         options,
         state: Mutex::default(),
@@ -185,5 +187,6 @@ fn complete(link: Arc<Link>, place: Out<*mut c_void>, bytes: Option<Out<usize>>)
 }
 
 fn destroy(link: CUlinkState) -> CudaResult {
-    Driver::get()?.links.remove(link).map(drop)
+    Driver::get()?;
+    LINKS.remove(link).map(drop)
 }

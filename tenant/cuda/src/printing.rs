@@ -8,29 +8,25 @@ use crate::report;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether anything may be printed, and who writes it.
-#[derive(Debug, Default)]
-pub struct Printing {
-    has_module: AtomicBool,
-    writer: Mutex<()>,
-}
-
-impl Printing {
-    /// Takes note of a module that prints.
-    pub fn note_module(&self) {
-        // Relaxed: whoever launches one of its kernels and synchronises has seen the module loaded.
-        self.has_module.store(true, Ordering::Relaxed);
-    }
-}
+/// A module that prints was loaded.
+static HAS_MODULE: AtomicBool = AtomicBool::new(false);
+/// Held by the thread that writes.
+static WRITER: Mutex<()> = Mutex::new(());
 
 impl Driver {
+    /// Takes note of a module that prints.
+    pub fn note_printing(&self) {
+        // Relaxed: whoever launches one of its kernels and synchronises has seen the module loaded.
+        HAS_MODULE.store(true, Ordering::Relaxed);
+    }
+
     /// Writes to stdout what kernels have printed since the last time.
     pub fn write_printed(&self) {
-        // Relaxed: see `Printing::note_module`.
-        if !self.printing.has_module.load(Ordering::Relaxed) {
+        // Relaxed: see `note_printing`.
+        if !HAS_MODULE.load(Ordering::Relaxed) {
             return;
         }
-        let _writer = self.printing.writer.lock();
+        let _writer = WRITER.lock();
         // On a lost connection nothing more is printed.
         let Ok(printed) = self.gpu.take_printed() else {
             return;

@@ -66,10 +66,12 @@ pub fn recorder(driver: &Driver) -> Option<&'static Recorder> {
     RECORDER.get_or_init(|| Recorder::new(driver)).as_ref()
 }
 
-/// Writes the lines of launches that have ended.
-pub fn after_synchronization() {
-    if let Some(Some(recorder)) = RECORDER.get() {
-        recorder.write_ended();
+impl Driver {
+    /// Writes the lines of launches that have ended.
+    pub(crate) fn record_ended(&self) {
+        if let Some(Some(recorder)) = RECORDER.get() {
+            recorder.write_ended();
+        }
     }
 }
 

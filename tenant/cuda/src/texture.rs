@@ -12,6 +12,7 @@ use crate::device::{self, CUdevice};
 use crate::driver::Driver;
 use crate::limit;
 use crate::memory::array::{Array, CUarray, channel_bytes, channel_of};
+use crate::registry;
 use crate::report;
 use crate::status::{CudaResult, Status};
 use gridmux_channel::control::object::{AddressMode, Channel, Image, Object, Sampler, Shape};
@@ -119,13 +120,15 @@ struct Known {
 
 /// All objects, by handle.
 #[derive(Debug, Default)]
-pub struct Objects(RwLock<BTreeMap<u64, Arc<Known>>>);
+struct Objects(RwLock<BTreeMap<u64, Arc<Known>>>);
 
-impl Objects {
-    /// Forgets the objects of a context.
-    pub fn forget_context(&self, context: CUcontext) {
+static OBJECTS: Objects = Objects(RwLock::new(BTreeMap::new()));
+
+impl Driver {
+    /// Forgets the textures and surfaces of a context.
+    pub(crate) fn forget_textures(&self, context: CUcontext) {
         let mut gone = Vec::new();
-        self.0.write().retain(|_, known| {
+        OBJECTS.0.write().retain(|_, known| {
             let goes = known.context == context;
             if goes {
                 gone.push(Arc::clone(known));
@@ -135,7 +138,9 @@ impl Objects {
         // Ending one speaks to the mediator, which no lock is held for.
         drop(gone);
     }
+}
 
+impl Objects {
     fn add(&self, known: Known) -> u64 {
         let bits = known.handle.bits();
         self.0.write().insert(bits, Arc::new(known));
@@ -163,7 +168,7 @@ fn absent(what: &str) -> Status {
 impl CUDA_RESOURCE_DESC {
     /// Returns the array that it names.
     fn array(&self, driver: &Driver) -> CudaResult<Arc<Array>> {
-        let array = driver.arrays.get(CUarray::from_bits(self.of.handle));
+        let array = <Array as registry::Object>::find(driver, CUarray::from_bits(self.of.handle));
         array.map_err(|_| Status::INVALID_VALUE)
     }
 
@@ -295,7 +300,7 @@ fn make(
         }
         status
     })?;
-    place.set(driver.objects.add(Known {
+    place.set(OBJECTS.add(Known {
         context: context.handle(),
         handle,
         resource,
@@ -336,32 +341,38 @@ fn create_surface(place: Out<CUsurfObject>, In(resource): In<CUDA_RESOURCE_DESC>
 }
 
 fn destroy_texture(texture: CUtexObject) -> CudaResult {
-    Driver::get()?.objects.remove(texture, true)
+    Driver::get()?;
+    OBJECTS.remove(texture, true)
 }
 
 fn destroy_surface(surface: CUsurfObject) -> CudaResult {
-    Driver::get()?.objects.remove(surface, false)
+    Driver::get()?;
+    OBJECTS.remove(surface, false)
 }
 
 fn texture_resource(place: Out<CUDA_RESOURCE_DESC>, texture: CUtexObject) -> CudaResult {
-    place.set(Driver::get()?.objects.get(texture, true)?.resource);
+    Driver::get()?;
+    place.set(OBJECTS.get(texture, true)?.resource);
     Ok(())
 }
 
 fn surface_resource(place: Out<CUDA_RESOURCE_DESC>, surface: CUsurfObject) -> CudaResult {
-    place.set(Driver::get()?.objects.get(surface, false)?.resource);
+    Driver::get()?;
+    place.set(OBJECTS.get(surface, false)?.resource);
     Ok(())
 }
 
 fn texture_sampling(place: Out<CUDA_TEXTURE_DESC>, texture: CUtexObject) -> CudaResult {
-    let known = Driver::get()?.objects.get(texture, true)?;
+    Driver::get()?;
+    let known = OBJECTS.get(texture, true)?;
     place.set(known.how.ok_or(Status::INVALID_VALUE)?);
     Ok(())
 }
 
 /// Refuses: no texture has a view.
 fn texture_view(_: Out<CUDA_RESOURCE_VIEW_DESC>, texture: CUtexObject) -> CudaResult {
-    Driver::get()?.objects.get(texture, true)?;
+    Driver::get()?;
+    OBJECTS.get(texture, true)?;
     Err(Status::INVALID_VALUE)
 }
 

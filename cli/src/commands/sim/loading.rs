@@ -394,8 +394,8 @@ pub(super) fn lay_out(
             counted(many as u64, "parameter")
         ));
         return Err(failure.hint(format!(
-            "its parameters are: {}; give one {arg} for each, in order; a structure is one, hex=… with its bytes in the \
-             order of memory",
+            "its parameters are: {}; give one {arg} for each, in order; a structure is one, hex=… with its bytes in \
+             the order of memory",
             takes.join(", ")
         )));
     }

@@ -197,7 +197,7 @@ fn an_address_of_a_later_block_is_not_hidden() {
     ] {
         assert_waits(name, "", &numba(wait));
     }
-    // As numba compiles `while cuda.atomic.add(flags, f(block), 0) == 0: pass`: 64-bit indices, each with its wrap-around.
+    // As numba compiles `while cuda.atomic.add(flags, f(block), 0) == 0: pass`: 64-bit indices, with their wrap-around.
     for (name, index) in [
         (
             "numba's min",

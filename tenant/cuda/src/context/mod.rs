@@ -18,8 +18,7 @@ use crate::api::driver_api;
 use crate::border::{In, Out};
 use crate::device::{self, CUdevice};
 use crate::driver::Driver;
-use crate::graph::{capture, leftovers};
-use crate::record;
+use crate::graph::capture;
 use crate::registry::{Handle, Object, Registry};
 use crate::report;
 use crate::status::{CudaResult, Status};
@@ -269,8 +268,8 @@ impl Context {
         driver.write_printed();
         let mine = self.handle;
         // Before modules go: once a module's variables were given back, their addresses may be another's.
-        driver.objects.forget_context(mine);
-        drop(driver.arrays.remove_all(|array| array.context() == mine));
+        driver.forget_textures(mine);
+        driver.forget_arrays(mine);
         driver.memory.forget_context(mine);
         drop(driver.events.remove_all(|event| event.context() == mine));
         drop(
@@ -291,9 +290,9 @@ impl Driver {
     /// pools hold too much.
     pub fn after_synchronization(&self) {
         self.write_printed();
-        record::after_synchronization();
+        self.record_ended();
         self.trim_pools();
-        leftovers::collect(self);
+        self.collect_leftovers();
     }
 }
 

@@ -414,7 +414,7 @@ fn upload(default: DefaultStream, _: Arc<Executable>, stream: CUstream) -> CudaR
 
 fn launch(default: DefaultStream, executable: Arc<Executable>, stream: CUstream) -> CudaResult {
     let (driver, context, stream) = usable_stream(default, stream)?;
-    leftovers::collect(driver);
+    driver.collect_leftovers();
     let mut state = executable.state.lock();
     if let Some(captured) = capture::of(&stream)? {
         let parent = captured.capture.graph();
@@ -467,7 +467,7 @@ impl Executable {
         let before = std::mem::replace(&mut item.action, action);
         drop(state);
         leftovers::keep(last, before);
-        leftovers::collect(Driver::get()?);
+        Driver::get()?.collect_leftovers();
         Ok(())
     }
 }
@@ -478,6 +478,6 @@ fn destroy(executable: CUgraphExec) -> CudaResult {
     let executable = EXECUTABLES.remove(executable)?;
     let last = executable.state.lock().last;
     leftovers::keep(last, executable);
-    leftovers::collect(driver);
+    driver.collect_leftovers();
     Ok(())
 }

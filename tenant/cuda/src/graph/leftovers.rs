@@ -16,17 +16,19 @@ pub fn keep(mark: Option<Mark>, what: impl Any + Send + Sync) {
     }
 }
 
-/// Lets go of what is used no more. No lock may be held: what goes may be the last of a module that the program has
-/// unloaded, which waits for the device; nothing else does.
-pub fn collect(driver: &Driver) {
-    let mut leftovers = LEFTOVERS.lock();
-    if leftovers.is_empty() {
-        return;
+impl Driver {
+    /// Lets go of what launches use no more. No lock may be held: what goes may be the last of a module that the
+    /// program has unloaded, which waits for the device; nothing else does.
+    pub fn collect_leftovers(&self) {
+        let mut leftovers = LEFTOVERS.lock();
+        if leftovers.is_empty() {
+            return;
+        }
+        let all = std::mem::take(&mut *leftovers);
+        let is_over = |(mark, _): &Leftover| self.gpu.has_passed(*mark).unwrap_or(true);
+        let (over, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
+        *leftovers = rest;
+        drop(leftovers);
+        drop(over);
     }
-    let all = std::mem::take(&mut *leftovers);
-    let is_over = |(mark, _): &Leftover| driver.gpu.has_passed(*mark).unwrap_or(true);
-    let (over, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
-    *leftovers = rest;
-    drop(leftovers);
-    drop(over);
 }

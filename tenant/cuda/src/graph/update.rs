@@ -134,7 +134,7 @@ fn run(executable: &Executable, graph: &Graph) -> Result<(), Refused> {
     let last = state.last;
     drop(state);
     leftovers::keep(last, (new, users));
-    leftovers::collect(driver);
+    driver.collect_leftovers();
     Ok(())
 }
 
@@ -182,7 +182,7 @@ impl Executable {
         state.users.extend(users);
         drop(state);
         leftovers::keep(last, new);
-        leftovers::collect(Driver::get()?);
+        Driver::get()?.collect_leftovers();
         Ok(())
     }
 }

@@ -119,7 +119,7 @@ fn get_range(
 ) -> CudaResult {
     let (driver, _) = usable()?;
     let range = driver.memory.find(address).ok_or(Status::NOT_FOUND)?;
-    let (start, size) = virtual_memory::piece(driver, &range, address);
+    let (start, size) = virtual_memory::piece(&range, address);
     Out::set_if(base.as_ref(), start);
     Out::set_if(bytes.as_ref(), usize::try_from(size).unwrap_or(usize::MAX));
     Ok(())

@@ -20,10 +20,12 @@ use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
 use gridmux_channel::control::object::{Channel, Image, Shape};
 use std::ffi::{c_uint, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// An array as C holds it.
 pub type CUarray = Handle<Array>;
+
+static ARRAYS: LazyLock<Registry<Array>> = LazyLock::new(Registry::default);
 
 /// The array has layers.
 const LAYERED: c_uint = 1;
@@ -104,12 +106,19 @@ pub struct Layout {
     row_bytes: u64,
 }
 
+impl Driver {
+    /// Destroys the arrays of a context.
+    pub(crate) fn forget_arrays(&self, context: CUcontext) {
+        drop(ARRAYS.remove_all(|array| array.context() == context));
+    }
+}
+
 impl Object for Array {
-    const KIND: u8 = 20;
+    const KIND: u8 = 10;
     const UNKNOWN: Status = Status::INVALID_HANDLE;
 
-    fn registry(driver: &Driver) -> &Registry<Self> {
-        &driver.arrays
+    fn registry(_: &Driver) -> &Registry<Self> {
+        &ARRAYS
     }
 }
 
@@ -301,7 +310,7 @@ fn create_spatial(place: Out<CUarray>, In(asked): In<CUDA_ARRAY3D_DESCRIPTOR>) -
     let address = buffer.address();
     let memory = Memory::Array(buffer);
     driver.memory.add_to(&context, address, bytes, memory)?;
-    let made = driver.arrays.add(|handle| Array {
+    let made = ARRAYS.add(|handle| Array {
         handle,
         context: context.handle(),
         address,
@@ -320,7 +329,7 @@ fn forget(driver: &Driver, address: u64) {
 fn destroy(array: CUarray) -> CudaResult {
     let driver = Driver::get()?;
     capture::check_unsafe()?;
-    let array = driver.arrays.remove(array)?;
+    let array = ARRAYS.remove(array)?;
     forget(driver, array.address);
     Ok(())
 }

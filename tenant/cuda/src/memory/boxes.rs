@@ -10,7 +10,8 @@ use crate::border::{self, In};
 use crate::context::current::usable;
 use crate::device::attributes::MOST_PITCH;
 use crate::driver::Driver;
-use crate::memory::array::CUarray;
+use crate::memory::array::{Array, CUarray};
+use crate::registry::Object;
 use crate::status::{CudaResult, Status};
 use crate::stream::{CUstream, DefaultStream, usable_stream};
 use std::ffi::{c_uint, c_void};
@@ -210,9 +211,7 @@ impl SpatialEnd {
         if self.kind != ARRAY {
             return Ok(self);
         }
-        let array = driver
-            .arrays
-            .get(CUarray::from_bits(self.array.addr() as u64))?;
+        let array = Array::find(driver, CUarray::from_bits(self.array.addr() as u64))?;
         let layout = array.layout();
         let width = usize::try_from(layout.width_bytes()).unwrap_or(usize::MAX);
         let firsts = [self.x_bytes, self.y, self.z];

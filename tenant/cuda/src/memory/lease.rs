@@ -49,8 +49,8 @@ impl Drop for Lease {
 /// Allocates memory of a pool of managed or of host memory, and returns its address.
 ///
 /// # Errors
-/// [`crate::status::Status::OUT_OF_MEMORY`]; kernels do not reach such memory on the device; the stream is captured, and
-/// no graph has a node for it.
+/// [`crate::status::Status::OUT_OF_MEMORY`]; kernels do not reach such memory on the device; the stream is captured,
+/// and no graph has a node for it.
 pub(super) fn allocate(
     driver: &'static Driver,
     context: &Context,

@@ -91,11 +91,11 @@ fn value(driver: &Driver, attribute: c_uint, address: u64) -> (CudaResult<Value>
         }
         pointer::ALLOWED_HANDLE_TYPES => (known.map(|_| Value::Wide(0)), Value::Wide(0)),
         pointer::RANGE_START_ADDR | pointer::MAPPING_BASE_ADDR => {
-            let start = |range| virtual_memory::piece(driver, range, address).0;
+            let start = |range| virtual_memory::piece(range, address).0;
             (known.map(start).map(Value::Wide), Value::Wide(0))
         }
         pointer::RANGE_SIZE | pointer::MAPPING_SIZE => {
-            let bytes = |range| virtual_memory::piece(driver, range, address).1;
+            let bytes = |range| virtual_memory::piece(range, address).1;
             (known.map(bytes).map(Value::Wide), Value::Wide(0))
         }
         pointer::MAPPED => (Ok(Value::Bool(range.is_some())), Value::Bool(false)),

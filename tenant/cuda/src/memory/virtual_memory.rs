@@ -21,7 +21,7 @@ use gridmux_tenant::PagingRequest;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Sizes and addresses are multiples of this many bytes, as on all NVIDIA devices.
 const GRANULARITY: usize = 2 << 20;
@@ -36,6 +36,8 @@ const READ_WRITE: c_uint = 3;
 
 /// Physical memory as C holds it.
 pub type CUmemGenericAllocationHandle = Handle<Physical>;
+
+static PHYSICAL: LazyLock<Registry<Physical>> = LazyLock::new(Registry::default);
 
 driver_api! {
     needs Init;
@@ -97,11 +99,11 @@ struct Uses {
 }
 
 impl Object for Physical {
-    const KIND: u8 = 21;
+    const KIND: u8 = 11;
     const UNKNOWN: Status = Status::INVALID_VALUE;
 
-    fn registry(driver: &Driver) -> &Registry<Self> {
-        &driver.physical
+    fn registry(_: &Driver) -> &Registry<Self> {
+        &PHYSICAL
     }
 }
 
@@ -151,7 +153,9 @@ impl Reservation {
 
 /// All reservations, by first address.
 #[derive(Debug, Default)]
-pub struct Paging(Mutex<BTreeMap<u64, Reservation>>);
+struct Paging(Mutex<BTreeMap<u64, Reservation>>);
+
+static PAGING: Paging = Paging(Mutex::new(BTreeMap::new()));
 
 impl Paging {
     /// Does something with the reservation that a range lies in, which begins at the address that `act` is given.
@@ -235,7 +239,7 @@ fn reserve(
     }
     let align = align.max(GRANULARITY) as u64;
     let bytes = bytes as u64;
-    let mut reservations = driver.paging.0.lock();
+    let mut reservations = PAGING.0.lock();
     let start = ask(driver, PagingRequest::Reserve { bytes, align })?;
     let extents = Arc::new(Extents::default());
     let memory = Memory::Reserved(Arc::clone(&extents));
@@ -254,7 +258,7 @@ fn reserve(
 
 fn unreserve(address: CUdeviceptr, bytes: usize) -> CudaResult {
     let driver = Driver::get()?;
-    let mut reservations = driver.paging.0.lock();
+    let mut reservations = PAGING.0.lock();
     let found = reservations.get(&address);
     let is_free =
         found.is_some_and(|found| found.bytes == bytes as u64 && found.mappings.is_empty());
@@ -282,7 +286,7 @@ fn create(
     properties.check()?;
     let bytes = bytes as u64;
     let number = ask(driver, PagingRequest::Create { bytes })?;
-    let made = driver.physical.add(|handle| Physical {
+    let made = PHYSICAL.add(|handle| Physical {
         handle,
         number,
         bytes,
@@ -312,7 +316,7 @@ impl Physical {
         let mut uses = self.uses.lock();
         change(&mut uses)?;
         if uses.handles == 0 && uses.mappings == 0 {
-            drop(driver.physical.remove(self.handle));
+            drop(PHYSICAL.remove(self.handle));
             let physical = self.number;
             ask(driver, PagingRequest::Release { physical })?;
         }
@@ -348,7 +352,7 @@ fn map(
     if flags != 0 || offset != 0 || bytes as u64 > physical.bytes {
         return Err(Status::INVALID_VALUE);
     }
-    driver.paging.with(address, bytes, |_, reservation| {
+    PAGING.with(address, bytes, |_, reservation| {
         let bytes = bytes as u64;
         let before = reservation.mappings.range(..address + bytes).next_back();
         if before.is_some_and(|(start, mapping)| start + mapping.bytes > address) {
@@ -375,7 +379,7 @@ fn map(
 fn unmap(address: CUdeviceptr, bytes: usize) -> CudaResult {
     let driver = Driver::get()?;
     check_range(address, bytes)?;
-    driver.paging.with(address, bytes, |start, reservation| {
+    PAGING.with(address, bytes, |start, reservation| {
         let (bytes, end) = (bytes as u64, address + bytes as u64);
         if !reservation.is_filled(address, end) {
             return Err(Status::INVALID_VALUE);
@@ -438,7 +442,7 @@ fn set_access(
     for one in access {
         is_accessible = asks_for_access(one)?;
     }
-    driver.paging.with(address, bytes, |start, reservation| {
+    PAGING.with(address, bytes, |start, reservation| {
         let (bytes, end) = (bytes as u64, address + bytes as u64);
         if !reservation.is_filled(address, end) {
             return Err(Status::INVALID_VALUE);
@@ -459,11 +463,10 @@ fn set_access(
 
 /// Does something with the mapping that an address lies in, and that begins at the address that `act` is given.
 fn with_mapping<T>(
-    driver: &Driver,
     address: u64,
     act: impl FnOnce(u64, &Mapping) -> CudaResult<T>,
 ) -> CudaResult<T> {
-    driver.paging.with(address, 1, |_, reservation| {
+    PAGING.with(address, 1, |_, reservation| {
         let found = reservation.mappings.range(..=address).next_back();
         let found = found.filter(|(start, mapping)| address - **start < mapping.bytes);
         let (start, mapping) = found.ok_or(Status::INVALID_VALUE)?;
@@ -473,10 +476,10 @@ fn with_mapping<T>(
 
 /// Returns where the piece of memory begins that an address of a range lies in, and its size in bytes: of reserved
 /// addresses what is mapped there, else the range.
-pub fn piece(driver: &Driver, range: &Range, address: u64) -> (u64, u64) {
+pub fn piece(range: &Range, address: u64) -> (u64, u64) {
     let mapping = match range.memory {
         Memory::Reserved(_) => {
-            with_mapping(driver, address, |start, mapping| Ok((start, mapping.bytes))).ok()
+            with_mapping(address, |start, mapping| Ok((start, mapping.bytes))).ok()
         }
         _ => None,
     };
@@ -488,12 +491,12 @@ fn get_access(
     In(location): In<CUmemLocation>,
     address: CUdeviceptr,
 ) -> CudaResult {
-    let driver = Driver::get()?;
+    Driver::get()?;
     if location.kind != ON_DEVICE {
         return Err(Status::INVALID_VALUE);
     }
     device::exists(location.id)?;
-    with_mapping(driver, address, |_, mapping| {
+    with_mapping(address, |_, mapping| {
         flags.set(match mapping.is_accessible {
             true => READ_WRITE.into(),
             false => NO_ACCESS.into(),
@@ -522,8 +525,8 @@ fn get_properties(place: Out<CUmemAllocationProp>, physical: Arc<Physical>) -> C
 
 /// Gives the handle of what is mapped at an address, which is held once more.
 fn retain(place: Out<CUmemGenericAllocationHandle>, address: *mut c_void) -> CudaResult {
-    let driver = Driver::get()?;
-    with_mapping(driver, address.addr() as u64, |_, mapping| {
+    Driver::get()?;
+    with_mapping(address.addr() as u64, |_, mapping| {
         mapping.physical.uses.lock().handles += 1;
         place.set(mapping.physical.handle);
         Ok(())

@@ -131,7 +131,7 @@ impl Module {
         })?;
         options.log_nothing();
         if loaded.prints() {
-            driver.printing.note_module();
+            driver.note_printing();
         }
         let context = owner.map_or(CUcontext::NULL, Context::handle);
         let managed = loaded.globals().iter().filter(|global| global.is_managed);

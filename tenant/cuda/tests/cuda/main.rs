@@ -2,4 +2,5 @@
 
 mod documents;
 mod found;
+mod handles;
 mod image;

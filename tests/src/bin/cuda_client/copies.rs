@@ -206,6 +206,7 @@ fn large_ones_from_everywhere() {
 }
 
 /// Copies with attributes, many by one call.
+// Length: calls of many arguments, one a line.
 fn batches() {
     let session = Session::start();
     let stream = session.stream(NON_BLOCKING);
