@@ -70,8 +70,9 @@ fn addresses(cx: &mut Cx<'_>, op: &Op, image: &Image, bytes: u32) -> [u64; 32] {
             .iter()
             .zip(limits)
             .all(|(v, high)| (0..=high).contains(v));
-        if !inside && op.aux & CLAMP == 0 {
-            if op.aux & ZERO == 0 {
+        // What is longer than a row fits nowhere, not even clamped.
+        if !inside && (op.aux & CLAMP == 0 || limits[0] < 0) {
+            if op.aux & (ZERO | CLAMP) == 0 {
                 let kind = FaultKind::OutOfBounds {
                     write: op.kind != Kind::Alu,
                     space: FaultSpace::Global,

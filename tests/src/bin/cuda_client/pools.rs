@@ -184,7 +184,7 @@ fn pools_of_managed_and_of_host_memory() {
             std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap());
         // SAFETY: the memory has that many words, and no kernel uses it.
         unsafe { words.write(41) };
-        ok(session.launch(next, (1, 1), stream, &[address]));
+        ok(session.launch(next, (1, 1), stream, &[address, address]));
         ok(session.cuStreamSynchronize(stream));
         // SAFETY: as before.
         assert_eq!(unsafe { words.read() }, 42);
