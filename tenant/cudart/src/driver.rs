@@ -159,7 +159,10 @@ driver_functions! {
     cuMemcpy3D_v2_ptds(copy: Place<crate::copy::Spatial>);
     cuMemcpy3DAsync_v2(copy: Place<crate::copy::Spatial>, stream: u64);
     cuMemsetD8_v2(to: u64, value: u8, count: usize);
+    cuMemsetD8_v2_ptds(to: u64, value: u8, count: usize);
     cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64);
+    cuMemsetD2D8_v2(to: u64, pitch: usize, value: u8, width: usize, height: usize);
+    cuMemsetD2D8_v2_ptds(to: u64, pitch: usize, value: u8, width: usize, height: usize);
     cuMemsetD2D8Async(to: u64, pitch: usize, value: u8, width: usize, height: usize, stream: u64);
     cuMemAllocAsync(address: Place<u64>, bytes: usize, stream: u64);
     cuMemAllocFromPoolAsync(address: Place<u64>, bytes: usize, pool: u64, stream: u64);

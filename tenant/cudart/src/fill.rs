@@ -28,9 +28,7 @@ fn fill(default: DefaultStream, to: u64, value: c_int, bytes: usize) -> CudaResu
     match default {
         _ if bytes == 0 => Ok(()),
         DefaultStream::Legacy => driver.cuMemsetD8_v2(to, byte(value), bytes),
-        DefaultStream::PerThread => {
-            driver.cuMemsetD8Async(to, byte(value), bytes, default.resolve(0))
-        }
+        DefaultStream::PerThread => driver.cuMemsetD8_v2_ptds(to, byte(value), bytes),
     }
 }
 
@@ -48,18 +46,34 @@ fn fill_async(
     driver.cuMemsetD8Async(to, byte(value), bytes, default.resolve(stream))
 }
 
-/// Fills rows in the order of a stream.
+/// When a fill ends for the program.
+#[derive(Clone, Copy)]
+enum When {
+    /// Before the call returns, where the program sees the memory without a copy.
+    AtOnce(DefaultStream),
+    /// In the order of a stream.
+    InStream(u64),
+}
+
+/// Fills rows.
 fn rows(
     driver: &Driver,
     (to, pitch): (u64, usize),
     value: c_int,
     (width, height): (usize, usize),
-    stream: u64,
+    when: When,
 ) -> CudaResult {
-    if width == 0 || height == 0 {
-        return Ok(());
+    let value = byte(value);
+    match when {
+        _ if width == 0 || height == 0 => Ok(()),
+        When::AtOnce(DefaultStream::Legacy) => {
+            driver.cuMemsetD2D8_v2(to, pitch, value, width, height)
+        }
+        When::AtOnce(DefaultStream::PerThread) => {
+            driver.cuMemsetD2D8_v2_ptds(to, pitch, value, width, height)
+        }
+        When::InStream(stream) => driver.cuMemsetD2D8Async(to, pitch, value, width, height, stream),
     }
-    driver.cuMemsetD2D8Async(to, pitch, byte(value), width, height, stream)
 }
 
 fn planar(
@@ -75,7 +89,7 @@ fn planar(
         (to, pitch),
         value,
         (width, height),
-        default.resolve(0),
+        When::AtOnce(default),
     )
 }
 
@@ -93,15 +107,14 @@ fn planar_async(
         (to, pitch),
         value,
         (width, height),
-        default.resolve(stream),
+        When::InStream(default.resolve(stream)),
     )
 }
 
 fn spatial(default: DefaultStream, to: Pitched, value: c_int, extent: Extent) -> CudaResult {
-    spatial_async(default, to, value, extent, 0)
+    planes(to, value, extent, When::AtOnce(default))
 }
 
-/// Fills as many planes, one behind the other; in one go where no rows lie between them.
 fn spatial_async(
     default: DefaultStream,
     to: Pitched,
@@ -109,7 +122,12 @@ fn spatial_async(
     extent: Extent,
     stream: u64,
 ) -> CudaResult {
-    let (driver, stream) = (ready()?, default.resolve(stream));
+    planes(to, value, extent, When::InStream(default.resolve(stream)))
+}
+
+/// Fills as many planes, one behind the other; in one go where no rows lie between them.
+fn planes(to: Pitched, value: c_int, extent: Extent, when: When) -> CudaResult {
+    let driver = ready()?;
     if extent.height == to.height || extent.depth == 1 {
         let height = extent
             .height
@@ -120,7 +138,7 @@ fn spatial_async(
             (to.start, to.pitch),
             value,
             (extent.width, height),
-            stream,
+            when,
         );
     }
     let plane = (to.pitch as u64).checked_mul(to.height as u64);
@@ -133,7 +151,7 @@ fn spatial_async(
             (start, to.pitch),
             value,
             (extent.width, extent.height),
-            stream,
+            when,
         )?;
     }
     Ok(())

@@ -416,16 +416,16 @@ static void copies_of_other_kinds() {
   CHECK(cudaMalloc(&memory, sizeof own));
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   void *to[2] = {memory + 4, memory};
-  const void *from[2] = {own, own + 4};
   size_t bytes[2] = {16, 16}, first = 0;
   cudaMemcpyAttributes attributes = {};
   attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
 #if CUDART_VERSION >= 13000
+  const void *from[2] = {own, own + 4};
   CHECK(cudaMemcpyBatchAsync(to, from, bytes, 2, &attributes, &first, 1, stream));
 #else
   size_t failed;
-  void *sources[2] = {own, own + 4};
-  CHECK(cudaMemcpyBatchAsync(to, sources, bytes, 2, &attributes, &first, 1, &failed, stream));
+  void *from[2] = {own, own + 4};
+  CHECK(cudaMemcpyBatchAsync(to, from, bytes, 2, &attributes, &first, 1, &failed, stream));
 #endif
   CHECK(cudaStreamSynchronize(stream));
   cudaMemcpy3DPeerParms peer = {};

@@ -69,7 +69,7 @@ def test_managed_memory_that_goes_is_free_again():
     def free():
         cuda.synchronize()
         gc.collect()
-        context.deallocations.clear()
+        context.memory_manager.deallocations.clear()
         return context.get_memory_info().free
 
     def use(count):

@@ -117,6 +117,12 @@ const CUDA_PROGRAMS: [(&str, &str, &[&str]); 4] = [
     ("cuda_graphs", "graphs.cu", &[]),
 ];
 
+/// Packages with the headers of CUDA 12: the runtime's, and those of the C++ library that they include.
+const CUDA_12: [&str; 2] = [
+    "nvidia-cuda-runtime-cu12==12.9.79",
+    "nvidia-cuda-cccl-cu12==12.9.27",
+];
+
 /// Builds these targets of the workspace, programs and examples among them, installs what else the clients need, and
 /// returns a stage for each client.
 ///
@@ -190,16 +196,12 @@ fn compile_cuda(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()>
 /// Compiles the CUDA program with the headers of CUDA 12, and links it with the runtime library of that version. The
 /// package index has the headers, and no nvcc of CUDA 12.
 fn compile_for_cuda_12(clients: &Path, build: &Path, compiler: &Compiler) -> Result<()> {
-    let environment = python::ensure("cuda12", &["nvidia-cuda-runtime-cu12==12.9.79"])?;
+    let environment = python::ensure("cuda12", &CUDA_12)?;
     let pythons = fs::read_dir(environment.join("lib"))?.flatten();
-    let include = pythons
-        .map(|python| {
-            python
-                .path()
-                .join("site-packages/nvidia/cuda_runtime/include")
-        })
-        .find(|include| include.is_dir())
-        .context("the package with the headers of CUDA 12 has none")?;
+    let packages = pythons
+        .map(|python| python.path().join("site-packages/nvidia"))
+        .find(|packages| packages.is_dir())
+        .context("the packages with the headers of CUDA 12 have none")?;
     // The linker looks for the library under the name that it has in every version.
     let folder = build.join("clients/cuda12");
     fs::create_dir_all(&folder)?;
@@ -207,11 +209,16 @@ fn compile_for_cuda_12(clients: &Path, build: &Path, compiler: &Compiler) -> Res
     if !link.exists() {
         std::os::unix::fs::symlink(build.join("libcudart12.so"), link)?;
     }
-    let (include, library) = (
-        format!("-I{}", include.display()),
-        format!("-L{}", folder.display()),
-    );
-    let flags = ["-arch=sm_80", "-cudart=shared", &include, &library];
+    let include = |package| format!("-I{}", packages.join(package).join("include").display());
+    let [runtime, library] = ["cuda_runtime", "cuda_cccl"].map(include);
+    let libraries = format!("-L{}", folder.display());
+    let flags = [
+        "-arch=sm_80",
+        "-cudart=shared",
+        &runtime,
+        &library,
+        &libraries,
+    ];
     compiler.compile(
         &clients.join("cuda/runtime.cu"),
         &folder.join("program"),
