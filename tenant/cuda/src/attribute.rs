@@ -60,6 +60,8 @@ pub(crate) mod device {
     pub(crate) const MEM_SYNC_DOMAIN_COUNT: c_int = 126;
     pub(crate) const NUMA_ID: c_int = 131;
     pub(crate) const HOST_NUMA_ID: c_int = 134;
+    pub(crate) const HOST_NUMA_MEMORY_POOLS_SUPPORTED: c_int = 142;
+    pub(crate) const HOST_MEMORY_POOLS_SUPPORTED: c_int = 144;
     pub(crate) const MAXIMUM_TEXTURE1D_WIDTH: c_int = 21;
     pub(crate) const MAXIMUM_TEXTURE2D_WIDTH: c_int = 22;
     pub(crate) const MAXIMUM_TEXTURE2D_HEIGHT: c_int = 23;

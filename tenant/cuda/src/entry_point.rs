@@ -51,6 +51,7 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Managed memory", memory::managed::TABLE),
     ("Pointers", memory::pointer::TABLE),
     ("Pools", memory::pool::TABLE),
+    ("Pools of places", memory::placed::TABLE),
     ("Fills", memory::set::TABLE),
     ("Textures and surfaces", texture::TABLE),
     ("Virtual memory", memory::virtual_memory::TABLE),

@@ -171,6 +171,9 @@ driver_functions! {
     cuDeviceGetMemPool(pool: Place<u64>, device: c_int);
     cuDeviceSetMemPool(device: c_int, pool: u64);
     cuMemPoolCreate(pool: Place<u64>, properties: Place<c_void>);
+    cuMemGetDefaultMemPool(pool: Place<u64>, location: Place<c_void>, kind: c_uint);
+    cuMemGetMemPool(pool: Place<u64>, location: Place<c_void>, kind: c_uint);
+    cuMemSetMemPool(location: Place<c_void>, kind: c_uint, pool: u64);
     cuMemPoolDestroy(pool: u64);
     cuMemPoolTrimTo(pool: u64, keep: usize);
     cuMemPoolGetAttribute(pool: u64, attribute: c_int, value: Place<c_void>);

@@ -15,6 +15,9 @@ runtime_api! {
     cudaDeviceGetDefaultMemPool(pool: *mut u64, device: c_int) => get_default;
     cudaDeviceGetMemPool(pool: *mut u64, device: c_int) => get;
     cudaDeviceSetMemPool(device: c_int, pool: u64) => set;
+    cudaMemGetDefaultMemPool(pool: *mut u64, location: *mut c_void, kind: c_uint) => get_default_at;
+    cudaMemGetMemPool(pool: *mut u64, location: *mut c_void, kind: c_uint) => get_at;
+    cudaMemSetMemPool(location: *mut c_void, kind: c_uint, pool: u64) => set_at;
     cudaMemPoolCreate(pool: *mut u64, properties: *const c_void) => create;
     cudaMemPoolDestroy(pool: u64) => destroy;
     cudaMemPoolTrimTo(pool: u64, keep: usize) => trim;
@@ -52,6 +55,18 @@ fn get(pool: Place<u64>, device: c_int) -> CudaResult {
 
 fn set(device: c_int, pool: u64) -> CudaResult {
     ready()?.cuDeviceSetMemPool(device, pool)
+}
+
+fn get_default_at(pool: Place<u64>, location: Place<c_void>, kind: c_uint) -> CudaResult {
+    ready()?.cuMemGetDefaultMemPool(pool, location, kind)
+}
+
+fn get_at(pool: Place<u64>, location: Place<c_void>, kind: c_uint) -> CudaResult {
+    ready()?.cuMemGetMemPool(pool, location, kind)
+}
+
+fn set_at(location: Place<c_void>, kind: c_uint, pool: u64) -> CudaResult {
+    ready()?.cuMemSetMemPool(location, kind, pool)
 }
 
 fn create(pool: Place<u64>, properties: Place<c_void>) -> CudaResult {

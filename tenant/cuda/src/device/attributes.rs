@@ -38,6 +38,8 @@ pub fn value(facts: &DeviceFacts, attribute: c_int) -> Option<c_int> {
         device::CAN_MAP_HOST_MEMORY
         | device::MANAGED_MEMORY
         | device::CONCURRENT_MANAGED_ACCESS
+        | device::HOST_NUMA_MEMORY_POOLS_SUPPORTED
+        | device::HOST_MEMORY_POOLS_SUPPORTED
         | device::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => u64::from(facts.maps_host_memory),
         device::MULTIPROCESSOR_COUNT => facts.sms.into(),
         device::CONCURRENT_KERNELS => u64::from(facts.concurrent_kernels > 1),

@@ -5,9 +5,7 @@
 //! synchronisation, what the pool holds over its release threshold goes back to the device.
 
 use super::map::Memory;
-use super::properties::{
-    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, MANAGED, PINNED, PoolKind, READ_WRITE,
-};
+use super::properties::{CUmemAccessDesc, CUmemLocation, CUmemPoolProps, PoolKind, READ_WRITE};
 use super::{CUdeviceptr, graph, lease};
 use crate::api::driver_api;
 use crate::attribute::pool::{
@@ -42,8 +40,10 @@ pub struct Pool {
     pub(super) handle: CUmemoryPool,
     /// The kind of memory that it is of.
     pub(super) kind: PoolKind,
-    /// The type of its place (`CUmemLocationType`).
-    location_type: c_uint,
+    /// The numbers of its kind of memory and of its place's type.
+    pub(super) place: (c_uint, c_uint),
+    /// The library made it; the program cannot destroy it.
+    is_default: bool,
     /// The blocks that were given back; nothing once the pool was destroyed.
     free: Mutex<Option<Vec<Free>>>,
     /// Bytes that it may keep at a synchronisation.
@@ -154,12 +154,17 @@ impl Drop for Block {
 }
 
 impl Pool {
-    fn new(driver: &Driver, properties: &CUmemPoolProps) -> CudaResult<Arc<Self>> {
+    pub(super) fn new(
+        driver: &Driver,
+        properties: &CUmemPoolProps,
+        is_default: bool,
+    ) -> CudaResult<Arc<Self>> {
         let kind = properties.kind()?;
         driver.pools.add(|handle| Self {
             handle,
             kind,
-            location_type: properties.location_type,
+            place: properties.place(),
+            is_default,
             free: Mutex::new(Some(Vec::new())),
             release_threshold: AtomicU64::new(0),
             reuse: [1, 1, 1].map(AtomicU32::new),
@@ -190,7 +195,7 @@ impl Pool {
         if let Some(pool) = driver.default_pool.get() {
             return Ok(Arc::clone(pool));
         }
-        let made = Self::new(driver, &CUmemPoolProps::of_device())?;
+        let made = Self::new(driver, &CUmemPoolProps::of_device(), true)?;
         let pool = Arc::clone(driver.default_pool.get_or_init(|| Arc::clone(&made)));
         if !Arc::ptr_eq(&pool, &made) {
             // Another thread was first.
@@ -370,20 +375,20 @@ impl Driver {
     }
 }
 
-fn default_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
+pub(super) fn default_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
     let driver = device::check(device)?;
     place.set(Pool::default(driver)?.handle);
     Ok(())
 }
 
-fn get_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
+pub(super) fn get_pool(place: Out<CUmemoryPool>, device: CUdevice) -> CudaResult {
     let driver = device::check(device)?;
     place.set(Pool::current(driver)?.handle);
     Ok(())
 }
 
 /// Makes a pool the one that allocations come from which name none.
-fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
+pub(super) fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
     let driver = device::check(device)?;
     // Who destroys the pool meanwhile makes it the device's no more, before or after.
     let before = driver.current_pool.lock().replace(Arc::clone(&pool));
@@ -397,18 +402,18 @@ fn set_pool(device: CUdevice, pool: Arc<Pool>) -> CudaResult {
 
 fn create(place: Out<CUmemoryPool>, In(properties): In<CUmemPoolProps>) -> CudaResult {
     let driver = Driver::get()?;
-    place.set(Pool::new(driver, &properties)?.handle);
+    place.set(Pool::new(driver, &properties, false)?.handle);
     Ok(())
 }
 
 fn destroy(pool: CUmemoryPool) -> CudaResult {
     let driver = Driver::get()?;
-    let is_default = |of: &Arc<Pool>| of.handle == pool;
-    if driver.default_pool.get().is_some_and(is_default) {
+    if driver.pools.get(pool)?.is_default {
         return Err(Status::INVALID_VALUE);
     }
     let removed = driver.pools.remove(pool)?;
     Pool::leave(driver, pool);
+    driver.forget_pool(pool);
     removed.close(driver);
     Ok(())
 }
@@ -459,9 +464,8 @@ fn get_attribute(pool: Arc<Pool>, attribute: c_uint, value: AnyOut) -> CudaResul
         // What every pool is here: of all of device 0, if of a device, shared with nobody, not unpacked by the device.
         ALLOCATION_TYPE..=LOCATION_TYPE | HW_DECOMPRESS_ENABLED..=LOCALITY_DOMAIN_ID => {
             let told = match attribute {
-                ALLOCATION_TYPE if pool.kind == PoolKind::Managed => MANAGED,
-                ALLOCATION_TYPE => PINNED,
-                LOCATION_TYPE => pool.location_type,
+                ALLOCATION_TYPE => pool.place.0,
+                LOCATION_TYPE => pool.place.1,
                 LOCALITY_DOMAIN_ID => NONE,
                 _ => 0,
             };

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_uint, c_void};
 pub struct CUmemPoolProps {
     alloc_type: c_uint,
     handle_types: c_uint,
-    pub(super) location_type: c_uint,
+    location_type: c_uint,
     location_id: c_int,
     win32_security: *mut c_void,
     pub(super) max_size: usize,
@@ -39,8 +39,8 @@ pub struct CUmemAccessDesc {
 }
 
 /// Kinds of memory that pools may be of (`CUmemAllocationType`).
-pub(super) const PINNED: c_uint = 1;
-pub(super) const MANAGED: c_uint = 2;
+const PINNED: c_uint = 1;
+const MANAGED: c_uint = 2;
 /// Where a pool's memory may be (`CUmemLocationType`): in no place in particular, on a device, on the host or on one of
 /// its nodes, in a part of a device's memory. Only a device can access the memory of a device's pool.
 const NOWHERE: c_uint = 0;
@@ -76,6 +76,22 @@ impl CUmemPoolProps {
             usage: 0,
             reserved: [0; 54],
         }
+    }
+
+    /// Makes those of memory of a kind at a location.
+    #[must_use]
+    pub fn of(alloc_type: c_uint, location: CUmemLocation) -> Self {
+        Self {
+            alloc_type,
+            location_type: location.kind,
+            location_id: location.id,
+            ..Self::of_device()
+        }
+    }
+
+    /// Returns the numbers of the kind of memory and of the type of its place.
+    pub(super) fn place(&self) -> (c_uint, c_uint) {
+        (self.alloc_type, self.location_type)
     }
 
     /// Returns the kind of memory that such a pool is of. All of the host's nodes are the host.

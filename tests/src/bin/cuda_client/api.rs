@@ -281,6 +281,9 @@ functions! {
     cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: u64, stream: u64);
     cuDeviceGetDefaultMemPool(pool: *mut u64, device: i32);
     cuMemPoolCreate(pool: *mut u64, properties: *const PoolProperties);
+    cuMemGetDefaultMemPool(pool: *mut u64, location: *const [u32; 2], kind: u32);
+    cuMemGetMemPool(pool: *mut u64, location: *const [u32; 2], kind: u32);
+    cuMemSetMemPool(location: *const [u32; 2], kind: u32, pool: u64);
     cuMemPoolDestroy(pool: u64);
     cuMemPoolTrimTo(pool: u64, keep: usize);
     cuMemPoolGetAttribute(pool: u64, attribute: u32, value: *mut c_void);

@@ -212,6 +212,7 @@ fn pools_of_managed_and_of_host_memory() {
         );
         ok(session.cuMemPoolDestroy(pool));
     }
+    pools_of_places(&session);
     for (alloc_type, location_type, handle_types) in [(2, 0, 1), (1, 2, 1), (1, 0, 0), (1, 9, 0)] {
         let mut pool = 0;
         let wrong = PoolProperties {
@@ -222,4 +223,38 @@ fn pools_of_managed_and_of_host_memory() {
         };
         invalid(session.cuMemPoolCreate(&mut pool, &wrong));
     }
+}
+
+/// Each place has a default pool, which stays, and another while the program names one.
+fn pools_of_places(session: &Session) {
+    let mut device = 0;
+    ok(session.cuMemGetDefaultMemPool(&mut device, &[1, 0], 1));
+    assert_eq!(device, default_pool(session));
+    for (kind, place) in [(1, [2, 0]), (2, [0, 0]), (2, [1, 0])] {
+        let (mut default, mut now, mut own) = (0, 0, 0);
+        ok(session.cuMemGetDefaultMemPool(&mut default, &place, kind));
+        ok(session.cuMemGetMemPool(&mut now, &place, kind));
+        assert_eq!(now, default);
+        invalid(session.cuMemPoolDestroy(default));
+        let properties = PoolProperties {
+            alloc_type: kind,
+            location_type: place[0],
+            ..PROPERTIES
+        };
+        ok(session.cuMemPoolCreate(&mut own, &properties));
+        ok(session.cuMemSetMemPool(&place, kind, own));
+        ok(session.cuMemGetMemPool(&mut now, &place, kind));
+        assert_eq!(now, own);
+        // A pool of another place is none of this one's.
+        invalid(session.cuMemSetMemPool(&place, kind, device));
+        ok(session.cuMemPoolDestroy(own));
+        ok(session.cuMemGetMemPool(&mut now, &place, kind));
+        assert_eq!(now, default);
+    }
+    let mut none = 0;
+    invalid(session.cuMemGetDefaultMemPool(&mut none, &[0, 0], 1));
+    refused(
+        session.cuMemGetDefaultMemPool(&mut none, &[1, 1], 2),
+        code::INVALID_DEVICE,
+    );
 }
