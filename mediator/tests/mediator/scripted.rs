@@ -367,8 +367,13 @@ impl Rig {
     /// On a real clock, with room for `events` events to the policy.
     #[cfg(not(loom))]
     pub(crate) fn on_real_clock(policy: Box<dyn Policy>, events: usize) -> Self {
-        let linked =
-            policy_link::link_with_room(policy, DeviceId(0), &SHAPE, false, Nanos(0), events);
+        Self::woken_after(policy, events, Nanos(0))
+    }
+
+    /// As [`Rig::on_real_clock`]; the policy is woken at most once in so much time.
+    #[cfg(not(loom))]
+    pub(crate) fn woken_after(policy: Box<dyn Policy>, events: usize, least: Nanos) -> Self {
+        let linked = policy_link::link_with_room(policy, DeviceId(0), &SHAPE, false, least, events);
         Self::linked(linked.expect("a plan stands"), ClockMode::Live, true)
     }
 
