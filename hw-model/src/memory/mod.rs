@@ -168,16 +168,16 @@ pub struct Memory {
     is_roomy: bool,
 }
 
-/// Allocations of at least so many bytes are large.
+/// Least bytes of an allocation that begins at a page, on a functional device.
 const LARGE_BYTES: u64 = 1 << 20;
 /// A page of the device's, and what programs count on that know no better. Nothing is refused for want of such a place,
 /// because a window has not room for as many pages as its tenant may allocate.
 const PAGES: [u64; 2] = [2 << 20, 64 << 10];
 
-/// A roomy window is so many times as large as what its domain may allocate: programs reserve addresses for all of the
+/// Bytes of a roomy window for each byte that its domain may allocate: programs reserve addresses for all of the
 /// device's memory at a time, more than once.
 const ROOMY_SHARE: u64 = 16;
-/// All windows are together no larger where there are roomy ones: an eighth of the addresses of a process.
+/// Most bytes of all windows where some are roomy: an eighth of the addresses of a process.
 const ROOMY_BYTES: u64 = 1 << 44;
 
 /// The memory of a domain that is no more.

@@ -64,7 +64,7 @@ const BESIDE: [Beside; 5] = [
     },
 ];
 
-/// Packages of the program and of all of its libraries, as cargo is told them.
+/// Cargo's arguments for the packages of the program and of its libraries.
 const PACKAGES: &str = "-p gridmux -p 'gridmux-cud*' -p 'gridmux-nv*'";
 
 /// Returns where the audit library is in the private folder.

@@ -1,4 +1,4 @@
-//! What users are told on stderr beside figures, and programs in the report.
+//! Notes and hints of a mix: lines on stderr for users, a list in the JSON report for programs.
 
 use crate::output::note;
 use std::cell::RefCell;
