@@ -19,7 +19,7 @@ pub enum On {
     Model,
 }
 
-/// A slowdown beyond a policy's bound by more than this part of it is told of.
+/// Least slowdown that is reported, as a multiple of the policy's bound.
 const BEYOND: f64 = 1.1;
 
 /// What ran the mix.

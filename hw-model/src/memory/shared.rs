@@ -4,9 +4,9 @@
 //! host and device share one space of addresses, as CUDA promises, and what one writes the other sees at once.
 //!
 //! Rules: a range has its pages for itself, and a page behind it that is never handed out. A file is mapped elsewhere
-//! first ([`FilePages`]), and whoever hands it over sees to it before it stands in a window that it keeps its length
-//! and has no holes, so that an access is never a signal and takes no memory of ours. Others write to the pages at any
-//! time: bytes of them are copied, no reference to them is made, and atomic operations on them are those of the host
+//! first ([`FilePages`]). Before it is moved into a window the caller seals its length and checks that it has no holes,
+//! so that an access is never a signal and takes no memory of ours. Others write to the pages at any time: bytes of
+//! them are copied, no reference to them is made, and atomic operations on them are those of the host
 //! ([`Domain::has_files`]). What is freed becomes memory of the window again, and the file keeps what it holds.
 
 use super::host::{FilePages, Places};

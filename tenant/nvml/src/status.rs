@@ -22,7 +22,7 @@ impl Status {
 }
 
 /// Codes and their texts.
-const TEXTS: [(u32, &CStr); 9] = [
+const TEXTS: [(u32, &CStr); 8] = [
     (0, c"success"),
     (Status::UNINITIALIZED.0, c"nvmlInit was not called"),
     (Status::INVALID_ARGUMENT.0, c"an argument is invalid"),
@@ -37,7 +37,6 @@ const TEXTS: [(u32, &CStr); 9] = [
         Status::ARGUMENT_VERSION_MISMATCH.0,
         c"the structure is of another version",
     ),
-    (Status::UNKNOWN.0, c"unknown error"),
 ];
 
 /// Returns the text of a code, that of an unknown error for any other.

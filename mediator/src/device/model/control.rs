@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Variables of an unloaded module that are freed at a time.
 const FREED_VARIABLES: usize = 1024;
-/// Variables of at least so many bytes give their pages back before they are freed.
+/// Least bytes of a variable whose pages are given back before it is freed.
 const LARGE_BYTES: u64 = 64 << 10;
 
 /// The control thread's end.
