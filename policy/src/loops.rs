@@ -28,8 +28,6 @@ struct LaunchHistory {
     open: u32,
     /// Blocks of its newest launch.
     blocks: u64,
-    /// Blocks of the launches that have ended since it loops.
-    done: u64,
     /// When it last had an open launch.
     ended: Option<Nanos>,
     loops: bool,
@@ -45,9 +43,6 @@ impl Loops {
                 let row = self.row(row);
                 let soon = row.ended.is_some_and(|ended| at <= ended + HOLD);
                 row.loops = row.open > 0 || soon;
-                if !row.loops {
-                    row.done = 0;
-                }
                 row.blocks = blocks;
                 row.open = row.open.saturating_add(1);
             }
@@ -55,7 +50,6 @@ impl Loops {
                 let row = self.row(row);
                 row.open = row.open.saturating_sub(1);
                 row.ended = Some(at);
-                row.done = row.done.saturating_add(row.blocks);
             }
             Event::Counters {
                 row, open_launches, ..
@@ -80,14 +74,6 @@ impl Loops {
     pub fn blocks(&self, row: RowId) -> Option<u64> {
         let row = self.rows.get(row.index())?;
         row.loops.then_some(row.blocks)
-    }
-
-    /// Returns how many blocks a row's launches had that have ended since it loops. What comes of a loop is taken to be
-    /// as much again, because nobody says when it ends (attained service: Nuyens and Wierman, "The
-    /// foreground-background queue: a survey", Performance Evaluation 65, 2008).
-    #[must_use]
-    pub fn done(&self, row: RowId) -> u64 {
-        self.rows.get(row.index()).map_or(0, |row| row.done)
     }
 
     /// Returns the loops without a launch that keep their room: row, blocks of a launch, and until when.
@@ -141,12 +127,10 @@ mod tests {
         assert_eq!(loops.held(Nanos(101)).count(), 0);
         launch(&mut loops, 100 + hold, 200 + hold);
         assert_eq!(loops.blocks(ROW), Some(7));
-        assert_eq!(loops.done(ROW), 14);
         let held: Vec<_> = loops.held(Nanos(200 + hold)).collect();
         assert_eq!(held, [(ROW, 7, Nanos(200 + 2 * hold))]);
         assert_eq!(loops.held(Nanos(200 + 2 * hold)).count(), 0);
         launch(&mut loops, 300 + 3 * hold, 400 + 3 * hold);
         assert_eq!(loops.blocks(ROW), None, "it came too late");
-        assert_eq!(loops.done(ROW), 7);
     }
 }

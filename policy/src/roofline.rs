@@ -33,6 +33,8 @@ pub enum Side {
 pub struct Roofline {
     /// Bytes that DRAM moves for a warp instruction at the ridge; infinite where that is not known.
     ridge: f64,
+    /// The device counts: a row has had a side.
+    counts: bool,
     rows: Vec<Option<Side>>,
 }
 
@@ -48,6 +50,7 @@ impl Roofline {
         };
         Self {
             ridge,
+            counts: false,
             rows: Vec::new(),
         }
     }
@@ -62,6 +65,7 @@ impl Roofline {
                 dram_bytes,
                 ..
             } if issued >= ENOUGH && self.ridge.is_finite() => {
+                self.counts = true;
                 let over_ridge = dram_bytes as f64 / issued as f64 / self.ridge;
                 let side = self.row(row);
                 let bar = match side {
@@ -84,6 +88,12 @@ impl Roofline {
             self.rows.resize(place + 1, None);
         }
         &mut self.rows[place]
+    }
+
+    /// Returns whether the device tells the sides of rows: it has told one.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.counts
     }
 
     /// Returns the side of a row, if it is known.
@@ -136,6 +146,8 @@ mod tests {
         assert_eq!(side(10_000, 3_900), Some(Side::Compute));
         roofline.observe(&Event::RowGone { row: ROW });
         assert_eq!(roofline.side(ROW), None);
+        assert!(roofline.counts());
+        assert!(!Roofline::new(&shape).counts());
     }
 
     /// Warped-Slicer's GPU: 8 bytes a cycle and SM, of which each issues one instruction a cycle at most.

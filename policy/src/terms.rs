@@ -29,19 +29,19 @@ pub const TERMS: [Term; 7] = [
     },
     Term {
         name: "sharing",
-        summary: "launches that take not much longer than the first one share with it, pairs too",
+        summary: "launches share with the first one, of those that wait for DRAM only one",
         switch_off: |settings| {
-            settings.share_within = 0.0;
+            settings.share_within = None;
             settings.pairs = false;
         },
         value: |settings| {
-            let within = settings.share_within;
-            (within > 0.0).then(|| format!("up to {within} times as long"))
+            let within = settings.share_within?;
+            Some(format!("up to {within} times as long where nobody counts"))
         },
     },
     Term {
         name: "pairs",
-        summary: "two programs of which not both wait for DRAM share",
+        summary: "two programs of which not both wait for DRAM stay within their parts",
         switch_off: |settings| settings.pairs = false,
         value: |settings| settings.pairs.then(|| "yes".to_owned()),
     },
@@ -100,7 +100,7 @@ mod tests {
             } = settings;
             [
                 !uses_profiles,
-                *share_within == 0.0,
+                share_within.is_none(),
                 !pairs,
                 *samples == 0,
                 *hand_over == Preemption::None,

@@ -4,12 +4,12 @@
 //! 1. **order**: launches go by predicted remaining time over their tenant's weight (SRTF, section 5.1.1; Smith's rule
 //!    for the weights), which its open launches divide where they are many, so that more launches make nobody come
 //!    sooner; free room that the first cannot use goes to the next;
-//! 2. **sharing**: launches that take not much longer in all than the first one share the device with it in equal parts
-//!    (accelOS, section 3), because one after another the last of them would wait for all others. Of those that wait
-//!    for DRAM ([`crate::roofline`]) only one shares, because two take as long together as one after the other. **Two**
-//!    programs that do not both wait for DRAM share it in any case where neither is far longer ([`PAIR_WITHIN`],
-//!    [`COMPLEMENT_WITHIN`]), and fill nothing beyond their parts, because a block more of either costs both more than
-//!    it does (Warped-Slicer, section III);
+//! 2. **sharing**: launches share the device with the first one in equal parts (accelOS, section 3), because one after
+//!    another the last of them would wait for all others. Of those that wait for DRAM ([`crate::roofline`]) only one
+//!    shares, because two take as long together as one after the other. On a device that does not count what kernels
+//!    use, those share that take not much longer in all than the first ([`Settings::share_within`]). **Two** programs
+//!    of which it is known that not both wait for DRAM fill nothing beyond their parts, because a block more of either
+//!    costs both more than it does (Warped-Slicer, section III);
 //! 3. **profiles**: a kernel that ran before is known (SRTF, section 6.2.2);
 //! 4. **samples**: of an unknown kernel that has to wait, one block runs at once (SRTF samples on a whole SM, section
 //!    5.1.1). Until a block has ended, the kernel's blocks are taken to last twice as long as the oldest has run, at
@@ -90,11 +90,6 @@ pub const GRACE: Nanos = Nanos(20_000);
 /// time, and executors count for a policy that they wake.
 const CHECK: Nanos = Nanos(100_000);
 
-/// Two programs neither of which waits for DRAM share where one is at most this many times as long as the other.
-const PAIR_WITHIN: f64 = 4.0;
-/// The same where one of them waits for DRAM, so that together they take less time than one after the other.
-const COMPLEMENT_WITHIN: f64 = 16.0;
-
 /// Open launches of a tenant each of which counts for the whole of its weight.
 const FEW: f64 = 4.0;
 
@@ -109,9 +104,10 @@ pub struct Settings {
     pub profiles: Profiles,
     /// Profiles say how long kernels take that have not run yet.
     pub uses_profiles: bool,
-    /// Launches share with the first whose runtime is at most this many times its own; 0 for no sharing.
-    pub share_within: f64,
-    /// Two programs of which not both wait for DRAM share.
+    /// On a device that does not count what kernels use, how many times its own runtime the launches take at most that
+    /// share with the first; none for no sharing on any device.
+    pub share_within: Option<f64>,
+    /// Two programs of which not both wait for DRAM stay within their parts.
     pub pairs: bool,
     /// Blocks of an unknown kernel that run while it waits; 0 for none.
     pub samples: u64,
@@ -128,7 +124,7 @@ impl Default for Settings {
         Self {
             profiles: Profiles::default(),
             uses_profiles: true,
-            share_within: 2.0,
+            share_within: Some(2.0),
             pairs: true,
             samples: 1,
             hand_over: Preemption::Cheapest,
@@ -167,8 +163,6 @@ struct Entry {
     key: f64,
     /// Predicted device time of the whole launch over its part of its tenant's weight.
     total: f64,
-    /// Predicted device time of this and all earlier launches since its row began to loop, over its tenant's weight.
-    length: f64,
     /// Its blocks that have not ended, at least one.
     left: u64,
     /// Blocks for which it may have room: those that are left, or all of a launch of a loop.
@@ -305,7 +299,6 @@ impl Gridmux {
             band,
             key: present * remaining * divides / weight,
             total: total * divides / weight,
-            length: (total + self.loops.done(row) as f64 * wave_ns) / weight,
             left: job.left().max(1),
             room,
             lasting: lasting.clamp(1, room),
@@ -335,39 +328,37 @@ impl Gridmux {
         self.is_pair = self.is_pair();
         self.sharing = match self.is_pair {
             true => 2,
-            false => self.gather_alike(),
+            false => self.gather_sharing(),
         };
         self.rows.clear();
         self.rows.extend(self.order.iter().map(|entry| entry.row));
         self.first = self.rows.first().copied();
     }
 
-    /// Returns whether there are two launches alone, of programs of which not both wait for DRAM and neither is far
-    /// longer.
+    /// Returns whether there are two launches alone, of programs of which not both wait for DRAM.
     fn is_pair(&self) -> bool {
         let [one, other] = &self.order[..] else {
             return false;
         };
         let sides = [one, other].map(|entry| self.roofline.side(entry.row));
-        let [Some(one_side), Some(other_side)] = sides else {
-            return false;
-        };
-        let within = match (one_side, other_side) {
-            (Side::Compute, Side::Compute) => PAIR_WITHIN,
-            (Side::Memory, Side::Memory) => return false,
-            (Side::Compute, Side::Memory) | (Side::Memory, Side::Compute) => COMPLEMENT_WITHIN,
-        };
-        let (short, long) = (one.length.min(other.length), one.length.max(other.length));
-        self.settings.pairs && one.band == other.band && long <= within * short
+        let is_known = sides.iter().all(Option::is_some);
+        let is_memory = sides == [Some(Side::Memory); 2];
+        let is_shared = self.settings.pairs && self.settings.share_within.is_some();
+        is_shared && is_known && !is_memory && one.band == other.band
     }
 
-    /// Brings those launches to the front that share with the first one, which are not much longer and of which one at
-    /// most waits for DRAM; returns how many there are, itself included.
-    fn gather_alike(&mut self) -> usize {
+    /// Brings those launches to the front that share with the first one; returns how many there are, itself included.
+    fn gather_sharing(&mut self) -> usize {
         let Some(first) = self.order.first().copied() else {
             return 0;
         };
-        let most = self.settings.share_within * first.total;
+        let Some(within) = self.settings.share_within else {
+            return 1;
+        };
+        let most = match self.roofline.counts() {
+            true => f64::INFINITY,
+            false => within * first.total,
+        };
         let waits_for_memory = |entry: &Entry| self.roofline.side(entry.row) == Some(Side::Memory);
         let mut sharing = 1;
         let mut has_memory = waits_for_memory(&first);

@@ -178,7 +178,7 @@ fn launches_of_like_length_share() {
     timed.arrive(1, 600);
     assert_eq!((timed.caps(0), timed.caps(1)), ([5, 5], [5, 5]));
     let alone = Settings {
-        share_within: 0.0,
+        share_within: None,
         ..Settings::default()
     };
     let mut timed = Timed::new(alone, &[0, 1]);
@@ -248,7 +248,7 @@ fn a_loop_keeps_its_room_between_launches() {
 fn a_launch_that_would_wait_too_long_comes_first() {
     let bound = Settings {
         bound: Some(4.0),
-        share_within: 0.0,
+        share_within: None,
         ..Settings::default()
     };
     let mut timed = Timed::new(bound, &[0, 1]);
@@ -386,24 +386,33 @@ fn two_programs_that_do_not_both_wait_for_dram_stay_within_their_parts() {
     };
     let (few, many) = (1_000, 1_000_000);
     let parts = ([5, 5], [5, 5], Surplus::Idle, Preemption::None);
+    let shared = ([5, 5], [5, 5], Surplus::Lend, Preemption::Cheapest);
     let order = ([0, 0], [10, 10], Surplus::Lend, Preemption::Cheapest);
-    // One that is far shorter does not wait for the other.
-    for (bytes, shares, waits) in [
-        ([few, few], [1000, 300], [1000, 200]),
-        ([few, many], [3200, 220], [3200, 180]),
-        ([many, few], [3200, 220], [3200, 180]),
-    ] {
-        assert_eq!(plan(Settings::default(), bytes, shares), parts);
-        assert_eq!(plan(Settings::default(), bytes, waits), order);
-        let without = Settings {
-            pairs: false,
-            ..Settings::default()
-        };
-        assert_eq!(plan(without, bytes, shares), order);
+    let with = |share_within, pairs| Settings {
+        share_within,
+        pairs,
+        ..Settings::default()
+    };
+    // However much longer the one takes.
+    let blocks = [3200, 180];
+    for bytes in [[few, few], [few, many], [many, few]] {
+        assert_eq!(plan(Settings::default(), bytes, blocks), parts);
+        assert_eq!(plan(with(Some(2.0), false), bytes, blocks), shared);
+        assert_eq!(plan(with(None, true), bytes, blocks), order);
     }
-    assert_eq!(plan(Settings::default(), [many, many], [1000, 300]), order);
+    assert_eq!(plan(Settings::default(), [many, many], blocks), order);
     // Nor do those share that are alike.
     assert_eq!(plan(Settings::default(), [many, many], [1000, 600]), order);
+}
+
+#[test]
+fn where_nobody_counts_those_share_that_are_alike() {
+    for (blocks, caps) in [(600, ([5, 5], [5, 5])), (400, ([0, 0], [10, 10]))] {
+        let mut timed = Timed::new(Settings::default(), &[0, 1]);
+        timed.arrive(0, 1000);
+        timed.arrive(1, blocks);
+        assert_eq!((timed.caps(0), timed.caps(1)), caps);
+    }
 }
 
 #[test]
@@ -454,7 +463,7 @@ fn launches_of_a_tenant_that_has_many_are_not_alike_to_one() {
 fn who_has_many_launches_and_held_more_than_its_part_is_not_late() {
     let settings = Settings {
         bound: Some(4.0),
-        share_within: 0.0,
+        share_within: None,
         ..Settings::default()
     };
     // Launches that are open, and excess in nanoseconds of both SMs; a launch takes 50 us alone.
@@ -474,7 +483,7 @@ fn who_has_many_launches_and_held_more_than_its_part_is_not_late() {
 #[test]
 fn a_row_for_many_kernels_is_not_capped_where_it_comes_first_without_sharing() {
     let settings = Settings {
-        share_within: 0.0,
+        share_within: None,
         ..Settings::default()
     };
     let mut timed = Timed::new(settings, &[0, 7]);
