@@ -52,8 +52,10 @@ const ACCELOS: Cell = Cell {
     better: Better::Lower,
     prefix: "",
     policies: &["accelos"],
-    loss: "It runs kernels one after the other but for pairs that its samples say gain, so that fewer complement each \
-           other than under accelOS, which gives every kernel a part: the overlaps of the same table.",
+    loss: "Of kernels that wait for DRAM it runs one after the other, and moves the blocks of longer ones out of the \
+           way of shorter ones, so that fewer complement each other than under accelOS, which gives every kernel a \
+           part and waits for the ends of blocks: the overlaps of the same table, and the ablation's `without \
+           switching blocks out`.",
 };
 const SMK: Cell = Cell {
     name: "SMK: STP",
@@ -63,9 +65,9 @@ const SMK: Cell = Cell {
     better: Better::Higher,
     prefix: "all, ",
     policies: &["smk", "smk-p-strict", "smk-pw"],
-    loss: "Kernels of a million cycles start again and again, and of two launches it lets the shorter one end first, \
-           as its ANTT says, which is near that of `fifo` in the same table; SMK's measures count what both have \
-           issued by then.",
+    loss: "Of two kernels that move many bytes for an instruction it lets the shorter launch end first, again and \
+           again, and SMK's measures count what both have issued by the end. It takes `matmul` and `histogram` for \
+           such kernels, too, whose first instructions find the caches cold or full of the other kernel's data.",
 };
 const WARPED_SLICER: Cell = Cell {
     name: "Warped-Slicer: IPC",
@@ -75,8 +77,8 @@ const WARPED_SLICER: Cell = Cell {
     better: Better::Higher,
     prefix: "",
     policies: &["warped-slicer"],
-    loss: "Of two long launches it ends the shorter one first, so that both are done hardly sooner than under \
-           left-over, which is `fifo` in the same table.",
+    loss: "Two kernels that wait for DRAM run one after the other, so that both are done hardly sooner than under \
+           left-over, which is `fifo` in the same table; and equal parts are not the best ones: see the oracle's.",
 };
 
 const CELLS: [Cell; 10] = [
