@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use status::{NvmlResult, Status};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The oldest driver with CUDA 13 (CUDA 13.0 release notes, table 3): programs compare versions with numbers.
@@ -167,6 +168,26 @@ unsafe fn set_text(place: *mut c_char, bytes: c_uint, text: &[u8]) -> NvmlResult
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast(), text.len());
         place.add(text.len()).write(0);
+    }
+    Ok(())
+}
+
+/// Writes how many devices there are and, where the program has room for as many, all of them.
+///
+/// # Safety
+/// The places are null or good for a number, and for as many devices as it says.
+unsafe fn set_devices(all: c_uint, count: *mut c_uint, devices: *mut Device) -> NvmlResult {
+    if count.is_null() || !count.is_aligned() {
+        return Err(Status::INVALID_ARGUMENT);
+    }
+    // SAFETY: as the caller promises.
+    let room = unsafe { count.replace(all) };
+    if room != 0 && room < all {
+        return Err(Status::INSUFFICIENT_SIZE);
+    }
+    for index in 0..room.min(all) {
+        // SAFETY: as the caller promises.
+        unsafe { set(devices.wrapping_add(index as usize), index as Device + 1) }?;
     }
     Ok(())
 }
@@ -354,6 +375,15 @@ nvml_api! {
         let bytes = bytes.min(80);
         with(|_| set_text((&raw mut (*info).branch).cast(), bytes, DRIVER_BRANCH.as_bytes()))
     }
+    [nvmlSystemGetProcessName](process: c_uint, text: *mut c_char, bytes: c_uint) {
+        with(|_| {
+            let path = fs::read_link(format!("/proc/{process}/exe")).map_err(|_| Status::NOT_FOUND)?;
+            set_text(text, bytes, path.as_os_str().as_bytes())
+        })
+    }
+    [nvmlSystemGetTopologyGpuSet](_processor: c_uint, count: *mut c_uint, devices: *mut Device) {
+        with(|driver| set_devices(driver.count()?.cast_unsigned(), count, devices))
+    }
     [nvmlUnitGetCount](count: *mut c_uint) {
         with(|_| set(count, 0))
     }
@@ -413,6 +443,10 @@ nvml_api! {
     }
     [nvmlDeviceSetPersistenceMode nvmlDeviceSetComputeMode](device: Device, _mode: c_uint) {
         with_device(device, |_, _| Err(Status::NO_PERMISSION))
+    }
+    // None that it shares more with than the host.
+    [nvmlDeviceGetTopologyNearestGpus](device: Device, _level: c_uint, count: *mut c_uint, _devices: *mut Device) {
+        with_device(device, |_, _| set(count, 0))
     }
     [nvmlDeviceGetCpuAffinity](device: Device, count: c_uint, words: *mut c_ulong) {
         with_device(device, |_, _| set_all(PROCESSORS, words, count))

@@ -1,5 +1,6 @@
 """cuda-core: compile C++ to PTX or machine code, link, launch, allocate, measure."""
 
+import os
 import subprocess
 import sys
 
@@ -186,6 +187,11 @@ def test_the_management_library_finds_a_device_in_every_way(device):
     nvml.init_v2()
     assert nvml.system_get_driver_branch().startswith("r")
     assert nvml.unit_get_count() == 0
+    assert "python" in nvml.system_get_process_name(os.getpid())
+    with pytest.raises(nvml.NotFoundError):
+        nvml.system_get_process_name(0)
+    assert [each.index for each in system.Device.get_all_devices_with_cpu_affinity(0)] == [0]
+    assert list(known.get_topology_nearest_gpus(system.typing.GpuTopologyLevel.INTERNAL)) == []
     handle = nvml.device_get_handle_by_index_v2(0)
     assert nvml.device_get_compute_mode(handle) == 0
     with pytest.raises(nvml.NoPermissionError):
