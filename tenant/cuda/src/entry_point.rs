@@ -49,6 +49,7 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Copies with attributes", memory::batch::TABLE),
     ("Host memory", memory::host::TABLE),
     ("Managed memory", memory::managed::TABLE),
+    ("Managed memory in batches", memory::moves::TABLE),
     ("Pointers", memory::pointer::TABLE),
     ("Pools", memory::pool::TABLE),
     ("Pools of places", memory::placed::TABLE),

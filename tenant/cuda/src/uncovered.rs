@@ -120,9 +120,6 @@ uncovered! {
     12090: cuGreenCtxGetId, cuLogsCurrent, cuLogsDumpToFile, cuLogsDumpToMemory, cuLogsRegisterCallback,
         cuLogsUnregisterCallback;
     13000: cuDeviceGetHostAtomicCapabilities, cuDeviceGetP2PAtomicCapabilities,
-        cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz,
-        cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz,
-        cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz,
         cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz;
     13010: cuDevSmResourceSplit, cuMulticastBindAddr_v2, cuMulticastBindMem_v2,
         cuStreamBeginCaptureToCig | cuStreamBeginCaptureToCig_ptsz,

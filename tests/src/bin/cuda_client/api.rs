@@ -215,6 +215,15 @@ functions! {
     cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location);
     cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: u64);
     cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: u64);
+    cuMemPrefetchBatchAsync(
+        addresses: *const u64, bytes: *const usize, count: usize, places: *const Location, firsts: *const usize,
+        place_count: usize, flags: u64, stream: u64
+    );
+    cuMemDiscardBatchAsync(addresses: *const u64, bytes: *const usize, count: usize, flags: u64, stream: u64);
+    cuMemDiscardAndPrefetchBatchAsync(
+        addresses: *const u64, bytes: *const usize, count: usize, places: *const Location, firsts: *const usize,
+        place_count: usize, flags: u64, stream: u64
+    );
     cuMemRangeGetAttribute(value: *mut c_void, value_bytes: usize, attribute: u32, address: u64, bytes: usize);
     cuMemRangeGetAttributes(
         values: *mut *mut c_void, sizes: *mut usize, attributes: *mut u32, count: usize, address: u64, bytes: usize
