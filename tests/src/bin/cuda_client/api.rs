@@ -180,6 +180,7 @@ functions! {
     cuLibraryGetManaged(address: *mut u64, bytes: *mut usize, library: u64, name: *const c_char);
     cuLibraryUnload(library: u64);
     cuLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char);
+    cuKernelGetParamInfo(kernel: u64, index: usize, offset: *mut usize, bytes: *mut usize);
     cuKernelGetFunction(function: *mut u64, kernel: u64);
     cuLinkCreate_v2(count: u32, options: *mut u32, values: *mut *mut c_void, link: *mut u64);
     cuLinkAddData_v2(
