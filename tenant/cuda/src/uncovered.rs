@@ -104,9 +104,8 @@ uncovered! {
         cuOccupancyMaxPotentialClusterSize, cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz,
         cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz;
     12000: cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled, cuTensorMapReplaceAddress;
-    12010: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute, cuCoredumpSetAttributeGlobal,
-        cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem, cuMulticastCreate, cuMulticastGetGranularity,
-        cuMulticastUnbind;
+    12010: cuCoredumpGetAttribute, cuCoredumpSetAttribute, cuMulticastAddDevice, cuMulticastBindAddr,
+        cuMulticastBindMem, cuMulticastCreate, cuMulticastGetGranularity, cuMulticastUnbind;
     12030: cuGraphConditionalHandleCreate;
     12040: cuCtxFromGreenCtx, cuCtxGetDevResource, cuDevResourceGenerateDesc, cuDevSmResourceSplitByCount,
         cuDeviceGetDevResource, cuDeviceRegisterAsyncNotification, cuDeviceUnregisterAsyncNotification,

@@ -197,6 +197,8 @@ functions! {
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
         shared_bytes: u32, stream: u64, params: *mut *mut c_void
     );
+    cuCoredumpGetAttributeGlobal(setting: u32, value: *mut c_void, bytes: *mut usize);
+    cuCoredumpSetAttributeGlobal(setting: u32, value: *mut c_void, bytes: *mut usize);
     cuLaunchKernelEx(
         config: *const LaunchConfig, function: u64, params: *mut *mut c_void, extra: *mut *mut c_void
     );

@@ -56,7 +56,7 @@ macro_rules! scenarios {
 
 scenarios! {
     entry: before_and_after_init many_threads_initialise_at_once functions_by_name codes_have_names
-        the_device_is_coherent;
+        the_device_is_coherent settings_of_core_dumps;
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
         what_a_context_holds_goes_with_it what_a_hidden_context_holds_goes_with_it
         parameters_that_ask_for_nothing;
