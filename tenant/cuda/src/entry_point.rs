@@ -10,8 +10,8 @@ use crate::report::{self, Missed};
 use crate::status::{CudaResult, Status};
 use crate::stream::DefaultStream;
 use crate::{
-    context, device, error_text, event, graph, host_function, init, launch, library, link, memory,
-    module, occupancy, profiler, runtime, stream, texture, uncovered,
+    context, core_dump, device, error_text, event, graph, host_function, init, launch, library,
+    link, memory, module, occupancy, profiler, runtime, stream, texture, uncovered,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -49,6 +49,7 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Copies with attributes", memory::batch::TABLE),
     ("Host memory", memory::host::TABLE),
     ("Managed memory", memory::managed::TABLE),
+    ("Managed memory in batches", memory::moves::TABLE),
     ("Pointers", memory::pointer::TABLE),
     ("Pools", memory::pool::TABLE),
     ("Pools of places", memory::placed::TABLE),
@@ -79,6 +80,7 @@ const FAMILIES: &[(&str, &[Entry])] = &[
     ("Capture", graph::capture::calls::TABLE),
     ("Occupancy", occupancy::TABLE),
     ("Profiler", profiler::TABLE),
+    ("Core dumps", core_dump::TABLE),
     ("", uncovered::TABLE),
 ];
 

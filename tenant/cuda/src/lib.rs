@@ -30,6 +30,7 @@ pub mod api;
 mod attribute;
 pub mod border;
 pub mod context;
+pub mod core_dump;
 pub mod device;
 pub mod driver;
 pub mod entry_point;

@@ -311,6 +311,7 @@ fn get_param_info(
     offset: Out<usize>,
     size: Option<Out<usize>>,
 ) -> CudaResult {
+    current()?;
     let (start, len) = attributes::param(&kernel.function, index)?;
     offset.set(start);
     Out::set_if(size.as_ref(), len);

@@ -104,9 +104,8 @@ uncovered! {
         cuOccupancyMaxPotentialClusterSize, cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz,
         cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz;
     12000: cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled, cuTensorMapReplaceAddress;
-    12010: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute, cuCoredumpSetAttributeGlobal,
-        cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem, cuMulticastCreate, cuMulticastGetGranularity,
-        cuMulticastUnbind;
+    12010: cuCoredumpGetAttribute, cuCoredumpSetAttribute, cuMulticastAddDevice, cuMulticastBindAddr,
+        cuMulticastBindMem, cuMulticastCreate, cuMulticastGetGranularity, cuMulticastUnbind;
     12030: cuGraphConditionalHandleCreate;
     12040: cuCtxFromGreenCtx, cuCtxGetDevResource, cuDevResourceGenerateDesc, cuDevSmResourceSplitByCount,
         cuDeviceGetDevResource, cuDeviceRegisterAsyncNotification, cuDeviceUnregisterAsyncNotification,
@@ -120,9 +119,6 @@ uncovered! {
     12090: cuGreenCtxGetId, cuLogsCurrent, cuLogsDumpToFile, cuLogsDumpToMemory, cuLogsRegisterCallback,
         cuLogsUnregisterCallback;
     13000: cuDeviceGetHostAtomicCapabilities, cuDeviceGetP2PAtomicCapabilities,
-        cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz,
-        cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz,
-        cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz,
         cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz;
     13010: cuDevSmResourceSplit, cuMulticastBindAddr_v2, cuMulticastBindMem_v2,
         cuStreamBeginCaptureToCig | cuStreamBeginCaptureToCig_ptsz,

@@ -14,6 +14,7 @@ impl Status {
     pub const UNINITIALIZED: Self = Self(1);
     pub const INVALID_ARGUMENT: Self = Self(2);
     pub const NOT_SUPPORTED: Self = Self(3);
+    pub const NO_PERMISSION: Self = Self(4);
     pub const NOT_FOUND: Self = Self(6);
     pub const INSUFFICIENT_SIZE: Self = Self(7);
     pub const DRIVER_NOT_LOADED: Self = Self(9);
@@ -22,11 +23,12 @@ impl Status {
 }
 
 /// Codes and their texts.
-const TEXTS: [(u32, &CStr); 8] = [
+const TEXTS: [(u32, &CStr); 9] = [
     (0, c"success"),
     (Status::UNINITIALIZED.0, c"nvmlInit was not called"),
     (Status::INVALID_ARGUMENT.0, c"an argument is invalid"),
     (Status::NOT_SUPPORTED.0, c"the device does not have this"),
+    (Status::NO_PERMISSION.0, c"this is not the program's to set"),
     (Status::NOT_FOUND.0, c"there is no such device"),
     (Status::INSUFFICIENT_SIZE.0, c"the buffer is too small"),
     (

@@ -1,5 +1,6 @@
 """cuda-core: compile C++ to PTX or machine code, link, launch, allocate, measure."""
 
+import os
 import subprocess
 import sys
 
@@ -170,3 +171,34 @@ def test_the_management_library_tells_what_the_driver_tells(device):
     assert known.name == device.name
     assert known.uuid.removeprefix("GPU-") == device.uuid
     assert known.memory_info.total >= known.memory_info.free > 0
+
+
+def test_the_management_library_finds_a_device_in_every_way(device):
+    from cuda.bindings import nvml
+
+    known = device.to_system_device()
+    assert known.uuid_without_prefix == device.uuid
+    assert known.pci_info.bus_id[4:] == device.pci_bus_id
+    by_place = system.Device(pci_bus_id=known.pci_info.bus_id)
+    assert by_place.index == known.index == 0
+    major, minor = known.cuda_compute_capability
+    assert (major, minor) == tuple(device.compute_capability)
+    assert known.arch.name == "HOPPER"
+    nvml.init_v2()
+    assert nvml.system_get_driver_branch().startswith("r")
+    assert nvml.unit_get_count() == 0
+    assert "python" in nvml.system_get_process_name(os.getpid())
+    with pytest.raises(nvml.NotFoundError):
+        nvml.system_get_process_name(0)
+    assert [each.index for each in system.Device.get_all_devices_with_cpu_affinity(0)] == [0]
+    assert list(known.get_topology_nearest_gpus(system.typing.GpuTopologyLevel.INTERNAL)) == []
+    handle = nvml.device_get_handle_by_index_v2(0)
+    assert nvml.device_get_compute_mode(handle) == 0
+    with pytest.raises(nvml.NoPermissionError):
+        nvml.device_set_compute_mode(handle, 2)
+    with pytest.raises(nvml.NotSupportedError):
+        nvml.device_get_serial(handle)
+    assert list(nvml.device_get_ecc_mode(handle)) == [0, 0]
+    nodes = nvml.device_get_memory_affinity(handle, 1, nvml.AffinityScope.NODE)
+    assert nodes[0] & 1
+    nvml.shutdown()

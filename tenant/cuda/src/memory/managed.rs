@@ -64,7 +64,7 @@ fn place_of_device(number: CUdevice) -> CudaResult<Place> {
 ///
 /// # Errors
 /// [`Status::INVALID_VALUE`]; [`Status::INVALID_DEVICE`].
-fn place_of_location(location: CUmemLocation) -> CudaResult<Place> {
+pub(super) fn place_of_location(location: CUmemLocation) -> CudaResult<Place> {
     match location.kind {
         1 => device::exists(location.id).map(|()| Place::Device),
         2..=4 => Ok(Place::Host),
@@ -111,7 +111,11 @@ pub(super) fn make(
 ///
 /// # Errors
 /// [`Status::INVALID_VALUE`]: there are none, or they are not all in one allocation of managed memory.
-fn span(driver: &Driver, address: u64, bytes: usize) -> CudaResult<(Arc<Range>, u64, u64)> {
+pub(super) fn span(
+    driver: &Driver,
+    address: u64,
+    bytes: usize,
+) -> CudaResult<(Arc<Range>, u64, u64)> {
     if bytes == 0 {
         return Err(Status::INVALID_VALUE);
     }

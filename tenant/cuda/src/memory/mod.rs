@@ -15,6 +15,7 @@ pub mod host;
 pub mod lease;
 pub mod managed;
 pub mod map;
+pub mod moves;
 pub mod placed;
 pub mod pointer;
 pub mod pool;

@@ -180,6 +180,7 @@ functions! {
     cuLibraryGetManaged(address: *mut u64, bytes: *mut usize, library: u64, name: *const c_char);
     cuLibraryUnload(library: u64);
     cuLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char);
+    cuKernelGetParamInfo(kernel: u64, index: usize, offset: *mut usize, bytes: *mut usize);
     cuKernelGetFunction(function: *mut u64, kernel: u64);
     cuLinkCreate_v2(count: u32, options: *mut u32, values: *mut *mut c_void, link: *mut u64);
     cuLinkAddData_v2(
@@ -196,6 +197,8 @@ functions! {
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
         shared_bytes: u32, stream: u64, params: *mut *mut c_void
     );
+    cuCoredumpGetAttributeGlobal(setting: u32, value: *mut c_void, bytes: *mut usize);
+    cuCoredumpSetAttributeGlobal(setting: u32, value: *mut c_void, bytes: *mut usize);
     cuLaunchKernelEx(
         config: *const LaunchConfig, function: u64, params: *mut *mut c_void, extra: *mut *mut c_void
     );
@@ -215,6 +218,15 @@ functions! {
     cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location);
     cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: u64);
     cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: u64);
+    cuMemPrefetchBatchAsync(
+        addresses: *const u64, bytes: *const usize, count: usize, places: *const Location, firsts: *const usize,
+        place_count: usize, flags: u64, stream: u64
+    );
+    cuMemDiscardBatchAsync(addresses: *const u64, bytes: *const usize, count: usize, flags: u64, stream: u64);
+    cuMemDiscardAndPrefetchBatchAsync(
+        addresses: *const u64, bytes: *const usize, count: usize, places: *const Location, firsts: *const usize,
+        place_count: usize, flags: u64, stream: u64
+    );
     cuMemRangeGetAttribute(value: *mut c_void, value_bytes: usize, attribute: u32, address: u64, bytes: usize);
     cuMemRangeGetAttributes(
         values: *mut *mut c_void, sizes: *mut usize, attributes: *mut u32, count: usize, address: u64, bytes: usize

@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 
 scenarios! {
     entry: before_and_after_init many_threads_initialise_at_once no_service functions_by_name codes_have_names
-        the_device_is_coherent;
+        the_device_is_coherent settings_of_core_dumps;
 }
 
 fn before_and_after_init() {
@@ -179,4 +179,58 @@ fn the_device_is_coherent() {
     );
     invalid(cuda.cuDeviceGetName(name.as_mut_ptr(), 0, 0));
     invalid(cuda.cuDeviceGetName(name.as_mut_ptr(), -5, 0));
+}
+
+/// What is set is told again; a dump itself is refused.
+fn settings_of_core_dumps() {
+    let cuda = Cuda::open();
+    let get = |setting: u32, value: &mut [u8]| {
+        let place = value.as_mut_ptr().cast();
+        cuda.cuCoredumpGetAttributeGlobal(setting, place, &mut value.len())
+    };
+    let set = |setting: u32, value: &[u8]| {
+        let mut value = value.to_vec();
+        let place = value.as_mut_ptr().cast();
+        cuda.cuCoredumpSetAttributeGlobal(setting, place, &mut value.len())
+    };
+    let flag = |setting| {
+        let mut value = [7];
+        ok(get(setting, &mut value));
+        value[0]
+    };
+    assert_eq!([1, 2, 3, 4].map(flag), [0, 1, 0, 0]);
+    for (setting, needed) in [(1, 1), (4, 1), (5, 1024), (6, 1024), (7, 4)] {
+        let mut bytes = 0;
+        ok(cuda.cuCoredumpGetAttributeGlobal(setting, null_mut(), &mut bytes));
+        assert_eq!(bytes, needed);
+    }
+    let mut name = [0xff; 1024];
+    ok(get(5, &mut name));
+    let end = format!(".{}\0", std::process::id());
+    assert!(name.starts_with(b"core.cuda."));
+    assert!(name.windows(end.len()).any(|part| part == end.as_bytes()));
+    ok(set(2, &[0]));
+    ok(set(3, &[1]));
+    ok(set(6, b"pipe"));
+    ok(set(7, &[3, 0, 0, 0]));
+    assert_eq!([2, 3].map(flag), [0, 1]);
+    let mut text = [0xff; 5];
+    ok(get(6, &mut text));
+    assert_eq!(&text, b"pipe\0");
+    let mut flags = [0; 4];
+    ok(get(7, &mut flags));
+    assert_eq!(flags, [3, 0, 0, 0]);
+    for setting in [1, 4] {
+        ok(set(setting, &[0]));
+        refused(set(setting, &[1]), code::NOT_SUPPORTED);
+        assert_eq!(flag(setting), 0);
+    }
+    for setting in [0, 8, u32::MAX] {
+        invalid(get(setting, &mut [0; 8]));
+        invalid(set(setting, &[0; 8]));
+    }
+    invalid(get(6, &mut [0; 4]));
+    invalid(get(7, &mut [0; 3]));
+    invalid(set(5, &[b'x'; 1024]));
+    ok(set(5, &[b'x'; 1023]));
 }

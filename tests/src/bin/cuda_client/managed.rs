@@ -6,7 +6,7 @@ use std::ptr::{from_mut, null_mut};
 use std::time::{Duration, Instant};
 
 scenarios! {
-    managed: program_and_kernels_share_it copies_and_fills advice_is_told_again bad_arguments
+    managed: program_and_kernels_share_it copies_and_fills advice_is_told_again in_batches bad_arguments
         over_the_limit what_is_told_of_it many_small_ones variables;
 }
 
@@ -198,6 +198,80 @@ fn advice_is_told_again() {
         all,
     ));
     assert_eq!((one, two), (-1, [0, -2]));
+}
+
+fn in_batches() {
+    let session = Session::start();
+    let ranges = [1024, 2048, 1024].map(|words| managed(&session, words));
+    let bytes = [4096, 8192, 2048];
+    let stream = session.stream(NON_BLOCKING);
+    let (device, host) = (Location { kind: 1, id: 0 }, Location { kind: 2, id: 0 });
+    let prefetch = |bytes: &[usize; 3], places: &[Location], firsts: &[usize], flags, stream| {
+        session.cuMemPrefetchBatchAsync(
+            ranges.as_ptr(),
+            bytes.as_ptr(),
+            3,
+            places.as_ptr(),
+            firsts.as_ptr(),
+            places.len(),
+            flags,
+            stream,
+        )
+    };
+    let last = |index: usize| get::<1>(&session, 4, ranges[index], bytes[index])[0];
+    ok(prefetch(&bytes, &[device, host], &[0, 1], 0, stream));
+    assert_eq!([last(0), last(1), last(2)], [0, -1, -1]);
+    assert_eq!(
+        get::<1>(&session, 4, ranges[2], 4096),
+        [-2],
+        "not all of it"
+    );
+    // What was written after a discard stays.
+    ok(session.cuMemDiscardBatchAsync(ranges.as_ptr(), bytes.as_ptr(), 3, 0, stream));
+    ok(session.cuStreamSynchronize(stream));
+    assert_eq!([last(0), last(1), last(2)], [0, -1, -1]);
+    // SAFETY: it has that many words, and nothing else accesses them.
+    unsafe { word(ranges[0], 3).write_volatile(7) };
+    ok(session.cuMemDiscardAndPrefetchBatchAsync(
+        ranges[1..].as_ptr(),
+        bytes[1..].as_ptr(),
+        2,
+        &device,
+        &0,
+        1,
+        0,
+        stream,
+    ));
+    assert_eq!([last(0), last(1), last(2)], [0, 0, 0]);
+    assert_eq!(read(ranges[0], 3), 7);
+    // Nothing is noted where something is wrong.
+    let nowhere = Location { kind: 0, id: 0 };
+    for (bytes, places, firsts, flags) in [
+        ([4096, 8193, 2048], [host, host], [0, 1], 0),
+        ([4096, 0, 2048], [host, host], [0, 1], 0),
+        (bytes, [host, host], [1, 2], 0),
+        (bytes, [host, host], [0, 0], 0),
+        (bytes, [host, host], [0, 3], 0),
+        (bytes, [host, nowhere], [0, 1], 0),
+        (bytes, [host, host], [0, 1], 1),
+    ] {
+        invalid(prefetch(&bytes, &places, &firsts, flags, stream));
+    }
+    invalid(prefetch(&bytes, &[host], &[0], 0, 0));
+    invalid(prefetch(&bytes, &[], &[0], 0, stream));
+    let other = Location { kind: 1, id: 1 };
+    refused(
+        prefetch(&bytes, &[other], &[0], 0, stream),
+        code::INVALID_DEVICE,
+    );
+    invalid(session.cuMemDiscardBatchAsync(ranges.as_ptr(), bytes.as_ptr(), 0, 0, stream));
+    invalid(session.cuMemDiscardBatchAsync(&session.alloc(64), &64, 1, 0, stream));
+    assert_eq!([last(0), last(1), last(2)], [0, 0, 0]);
+    ok(session.cuStreamBeginCapture_v2(stream, 0));
+    refused(
+        prefetch(&bytes, &[host], &[0], 0, stream),
+        code::CAPTURE_UNSUPPORTED,
+    );
 }
 
 fn bad_arguments() {

@@ -199,6 +199,9 @@ fn libraries() {
         code::NOT_FOUND,
     );
     ok(session.cuKernelGetFunction(&mut function, kernel));
+    let (mut offset, mut bytes) = (0, 0);
+    ok(session.cuKernelGetParamInfo(kernel, 1, &mut offset, &mut bytes));
+    assert_eq!((offset, bytes), (8, 4));
     let data = session.words(&[1]);
     // Both handles launch, in any context.
     for handle in [kernel, function] {

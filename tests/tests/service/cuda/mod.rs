@@ -56,7 +56,7 @@ macro_rules! scenarios {
 
 scenarios! {
     entry: before_and_after_init many_threads_initialise_at_once functions_by_name codes_have_names
-        the_device_is_coherent;
+        the_device_is_coherent settings_of_core_dumps;
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
         what_a_context_holds_goes_with_it what_a_hidden_context_holds_goes_with_it
         parameters_that_ask_for_nothing;
@@ -75,8 +75,8 @@ scenarios! {
     mapped: kernels_use_pinned_memory host_and_kernel_see_each_other_at_once copies_and_fills_take_its_addresses
         registered_memory_has_device_addresses memory_that_cannot_be_registered_for_kernels
         it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once memory_whose_addresses_are_taken;
-    managed: program_and_kernels_share_it copies_and_fills advice_is_told_again bad_arguments what_is_told_of_it
-        many_small_ones variables;
+    managed: program_and_kernels_share_it copies_and_fills advice_is_told_again in_batches bad_arguments
+        what_is_told_of_it many_small_ones variables;
     arrays: copies_in_and_out copies_are_captured bad_arrays what_is_told_and_what_is_gone;
     textures: textures_of_planes textures_of_boxes textures_in_memory surfaces bad_texels bad_ways_to_read
         what_is_destroyed_is_gone they_go_with_their_context;

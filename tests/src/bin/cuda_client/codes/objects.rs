@@ -148,6 +148,7 @@ fn without_a_context() {
             cuLibraryGetModule(out, library) = due;
             cuLibraryGetGlobal(out, more, library, name(c"number")) = due;
             cuKernelGetFunction(out, kernel) = due;
+            cuKernelGetParamInfo(kernel, 0, out, more) = due;
             cuMemAlloc_v2(out, 64) = due;
             cuMemGetInfo_v2(out, more) = due;
             cuMemHostAlloc(out, 64, 0) = due;
