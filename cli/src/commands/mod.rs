@@ -8,8 +8,10 @@ mod device_host;
 mod kernel;
 mod latency;
 mod man;
+mod map;
 mod metrics;
 mod policy;
+mod prog;
 pub(crate) mod ptx;
 pub(crate) mod run;
 mod serve;
@@ -49,6 +51,12 @@ pub(crate) enum Command {
     Kernel(kernel::Kernel),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
+    /// The eBPF programs of gridmux that are loaded, and what they cost
+    #[command(subcommand)]
+    Prog(prog::Prog),
+    /// The maps of gridmux's eBPF programs, and what they hold
+    #[command(subcommand)]
+    Map(map::Map),
     /// The service's figures for Prometheus, in the OpenMetrics text format
     Metrics(metrics::Metrics),
     /// Scheduling policies
@@ -100,6 +108,8 @@ impl Command {
             Self::Device(device) => device.run(out),
             Self::Kernel(kernel) => kernel.run(out),
             Self::Latency(latency) => latency.run(out),
+            Self::Prog(prog) => prog.run(out),
+            Self::Map(map) => map.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),

@@ -11,6 +11,7 @@ mod documents;
 mod first_day;
 mod metrics;
 mod packaging;
+mod prog;
 mod ptx;
 mod run;
 mod service;
