@@ -5,6 +5,7 @@ mod completions;
 mod demo;
 mod device;
 mod device_host;
+mod doctor;
 mod kernel;
 mod latency;
 mod man;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     /// The maps of gridmux's eBPF programs, and what they hold
     #[command(subcommand)]
     Map(map::Map),
+    /// Look at this machine: what gridmux needs, the service, and programs that use a GPU past it
+    Doctor(doctor::Doctor),
     /// The service's figures for Prometheus, in the OpenMetrics text format
     Metrics(metrics::Metrics),
     /// Scheduling policies
@@ -110,6 +113,7 @@ impl Command {
             Self::Latency(latency) => latency.run(out),
             Self::Prog(prog) => prog.run(out),
             Self::Map(map) => map.run(out),
+            Self::Doctor(doctor) => doctor.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),

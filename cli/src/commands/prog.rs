@@ -32,10 +32,9 @@ Columns:
   ID        the kernel's number of the program
   TYPE      as bpftool names it
   NAME      the first 15 characters of its name
-  TAG       a hash of its instructions
   INSTANCE  the service that it belongs to (`gridmux serve --instance`); - for one
             that is pinned nowhere, as a trace's
-  MAPS      the maps that it uses, for `gridmux map show`
+  TAG       a hash of its instructions
   LOADED    when, UTC, and UID by whom
   XLATED, JITED, MEMLOCK
             bytes of its instructions, of its machine code, and of its memory
@@ -43,6 +42,7 @@ Columns:
             runs that the kernel counted, the time they took and that of one; -
             where it counted none. It counts where kernel.bpf_stats_enabled is 1,
             and for the time of --cost; runs of a timer are never counted
+  MAPS      the maps that it uses, for `gridmux map show`
 Only root, or who has CAP_SYS_ADMIN, may ask.";
 
 /// How to have runs counted.
@@ -113,13 +113,13 @@ fn text(rows: &[Row], is_counting: bool) -> String {
     if rows.is_empty() {
         return "(no programs; is `gridmux serve` running as root?)".to_owned();
     }
-    let is = ["id", "type", "name", "tag", "instance", "maps"];
-    let has = [
-        "id", "loaded", "uid", "xlated", "jited", "memlock", "runs", "time", "each",
-    ];
+    let is = ["id", "type", "name", "instance"];
+    let has = ["id", "tag", "loaded", "uid", "xlated", "jited", "memlock"];
+    let does = ["id", "runs", "time", "each", "maps"];
     let mut parts = vec![
         table::of(&is, rows.iter().map(Row::is)),
         table::of(&has, rows.iter().map(Row::has)),
+        table::of(&does, rows.iter().map(Row::does)),
     ];
     if !is_counting {
         parts.push(NOT_COUNTED.to_owned());
@@ -143,14 +143,26 @@ impl Row {
             of.id.to_string(),
             of.kind.clone(),
             of.name.clone(),
-            of.tag.clone(),
             of.instance.clone().unwrap_or_else(|| "-".to_owned()),
-            listed(&of.map_ids),
         ]
     }
 
-    /// Returns the cells of what it holds and costs.
+    /// Returns the cells of what it holds.
     fn has(&self) -> Vec<String> {
+        let of = &self.program;
+        vec![
+            of.id.to_string(),
+            of.tag.clone(),
+            of.loaded_at.map_or_else(|| "-".to_owned(), date),
+            of.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
+            units::bytes(of.bytes_xlated.into()),
+            units::bytes(of.bytes_jited.into()),
+            known_bytes(of.bytes_memlock),
+        ]
+    }
+
+    /// Returns the cells of what its runs cost, and the maps that it uses.
+    fn does(&self) -> Vec<String> {
         let of = &self.program;
         let counted = |text: String| match of.run_cnt {
             0 => "-".to_owned(),
@@ -158,14 +170,10 @@ impl Row {
         };
         vec![
             of.id.to_string(),
-            of.loaded_at.map_or_else(|| "-".to_owned(), date),
-            of.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
-            units::bytes(of.bytes_xlated.into()),
-            units::bytes(of.bytes_jited.into()),
-            known_bytes(of.bytes_memlock),
             counted(of.run_cnt.to_string()),
             counted(units::nanos(Some(of.run_time_ns))),
             counted(format!("{:.0}ns", self.ns_per_run.unwrap_or(0.0))),
+            listed(&of.map_ids),
         ]
     }
 }
