@@ -7,6 +7,7 @@
 
 mod command;
 mod demo;
+mod doctor;
 mod documents;
 mod first_day;
 mod metrics;

@@ -123,14 +123,9 @@ fn bypassing(scan: &Scan) -> Vec<Check> {
         })
         .collect();
     if scan.unread > 0 {
-        checks.push(Check::warning(
-            ABOUT,
-            format!(
-                "{} processes of other users cannot be looked at",
-                scan.unread
-            ),
-            "sudo gridmux doctor",
-        ));
+        let message = format!("processes that this user may not look at: {}", scan.unread);
+        let remedy = "ask as root, outside of containers, with CAP_SYS_PTRACE";
+        checks.push(Check::warning(ABOUT, message, remedy));
     }
     if checks.is_empty() {
         let said = format!(
