@@ -1,6 +1,7 @@
 //! What stands pinned under the folders of our instances.
 //!
-//! Rule: a pin that this process may not open is passed over. Nothing but maps and programs is pinned there (`pins.rs`).
+//! Rule: a pin that this process may not open is passed over. Nothing but maps and programs is pinned there
+//! (`pins.rs`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};

@@ -167,7 +167,8 @@ fn the_page_names_the_programs_probes_and_every_script() {
     }
     probes.sort();
     probes.dedup();
-    let rows = page.lines().filter(|line| line.split(" | ").count() == 4);
+    let table = page.split("\n## ").find(|part| part.starts_with("Probes,"));
+    let rows = table.unwrap().lines();
     let mut named: Vec<&str> = rows
         .filter_map(|row| row.strip_prefix("| `")?.split('`').next())
         .collect();

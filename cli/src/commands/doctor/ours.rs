@@ -1,8 +1,8 @@
 //! Which mapped files are gridmux's own libraries.
 //!
-//! A library is known by its file, device and inode, as the kernel writes them into a process's list of mappings: a name
-//! or a text inside of a file could be put into any other. To learn them in the kernel's own form, which on some file
-//! systems is not that of `stat`, the file is mapped here for a moment and looked up in the own list.
+//! A library is known by its file, device and inode, as the kernel writes them into a process's list of mappings: a
+//! name or a text inside of a file could be put into any other. To learn them in the kernel's own form, which on some
+//! file systems is not that of `stat`, the file is mapped here for a moment and looked up in the own list.
 
 use super::processes::maps::{FileId, Mapping};
 use crate::commands::run::places;
