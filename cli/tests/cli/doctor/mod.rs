@@ -141,8 +141,8 @@ fn a_program_with_another_driver_library_is_named() {
     let program = bypass.start(&library, "\u{1b}[31mevil");
     let asked = ["-j", "doctor", "--run-dir", "/nowhere"];
     let found = |report: &Value| {
-        let all = report["bypassing"].as_array().unwrap().iter();
-        all.filter(|of| of["pid"] == program.pid()).cloned().next()
+        let mut all = report["bypassing"].as_array().unwrap().iter();
+        all.find(|of| of["pid"] == program.pid()).cloned()
     };
     let report = gridmux(asked).json();
     let named = found(&report).unwrap_or_else(|| panic!("{report}"));
