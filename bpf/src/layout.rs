@@ -162,8 +162,8 @@ const _: () = {
 macro_rules! plain_bytes {
     ($($type:ty),+ $(,)?) => {
         $(
-            // SAFETY: repr(C), integers and arrays of them only, and the size assertions above leave no room for padding:
-            // any bytes are a value, and every byte of a value is initialised.
+            // SAFETY: repr(C), integers and arrays of them only, and the size assertions above leave no room for
+            // padding: any bytes are a value, and every byte of a value is initialised.
             unsafe impl aya::Pod for $type {}
         )+
     };
