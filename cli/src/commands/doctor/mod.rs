@@ -48,7 +48,7 @@ A program goes past the service where it has a driver library mapped (libcuda.so
 files beside this program, or a file /dev/nvidia* open or mapped. The service's own processes are left out. Only root \
 sees the processes of others.
 
---watch needs root, or CAP_BPF and CAP_PERFMON, and a build with eBPF programs. It puts probes on the functions of such \
+--watch needs root and a build with eBPF programs. It puts probes on the functions of such \
 libraries that launch kernels, allocate device memory and copy, and counts calls by process until the time is over. A \
 call that is probed costs its program up to 50 us more. With -j each program that is found is a line, and so is the \
 summary at the end.
