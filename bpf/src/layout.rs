@@ -116,6 +116,26 @@ pub struct RawProbeKey {
     pub probe: u32,
 }
 
+/// Key of the calls of one process (`struct gridmux_call_key`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawCallKey {
+    /// The process.
+    pub pid: u32,
+    /// Discriminant of a [`crate::Call`].
+    pub call: u32,
+}
+
+/// Calls of one process (`struct gridmux_calls`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawCalls {
+    /// Calls.
+    pub count: u64,
+    /// The name of the thread that called first, filled up with zeros.
+    pub name: [u8; 16],
+}
+
 const _: () = {
     assert!(size_of::<RawSample>() == 40);
     assert!(offset_of!(RawSample, device) == 4);
@@ -133,14 +153,17 @@ const _: () = {
     assert!(size_of::<RawOwner>() == 16);
     assert!(offset_of!(RawOwner, start_ticks) == 8);
     assert!(size_of::<RawProbeKey>() == 8);
+    assert!(size_of::<RawCallKey>() == 8);
+    assert!(size_of::<RawCalls>() == 24);
+    assert!(offset_of!(RawCalls, name) == 8);
 };
 
 /// Marks a mirror of a C struct whose bytes may be read and written as they are.
 macro_rules! plain_bytes {
     ($($type:ty),+ $(,)?) => {
         $(
-            // SAFETY: repr(C), integers only, and the size assertions above leave no room for padding: any bytes
-            // are a value, and every byte of a value is initialised.
+            // SAFETY: repr(C), integers and arrays of them only, and the size assertions above leave no room for
+            // padding: any bytes are a value, and every byte of a value is initialised.
             unsafe impl aya::Pod for $type {}
         )+
     };
@@ -152,7 +175,9 @@ plain_bytes!(
     Stats,
     RawTunables,
     RawOwner,
-    RawProbeKey
+    RawProbeKey,
+    RawCallKey,
+    RawCalls
 );
 
 /// Returns the value's bytes, as a map takes them.

@@ -5,16 +5,22 @@
 //! in the supervisor); any privileged process reads them ([`reader`]). The **traced** one: [`probes`] cost a load
 //! and a branch until somebody attaches ([`TraceProgram`], or any USDT tool).
 //!
+//! Apart from launches: what is loaded, as bpftool lists it ([`listing`], [`dump`]), and calls of driver libraries that
+//! are not ours ([`BypassProgram`]).
+//!
 //! Rules:
 //! - This room knows no other. Tenants, devices and kernels are bare numbers here.
 //! - Loading goes through libbpf, reading through aya, which needs no C library.
 //! - Whatever the ring holds may be hostile; the kernel and the program bound it.
 //! - Where BPF is not permitted, or was not built, the answer is a typed [`Unavailable`]; nothing else changes.
 
+pub mod calls;
 mod drain;
+pub mod dump;
 pub mod histogram;
 pub mod instance;
 pub mod layout;
+pub mod listing;
 pub mod probes;
 pub mod reader;
 #[cfg(not(loom))]
@@ -25,6 +31,8 @@ mod sync;
 pub mod unavailable;
 pub mod usdt;
 
+#[cfg(not(gridmux_no_bpf))]
+mod bypass;
 #[cfg(not(gridmux_no_bpf))]
 mod capability;
 #[cfg(not(gridmux_no_bpf))]
@@ -38,9 +46,12 @@ mod trace;
 #[cfg(gridmux_no_bpf)]
 mod unbuilt;
 
+pub use calls::{Call, Caller};
+pub use dump::{Dump, dump};
 pub use histogram::{Histogram, Kind, TenantHistogram};
 pub use instance::InstanceName;
 pub use layout::Stats;
+pub use listing::{Listing, LoadedMap, LoadedProgram, RunCounting, list};
 pub use probes::{Probe, ProbeArgs};
 pub use reader::{ReadError, read_histograms, read_stats};
 #[cfg(not(loom))]
@@ -49,11 +60,13 @@ pub use render::{Unit, render};
 pub use unavailable::Unavailable;
 
 #[cfg(not(gridmux_no_bpf))]
+pub use bypass::BypassProgram;
+#[cfg(not(gridmux_no_bpf))]
 pub use latency::LatencyProgram;
 #[cfg(not(gridmux_no_bpf))]
 pub use trace::TraceProgram;
 #[cfg(gridmux_no_bpf)]
-pub use unbuilt::{LatencyProgram, TraceProgram};
+pub use unbuilt::{BypassProgram, LatencyProgram, TraceProgram};
 
 /// Which tenants' samples the program accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

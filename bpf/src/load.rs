@@ -34,6 +34,9 @@ pub(crate) static CORE: &Aligned<[u8]> =
 /// The timer that drains.
 pub(crate) static TIMER: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/timer.bpf.o")));
+/// The watch of other driver libraries, which aya loads.
+pub(crate) static BYPASS: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/bypass.bpf.o")));
 /// The USDT programs.
 pub(crate) static TRACE: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o")));

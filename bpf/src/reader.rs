@@ -14,6 +14,10 @@ use crate::histogram::{Histogram, Kind, TenantHistogram};
 use crate::instance::{self, InstanceName};
 use crate::layout::{LAYOUT_VERSION, RawHistogram, RawKey, RawOwner, Stats};
 
+/// The maps whose entries are decoded, by name.
+const DUMPED: &str =
+    "gridmux_latency, gridmux_stats, gridmux_tenants, gridmux_owner and gridmux_probes";
+
 /// Why an instance cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -30,6 +34,19 @@ pub enum ReadError {
     /// The process may not read BPF maps.
     #[error("reading eBPF maps is not permitted to this user; run as root or with CAP_BPF")]
     NotPermitted,
+    /// The process may not ask what is loaded.
+    #[error(
+        "listing eBPF programs and maps is not permitted to this user; run as root or with CAP_SYS_ADMIN"
+    )]
+    ListingNotPermitted,
+    /// The map is none whose entries have a layout of ours.
+    #[error("map {name} cannot be dumped: {reason}; those that can be are {DUMPED}")]
+    NoLayout {
+        /// The map.
+        name: String,
+        /// What is different.
+        reason: String,
+    },
     /// Another version of gridmux pinned them.
     #[error(
         "instance {instance} was pinned with layout {found}, this gridmux reads {LAYOUT_VERSION}; use its own command"
@@ -125,7 +142,7 @@ fn open_map(instance: &InstanceName, object: &str) -> Result<MapData, ReadError>
     MapData::from_pin(instance.pin(object)).map_err(|error| map_error(instance, object, &error))
 }
 
-fn histograms_in(map: MapData) -> Result<Vec<TenantHistogram>, ReadError> {
+pub(crate) fn histograms_in(map: MapData) -> Result<Vec<TenantHistogram>, ReadError> {
     let map: HashMap<MapData, RawKey, RawHistogram> =
         HashMap::try_from(Map::HashMap(map)).map_err(|error| kernel("histograms", &error))?;
     let mut histograms = Vec::new();
@@ -154,7 +171,7 @@ fn histograms_in(map: MapData) -> Result<Vec<TenantHistogram>, ReadError> {
     Ok(histograms)
 }
 
-fn only_entry<T: Pod>(map: MapData, what: &str) -> Result<T, ReadError> {
+pub(crate) fn only_entry<T: Pod>(map: MapData, what: &str) -> Result<T, ReadError> {
     let map: Array<MapData, T> =
         Array::try_from(Map::Array(map)).map_err(|error| kernel(what, &error))?;
     map.get(&0, 0).map_err(|error| kernel(what, &error))
@@ -177,7 +194,7 @@ fn program_error(instance: &InstanceName, error: &ProgramError) -> ReadError {
 }
 
 /// Returns the system call's error at the bottom of one of aya's.
-fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+pub(crate) fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -201,7 +218,15 @@ fn no_instance(instance: &str) -> ReadError {
     }
 }
 
-fn kernel(what: &str, error: &dyn std::error::Error) -> ReadError {
+pub(crate) fn kernel(what: &str, error: &dyn std::error::Error) -> ReadError {
+    ReadError::Kernel {
+        what: what.into(),
+        reason: with_causes(error),
+    }
+}
+
+/// Returns an error with what caused it, outermost first.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut reason = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -209,8 +234,5 @@ fn kernel(what: &str, error: &dyn std::error::Error) -> ReadError {
         reason.push_str(&error.to_string());
         cause = error.source();
     }
-    ReadError::Kernel {
-        what: what.into(),
-        reason,
-    }
+    reason
 }

@@ -66,4 +66,12 @@ pub enum Unavailable {
         /// The error.
         reason: String,
     },
+    /// A driver library cannot be watched.
+    #[error("{library} cannot be watched: {reason}")]
+    NoLibrary {
+        /// The library, as it was opened.
+        library: String,
+        /// The error.
+        reason: String,
+    },
 }

@@ -1,9 +1,11 @@
 //! The loaders of a build without BPF programs: they exist, and only ever say why they cannot work.
 
 use std::convert::Infallible;
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::calls::Caller;
 use crate::histogram::TenantHistogram;
 use crate::instance::InstanceName;
 use crate::layout::Stats;
@@ -25,8 +27,18 @@ pub struct LatencyProgram(Infallible);
 #[derive(Debug)]
 pub struct TraceProgram(Infallible);
 
+/// Never made: this build has no programs.
+#[derive(Debug)]
+pub struct BypassProgram(Infallible);
+
 // Dropping matters where they work, and callers say so.
 impl Drop for LatencyProgram {
+    fn drop(&mut self) {
+        match self.0 {}
+    }
+}
+
+impl Drop for BypassProgram {
     fn drop(&mut self) {
         match self.0 {}
     }
@@ -92,6 +104,25 @@ impl TraceProgram {
     }
 
     pub fn histograms(&self) -> Result<Vec<TenantHistogram>, ReadError> {
+        match self.0 {}
+    }
+}
+
+#[allow(missing_docs)] // Documented where they work, in bypass.rs.
+impl BypassProgram {
+    pub fn load() -> Result<Self, Unavailable> {
+        Err(not_built())
+    }
+
+    pub fn watch(&mut self, _library: &File) -> Result<usize, Unavailable> {
+        match self.0 {}
+    }
+
+    pub fn callers(&self) -> Result<Vec<Caller>, ReadError> {
+        match self.0 {}
+    }
+
+    pub fn unkept(&self) -> Result<u64, ReadError> {
         match self.0 {}
     }
 }

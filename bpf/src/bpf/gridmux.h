@@ -99,6 +99,28 @@ struct gridmux_probe_key {
 	__u32 probe;
 };
 
+/* Most processes whose calls of another driver library are counted. */
+#define GRIDMUX_MAX_CALLERS 4096
+
+/* What a watched function of a driver library does; carried as the probe's cookie. */
+enum gridmux_call {
+	GRIDMUX_CALL_LAUNCH,
+	GRIDMUX_CALL_ALLOCATE,
+	GRIDMUX_CALL_COPY,
+	GRIDMUX_CALLS,
+};
+
+struct gridmux_call_key {
+	__u32 pid;
+	__u32 call;
+};
+
+struct gridmux_calls {
+	__u64 count;
+	/* The name of the thread that called first. */
+	char name[16];
+};
+
 #define GRIDMUX_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has the size that layout.rs states")
 #define GRIDMUX_OFFSET(type, field, bytes) \
 	_Static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field " stands where layout.rs states")
@@ -119,5 +141,8 @@ GRIDMUX_OFFSET(struct gridmux_tunables, registered_only, 8);
 GRIDMUX_SIZE(struct gridmux_owner, 16);
 GRIDMUX_OFFSET(struct gridmux_owner, start_ticks, 8);
 GRIDMUX_SIZE(struct gridmux_probe_key, 8);
+GRIDMUX_SIZE(struct gridmux_call_key, 8);
+GRIDMUX_SIZE(struct gridmux_calls, 24);
+GRIDMUX_OFFSET(struct gridmux_calls, name, 8);
 
 #endif

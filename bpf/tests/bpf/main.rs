@@ -12,6 +12,7 @@ mod both_loaders;
 mod budgets;
 mod hostile;
 mod latency;
+mod listing;
 mod unprivileged;
 #[cfg(target_arch = "x86_64")]
 mod usdt;

@@ -5,11 +5,14 @@ mod completions;
 mod demo;
 mod device;
 mod device_host;
+mod doctor;
 mod kernel;
 mod latency;
 mod man;
+mod map;
 mod metrics;
 mod policy;
+mod prog;
 pub(crate) mod ptx;
 pub(crate) mod run;
 mod serve;
@@ -49,6 +52,14 @@ pub(crate) enum Command {
     Kernel(kernel::Kernel),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
+    /// The eBPF programs of gridmux that are loaded, and what they cost
+    #[command(subcommand)]
+    Prog(prog::Prog),
+    /// The maps of gridmux's eBPF programs, and what they hold
+    #[command(subcommand)]
+    Map(map::Map),
+    /// Look at this machine: what gridmux needs, the service, and programs that use a GPU past it
+    Doctor(doctor::Doctor),
     /// The service's figures for Prometheus, in the OpenMetrics text format
     Metrics(metrics::Metrics),
     /// Scheduling policies
@@ -100,6 +111,9 @@ impl Command {
             Self::Device(device) => device.run(out),
             Self::Kernel(kernel) => kernel.run(out),
             Self::Latency(latency) => latency.run(out),
+            Self::Prog(prog) => prog.run(out),
+            Self::Map(map) => map.run(out),
+            Self::Doctor(doctor) => doctor.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),

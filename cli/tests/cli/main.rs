@@ -7,10 +7,13 @@
 
 mod command;
 mod demo;
+mod doctor;
 mod documents;
 mod first_day;
 mod metrics;
 mod packaging;
+mod probes;
+mod prog;
 mod ptx;
 mod run;
 mod service;

@@ -30,6 +30,9 @@ const WRONG: &[&str] = &[
     "-j run --kernel-seconds nan -- true",
     "-j policy show best",
     "-j metrics --listen nowhere",
+    "-j prog show --cost 0",
+    "-j doctor --watch soon",
+    "-j doctor --watch 1 --config x",
     "-j sim kernel x.ptx --entry k --grid 1 --block 1 --gpu tpu",
     "-j sim mix vecadd --policy fifo --gpu tpu",
     // What no GPU has is found before the file is looked for, which is not there.

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Places of the library, seen from the folder of the program.
 const PLACES: [&str; 2] = ["libcuda.so", "../lib/gridmux/libcuda.so.1"];
+/// Folder of the libraries of an installation, seen from the folder of the program.
+const INSTALLED: &str = "../lib/gridmux";
 /// Names under which programs load it.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// Folder of the links, in the private folder.
@@ -116,6 +118,35 @@ impl Library {
     pub(super) fn folder(&self) -> &Path {
         self.0.parent().unwrap_or(Path::new("/"))
     }
+}
+
+/// Where one of the libraries should be, and where it is.
+#[derive(Debug)]
+pub(in crate::commands) struct Place {
+    /// Under which name programs load it.
+    pub(in crate::commands) name: &'static str,
+    /// The file, where there is one.
+    pub(in crate::commands) file: Option<PathBuf>,
+}
+
+/// Returns where gridmux's libraries are, the driver library first, and what puts them there where they are not.
+pub(in crate::commands) fn places() -> Result<(Vec<Place>, String), Failure> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let first = |files: [PathBuf; 2]| files.into_iter().find(|file| file.is_file());
+    let driver = Place {
+        name: NAMES[0],
+        file: first(PLACES.map(|place| folder.join(place))),
+    };
+    let beside = BESIDE.iter().map(|of| Place {
+        name: of.installed,
+        file: first([
+            folder.join(of.built),
+            folder.join(INSTALLED).join(of.installed),
+        ]),
+    });
+    let places = [driver].into_iter().chain(beside).collect();
+    Ok((places, how_to_get_it(folder)))
 }
 
 /// Returns what puts the library where the program in a folder looks for it. Where cargo built the program, cargo

@@ -17,6 +17,7 @@ mod ptxas;
 mod server;
 
 pub(crate) use keeper::Keeper;
+pub(super) use library::{Place, places};
 pub(crate) use ptxas::as_ptxas;
 
 use crate::failure::Failure;

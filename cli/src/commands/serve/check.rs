@@ -49,7 +49,7 @@ const OF_THE_KERNEL: [(FsType, &str); 8] = [
 /// The outcome of a look at one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Verdict {
+pub(in crate::commands) enum Verdict {
     Ok,
     Warning,
     Error,
@@ -57,11 +57,11 @@ enum Verdict {
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
-struct Finding {
+pub(in crate::commands) struct Finding {
     /// Key of the configuration, dotted, or what else it is about.
-    key: String,
-    verdict: Verdict,
-    message: String,
+    pub(in crate::commands) key: String,
+    pub(in crate::commands) verdict: Verdict,
+    pub(in crate::commands) message: String,
 }
 
 /// All that was found.
@@ -82,6 +82,21 @@ pub(super) fn run(
     writer: Option<String>,
     out: &Output,
 ) -> Result<(), Failure> {
+    let findings = look(config, file.as_deref(), writer);
+    let report = Report {
+        file,
+        ok: findings.iter().all(|found| found.verdict != Verdict::Error),
+        findings,
+    };
+    out.show(&report, || report.text())?;
+    match report.ok {
+        true => Ok(()),
+        false => Err(Failure::reported()),
+    }
+}
+
+/// Looks at everything that a configuration needs of the system.
+pub(super) fn look(config: &Config, file: Option<&Path>, writer: Option<String>) -> Vec<Finding> {
     let mut findings = vec![Finding {
         key: "configuration".into(),
         verdict: Verdict::Ok,
@@ -91,7 +106,7 @@ pub(super) fn run(
             config.limits.tenants
         ),
     }];
-    if let Some(file) = &file {
+    if let Some(file) = file {
         findings.push(Finding::of("file", said_of(file, writer)));
     }
     findings.push(Finding::of("run_dir", run_dir(&config.run_dir)));
@@ -109,16 +124,7 @@ pub(super) fn run(
     }
     findings.extend(tenants(config));
     findings.push(Finding::of("eBPF", ebpf()));
-    let report = Report {
-        file,
-        ok: findings.iter().all(|found| found.verdict != Verdict::Error),
-        findings,
-    };
-    out.show(&report, || report.text())?;
-    match report.ok {
-        true => Ok(()),
-        false => Err(Failure::reported()),
-    }
+    findings
 }
 
 /// Looks at what tenants need of the system.

@@ -4,6 +4,8 @@
 
 mod check;
 
+pub(super) use check::{Finding, Verdict};
+
 use crate::commands::policy::{name_parser, note_unsampled};
 use crate::failure::Failure;
 use crate::notify::Manager;
@@ -20,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The configuration that is read when no other is named.
-const DEFAULT_CONFIG: &str = "/etc/gridmux/gridmux.toml";
+pub(super) const DEFAULT_CONFIG: &str = "/etc/gridmux/gridmux.toml";
 
 /// The text behind the options: how the service runs and stops.
 const NOTES: &str = "\
@@ -187,6 +189,16 @@ impl Serve {
         }
         Ok(config)
     }
+}
+
+/// Looks at a configuration as `gridmux serve --check` does; gives its values, and what was found.
+///
+/// # Errors
+/// It cannot be read, or a value makes no sense.
+pub(super) fn examine(file: &Path) -> Result<(Config, Vec<Finding>), Failure> {
+    let (config, writer) = Config::read_with_writer(file)?;
+    let findings = check::look(&config, Some(file), writer);
+    Ok((config, findings))
 }
 
 /// Warns of those who decide what the service reads, beside root and its own user.
