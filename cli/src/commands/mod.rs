@@ -9,6 +9,7 @@ mod kernel;
 mod latency;
 mod man;
 mod metrics;
+mod plan;
 mod policy;
 pub(crate) mod ptx;
 pub(crate) mod run;
@@ -47,6 +48,9 @@ pub(crate) enum Command {
     /// Kernels that tenants of a running service launch
     #[command(subcommand)]
     Kernel(kernel::Kernel),
+    /// The plan in force in a running service: which kernel may hold how many blocks on which SMs
+    #[command(subcommand)]
+    Plan(plan::Plan),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
     /// The service's figures for Prometheus, in the OpenMetrics text format
@@ -99,6 +103,7 @@ impl Command {
             Self::Tenant(tenant) => tenant.run(out),
             Self::Device(device) => device.run(out),
             Self::Kernel(kernel) => kernel.run(out),
+            Self::Plan(plan) => plan.run(out),
             Self::Latency(latency) => latency.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
