@@ -257,6 +257,7 @@ impl Row {
             profile_ns,
             profile_blocks,
             row,
+            ..
         } = of;
         let (kernel, entries, uncut) = match kernel {
             Some(facts) => (Some(facts.name), facts.entries, facts.uncut),
@@ -384,6 +385,7 @@ mod tests {
             }),
             profile_ns: Some(11_000),
             profile_blocks: 9,
+            fits: 8,
             row: RowReading {
                 id: RowId(1024),
                 tenant: TenantId(0),

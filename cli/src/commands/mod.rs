@@ -11,6 +11,7 @@ mod latency;
 mod man;
 mod map;
 mod metrics;
+mod plan;
 mod policy;
 mod prog;
 pub(crate) mod ptx;
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// Kernels that tenants of a running service launch
     #[command(subcommand)]
     Kernel(kernel::Kernel),
+    /// The plan in force in a running service: which kernel may hold how many blocks on which SMs
+    #[command(subcommand)]
+    Plan(plan::Plan),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
     /// The eBPF programs of gridmux that are loaded, and what they cost
@@ -110,6 +114,7 @@ impl Command {
             Self::Tenant(tenant) => tenant.run(out),
             Self::Device(device) => device.run(out),
             Self::Kernel(kernel) => kernel.run(out),
+            Self::Plan(plan) => plan.run(out),
             Self::Latency(latency) => latency.run(out),
             Self::Prog(prog) => prog.run(out),
             Self::Map(map) => map.run(out),

@@ -392,6 +392,47 @@ fn kernels_are_shown_with_what_was_learnt_of_them_and_how_they_go_now() {
     assert_eq!(service.stop(), Some(0));
 }
 
+#[test]
+fn the_plan_is_shown_with_the_kernels_that_it_holds() {
+    let service = Service::start("plan");
+    let folder = service.run_dir.to_str().unwrap();
+    let mut tenants = ["first", "second"].map(|name| {
+        let run = format!("matmul --tenant {name} --launches 1000000");
+        Running::workload(&service, &run)
+    });
+    for tenant in &mut tenants {
+        tenant.hold_and_go();
+    }
+    let plan = until("a plan for both", || {
+        let plan = service.ask(&["plan", "show"]);
+        let rows = plan["rows"].as_array().unwrap();
+        let holds = |name: &str| {
+            let of = rows.iter().find(|row| row["tenant"] == name);
+            of.is_some_and(|row| row["kernel"] == "matmul" && row["fits"].as_u64() > Some(0))
+        };
+        (holds("first") && holds("second")).then_some(plan)
+    });
+    let groups = plan["groups"].as_array().unwrap();
+    for row in plan["rows"].as_array().unwrap() {
+        assert_eq!(row["cells"].as_array().unwrap().len(), groups.len(), "{row}");
+    }
+    let ranges = groups.iter().flat_map(|of| of["sms"].as_array().unwrap());
+    let sms = ranges.map(|range| range[1].as_u64().unwrap() - range[0].as_u64().unwrap() + 1);
+    assert_eq!(sms.sum::<u64>(), plan["sms"].as_u64().unwrap(), "{plan}");
+    let later = until("another plan", || {
+        let later = service.ask(&["plan", "show"]);
+        (later["epoch"].as_u64() > plan["epoch"].as_u64()).then_some(later)
+    });
+    assert_eq!(later["policy"], plan["policy"]);
+    let text = gridmux(["plan", "show", "--run-dir", folder]).succeeded().stdout;
+    let says = |word: &str| text.contains(word);
+    assert!(says("GROUP") && says("matmul") && says("|"), "{text}");
+    drop(tenants);
+    let nowhere = gridmux(["-j", "plan", "show", "--run-dir", "/nonexistent"]);
+    nowhere.failed(1, &["/nonexistent"]);
+    assert_eq!(service.stop(), Some(0));
+}
+
 /// Kills the device host, and returns its process number.
 fn kill_host(service: &Service) -> Value {
     let host = service.ask(&["device", "show"])["host_pid"].clone();

@@ -157,6 +157,7 @@ fn the_tables_of_a_service_fit() {
     check(&["tenant", "show", "--run-dir", folder]);
     check(&["device", "show", "--run-dir", folder]);
     check(&["kernel", "show", "--run-dir", folder]);
+    check(&["plan", "show", "--run-dir", folder]);
     check(&["policy", "show", "--run-dir", folder]);
     let text = check(&["latency", "--run-dir", folder]);
     assert!(text.contains(&long), "{text}");

@@ -9,7 +9,7 @@
 use super::accounts::{self, TenantAccounts};
 use super::clients::{Clients, ConnectError, Making};
 use super::compile::{CompileResult, Compilers};
-use super::kernels::{KernelReading, Next};
+use super::kernels::{Around, KernelReading, Next};
 use super::learnt::Learnt;
 use super::outbound::Outbound;
 use super::session::{Hello, Member};
@@ -34,6 +34,7 @@ use gridmux_bpf::Recorder;
 use gridmux_channel::control::{ControlCode, ControlError};
 use gridmux_channel::ring::HostState;
 use gridmux_policy::ids::DeviceId;
+use gridmux_policy::plan::PlanReader;
 use gridmux_policy::units::Nanos;
 use gridmux_policy::{Profiles, by_name};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -83,6 +84,7 @@ pub(super) struct ControlThread {
     seen_turn: Option<u64>,
     policy: JoinHandle<()>,
     policy_handle: PolicyHandle,
+    plan: PlanReader,
 }
 
 impl ControlThread {
@@ -113,6 +115,7 @@ impl ControlThread {
         runner.set_name(&config.policy);
         runner.learn(&profiles);
         let stop = Arc::new(AtomicBool::new(false));
+        let plan = runner.plan_reader();
         let (policy, policy_handle) = spawn_policy(runner, &waker, &stop)?;
         policy_end.set_thread(policy.thread().clone());
         let link = Arc::new(ControlLink::with_bell(Arc::clone(&bell)));
@@ -160,6 +163,7 @@ impl ControlThread {
             seen_turn: None,
             policy,
             policy_handle,
+            plan,
         })
     }
 
@@ -584,9 +588,14 @@ impl ControlThread {
 
     /// Takes rows that the dispatcher has read, and asks for more or answers the supervisor.
     fn take_rows(&mut self, readings: Box<RowReadings>, link: &HostLink) -> io::Result<()> {
-        let profiles = self.learnt.profiles();
-        let known = (&self.accounts, &self.outbound.kernels, profiles);
-        match self.kernels.take(readings, known) {
+        let around = Around {
+            accounts: &self.accounts,
+            known: &self.outbound.kernels,
+            profiles: self.learnt.profiles(),
+            shape: &self.device.facts().shape,
+            plan: self.plan.read(),
+        };
+        match self.kernels.take(readings, around) {
             Next::Ask(readings) => self.outbound.tell(Message::ReadRows(readings)),
             Next::Answer(asked) => {
                 self.write_statistics(true);

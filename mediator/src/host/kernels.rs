@@ -8,9 +8,13 @@
 
 use super::accounts::TenantAccounts;
 use crate::dispatch::reading::RowReadings;
-use crate::page::{KERNELS, KernelFacts, KernelSnapshot, KernelsSnapshot, monotonic_ns};
+use crate::page::{
+    KERNELS, KernelFacts, KernelSnapshot, KernelsSnapshot, PlanSnapshot, monotonic_ns,
+};
 use gridmux_policy::Profiles;
 use gridmux_policy::ids::KernelKey;
+use gridmux_policy::plan::Plan;
+use gridmux_policy::shape::{DeviceShape, max_residency};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -73,6 +77,21 @@ pub(super) struct KernelReading {
     last: KernelsSnapshot,
 }
 
+/// What a reading is completed from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Around<'a> {
+    /// The tenants.
+    pub(super) accounts: &'a TenantAccounts,
+    /// The kernels.
+    pub(super) known: &'a KnownKernels,
+    /// What is known of kernels' durations.
+    pub(super) profiles: &'a Profiles,
+    /// The device.
+    pub(super) shape: &'a DeviceShape,
+    /// The plan in force.
+    pub(super) plan: &'a Plan,
+}
+
 /// What to do after an answer of the dispatcher.
 #[derive(Debug)]
 pub(super) enum Next {
@@ -99,23 +118,20 @@ impl KernelReading {
     }
 
     /// Takes an answer of the dispatcher.
-    pub(super) fn take(
-        &mut self,
-        readings: Box<RowReadings>,
-        (accounts, known, profiles): (&TenantAccounts, &KnownKernels, &Profiles),
-    ) -> Next {
+    pub(super) fn take(&mut self, readings: Box<RowReadings>, around: Around<'_>) -> Next {
         let current = self.current.get_or_insert_default();
         for row in &readings.rows {
             // The account of a tenant that is configured no more may be gone before its rows are.
-            let Some(tenant) = accounts.name_of(row.tenant) else {
+            let Some(tenant) = around.accounts.name_of(row.tenant) else {
                 continue;
             };
-            let profile = profiles.get(row.profile).filter(|_| !row.spill);
+            let profile = around.profiles.get(row.profile).filter(|_| !row.spill);
             current.kernels.push(KernelSnapshot {
                 tenant: tenant.to_owned(),
-                kernel: known.get(row.key).filter(|_| !row.spill),
+                kernel: around.known.get(row.key).filter(|_| !row.spill),
                 profile_ns: profile.map(|profile| profile.whole_ns()),
                 profile_blocks: profile.map_or(0, |profile| profile.blocks),
+                fits: max_residency(around.shape, &row.block),
                 row: row.clone(),
             });
         }
@@ -126,6 +142,7 @@ impl KernelReading {
         current.kernels.truncate(KERNELS);
         current.submission_ns = readings.submission_ns;
         current.slice_ns = readings.slice_ns;
+        current.plan = PlanSnapshot::of(around.plan, around.shape.sms);
         current.at_ns = monotonic_ns();
         self.last = self.current.take().unwrap_or_default();
         Next::Answer(std::mem::take(&mut self.asked))

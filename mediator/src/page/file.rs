@@ -2,6 +2,7 @@
 
 use super::index::{self, HEADER_WORDS, Head, Source, Unread, publish, words_for, words_of};
 use super::kernels::{KERNEL_BYTES, KERNELS};
+use super::plan::PLAN_BYTES;
 use super::snapshot::Snapshot;
 use gridmux_sync::shim::AtomicU64;
 use memmap2::{MmapMut, MmapOptions};
@@ -14,7 +15,7 @@ use std::os::unix::fs::FileExt;
 /// "gridmux" and a version of the whole format, as the first word.
 const MAGIC: u64 = u64::from_be_bytes(*b"gridmux\x01");
 /// Version of the snapshot's encoding.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 /// Bytes of a copy for what there is one of.
 const BASE_BYTES: usize = 64 << 10;
 /// Bytes of a copy for each tenant: about 300 for names and counters, and as much for each histogram.
@@ -41,12 +42,12 @@ pub enum PageError {
     Nonsense(String),
 }
 
-/// Returns how many bytes a copy holds in a page for that many tenants and clients, and for the kernels of all.
+/// Returns how many bytes a copy holds in a page for that many tenants and clients, and for the kernels and the plan of all.
 #[must_use]
 pub fn capacity_for(tenants: u16, clients: u16) -> usize {
     let tenants = usize::from(tenants) * TENANT_BYTES;
     let clients = usize::from(clients) * CLIENT_BYTES;
-    BASE_BYTES + tenants + clients + KERNELS * KERNEL_BYTES
+    BASE_BYTES + tenants + clients + KERNELS * KERNEL_BYTES + PLAN_BYTES
 }
 
 /// Encodes a snapshot; without the buckets of histograms where it is longer than a copy otherwise.

@@ -3,6 +3,7 @@
 //! Rules: there are at most [`KERNELS`], each with texts of at most [`TEXT_BYTES`], so that the page has room for all
 //! of them; they are those of one reading, whose time they have with them.
 
+use super::plan::PlanSnapshot;
 use super::snapshot::plain;
 use crate::dispatch::reading::RowReading;
 use gridmux_ptx::Kernel;
@@ -30,6 +31,8 @@ pub struct KernelsSnapshot {
     pub has_more: bool,
     /// The rows.
     pub kernels: Vec<KernelSnapshot>,
+    /// The plan in force when the reading came to its end.
+    pub plan: PlanSnapshot,
 }
 
 /// A reading of one row.
@@ -43,6 +46,8 @@ pub struct KernelSnapshot {
     pub profile_ns: Option<u64>,
     /// Blocks that stand behind the profile.
     pub profile_blocks: u32,
+    /// Blocks of it that an empty SM holds.
+    pub fits: u16,
     /// What the dispatcher says.
     pub row: RowReading,
 }
@@ -93,6 +98,7 @@ impl KernelsSnapshot {
         for kernel in &mut self.kernels {
             kernel.kernel.iter_mut().for_each(KernelFacts::settle);
         }
+        self.plan.settle();
     }
 }
 
@@ -120,6 +126,7 @@ mod tests {
             }),
             profile_ns: Some(u64::MAX),
             profile_blocks: u32::MAX,
+            fits: u16::MAX,
             row: RowReading {
                 id: RowId(u32::MAX),
                 tenant: TenantId(u32::MAX),

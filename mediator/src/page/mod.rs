@@ -26,12 +26,16 @@ mod file;
 #[cfg(not(loom))]
 mod kernels;
 #[cfg(not(loom))]
+mod plan;
+#[cfg(not(loom))]
 mod snapshot;
 
 #[cfg(not(loom))]
 pub use file::{MappedPage, PageError, PageFile, capacity_for};
 #[cfg(not(loom))]
 pub use kernels::{KERNELS, KernelFacts, KernelSnapshot, KernelsSnapshot, uncut};
+#[cfg(not(loom))]
+pub use plan::{PlanGroup, PlanLimit, PlanRowSnapshot, PlanSnapshot};
 #[cfg(not(loom))]
 pub use snapshot::{Buckets, PolicySnapshot, Snapshot, TenantSnapshot};
 #[cfg(not(loom))]

@@ -551,6 +551,12 @@ impl PolicyRunner {
         self.shared.choices.set(|in_force| in_force.chosen = name);
     }
 
+    /// Returns another reader of the plans, for a thread that tells operators of them.
+    #[must_use]
+    pub fn plan_reader(&mut self) -> PlanReader {
+        self.publisher.reader()
+    }
+
     /// Returns what other threads learn of the policy and ask of it.
     #[must_use]
     pub fn handle(&self) -> PolicyHandle {

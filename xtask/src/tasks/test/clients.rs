@@ -1,8 +1,8 @@
 //! Clients: CUDA programs that know nothing of gridmux, each run by `gridmux run` as a user runs it.
 //!
 //! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, CuPy, tinygrad
-//! and Triton from the package index, and committed programs, in C and Rust on the driver API and in CUDA C++ on the
-//! runtime API. A program that is a test suite prints a line for each test; any other counts as one test, by its exit
+//! and Triton from the package index, and committed programs, in C, CUDA C++ and Rust on the driver API and in CUDA C++
+//! on the runtime API. A program that is a test suite prints a line for each test; any other counts as one test, by its exit
 //! status.
 
 use super::{Counts, Stage};
@@ -25,7 +25,7 @@ struct Client {
 }
 
 /// All of them, those that say soonest that something is wrong first.
-const CLIENTS: [Client; 19] = [
+const CLIENTS: [Client; 20] = [
     program("C program", &["{build}/clients/program"]),
     program("CUDA program", &["{build}/clients/cuda"]),
     program(
@@ -38,6 +38,13 @@ const CLIENTS: [Client; 19] = [
     ),
     program("CUDA 12 program", &["{build}/clients/cuda12/program"]),
     program("CUDA program with graphs", &["{build}/clients/cuda_graphs"]),
+    program(
+        "driver program",
+        &[
+            "{build}/clients/driver",
+            "{build}/clients/driver_kernels.ptx",
+        ],
+    ),
     program("cudarc program", &["{build}/examples/cudarc_program"]),
     program(
         "the README's script",
@@ -106,7 +113,7 @@ struct Places {
 }
 
 /// How nvcc compiles the CUDA programs: names, sources, and flags beside the usual ones.
-const CUDA_PROGRAMS: [(&str, &str, &[&str]); 4] = [
+const CUDA_PROGRAMS: [(&str, &str, &[&str]); 6] = [
     ("cuda", "runtime.cu", &[]),
     (
         "cuda_per_thread",
@@ -115,6 +122,8 @@ const CUDA_PROGRAMS: [(&str, &str, &[&str]); 4] = [
     ),
     ("cuda_linked", "runtime.cu", &["-rdc=true"]),
     ("cuda_graphs", "graphs.cu", &[]),
+    ("driver", "driver.cu", &["-lcuda"]),
+    ("driver_kernels.ptx", "driver_kernels.cu", &["-ptx", "-rdc=true"]),
 ];
 
 /// Packages with the headers of CUDA 12: the runtime's, and those of the C++ library that they include.
