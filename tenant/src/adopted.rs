@@ -2,7 +2,9 @@
 //! the same addresses, and the device has them at addresses of its own. Children made by `fork` have copies
 //! ([`forked`]).
 //!
-//! Rule: only whole pages that belong to the memory alone are replaced, so that nobody else's bytes change their place.
+//! Rules: only whole pages that belong to the memory alone are replaced, so that nobody else's bytes change their place;
+//! and they are given back only where all of them are still those of the memfd, because a program may have unmapped or
+//! protected them, or mapped something else there.
 
 use crate::buffer::Buffer;
 use crate::error::ClientError;
@@ -20,6 +22,8 @@ pub struct Adopted {
     link: LinkRef,
     buffer: Buffer,
     start: NonNull<c_void>,
+    /// The file behind the pages.
+    file: FileId,
 }
 
 // SAFETY: the pointer is an address of memory that whoever made the value promised to leave there; it is used when the
@@ -64,9 +68,14 @@ impl Adopted {
             // SAFETY: the pages belong to the memory alone, which the caller handed over, and hold the same bytes.
             unsafe { map.replace(place.cast())? };
             forked.add(place.cast(), len);
-            Ok::<_, ClientError>(())
+            let mut file = None;
+            every_piece((address, end), |piece| {
+                file = Some(piece.file);
+                true
+            });
+            file.ok_or(ClientError::Unfit("it was unmapped meanwhile"))
         });
-        replaced.ok_or(ClientError::Unfit(
+        let file = replaced.ok_or(ClientError::Unfit(
             "the process is a child of the one that has such memory",
         ))??;
         map.leave();
@@ -74,6 +83,15 @@ impl Adopted {
             link: link.clone(),
             buffer,
             start: place.cast(),
+            file,
+        })
+    }
+
+    /// Returns whether all of its pages are still there, to be read and written.
+    fn is_whole(&self) -> bool {
+        let start = self.host_address();
+        every_piece((start, start + self.buffer.bytes()), |piece| {
+            piece.is_shared && piece.file == self.file
         })
     }
 
@@ -96,15 +114,18 @@ impl Drop for Adopted {
         let len = usize::try_from(self.buffer.bytes()).unwrap_or(0);
         forked::with(|forked| {
             forked.remove(self.start);
+            if !self.is_whole() {
+                return;
+            }
             // Where there is no memory for a copy the shared pages stay, which the program does not notice.
             let Ok(mut own) = HostMap::private(len) else {
                 return;
             };
             let start: *const u8 = self.start.as_ptr().cast();
-            // SAFETY: the pages are there, and nobody changes them, as promised at the making; the map is as long and
-            // new.
+            // SAFETY: the pages are there, as was looked just now, and nobody changes them, as promised at the making;
+            // the map is as long and new.
             unsafe { std::ptr::copy_nonoverlapping(start, own.start(), len) };
-            // SAFETY: the pages are those that the making put there, and the new ones hold the same bytes.
+            // SAFETY: the pages are those that the making put there, as was looked, and the new ones hold the same bytes.
             if unsafe { own.replace(self.start) }.is_ok() {
                 own.leave();
             }
@@ -114,6 +135,11 @@ impl Drop for Adopted {
 
 /// Returns whether the process has all of the addresses for itself, to read and write, and no file stands behind them.
 fn is_private(start: u64, end: u64) -> bool {
+    every_piece((start, end), |piece| piece.is_private)
+}
+
+/// Returns whether all of the addresses are mapped, and `is_so` is true of each mapping with some of them.
+fn every_piece((start, end): (u64, u64), mut is_so: impl FnMut(Piece) -> bool) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut at = start;
     for line in maps.lines() {
@@ -123,10 +149,13 @@ fn is_private(start: u64, end: u64) -> bool {
         if piece.end <= at {
             continue;
         }
-        if piece.start > at || !piece.is_private {
+        if piece.start > at {
             return false;
         }
         at = piece.end;
+        if !is_so(piece) {
+            return false;
+        }
         if at >= end {
             return true;
         }
@@ -134,12 +163,20 @@ fn is_private(start: u64, end: u64) -> bool {
     false
 }
 
+/// A file by its device and inode, as `/proc/self/maps` has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileId(String, u64);
+
 /// A line of `/proc/self/maps`.
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
     start: u64,
     end: u64,
+    /// The process has it for itself, to read and write, and no file stands behind it.
     is_private: bool,
+    /// It may be read and written, and others see what is written.
+    is_shared: bool,
+    file: FileId,
 }
 
 impl Piece {
@@ -147,19 +184,22 @@ impl Piece {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let access = words.next()?;
-        let inode = words.nth(2)?;
+        let device = words.nth(1)?;
+        let inode = words.next()?.parse().ok()?;
         let name = words.next().unwrap_or_default();
         Some(Self {
             start: u64::from_str_radix(start, 16).ok()?,
             end: u64::from_str_radix(end, 16).ok()?,
-            is_private: access == "rw-p" && inode == "0" && !name.starts_with("[stack"),
+            is_private: access == "rw-p" && inode == 0 && !name.starts_with("[stack"),
+            is_shared: access == "rw-s",
+            file: FileId(device.to_owned(), inode),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Piece, is_private};
+    use super::{FileId, Piece, is_private};
 
     #[test]
     fn memory_of_the_process_is_told_from_files_and_stacks() {
@@ -167,6 +207,8 @@ mod tests {
         let heap = piece("55d0c0a00000-55d0c0a21000 rw-p 00000000 00:00 0   [heap]");
         assert_eq!((heap.start, heap.end), (0x55d0_c0a0_0000, 0x55d0_c0a2_1000));
         assert!(heap.is_private && piece("7f00-7f10 rw-p 00000000 00:00 0 ").is_private);
+        let shared = piece("7f00-7f10 rw-s 00000000 00:01 77 /memfd:gridmux (deleted)");
+        assert!(shared.is_shared && shared.file == FileId("00:01".to_owned(), 77));
         for other in [
             "7f00-7f10 r--p 00000000 00:00 0",
             "7f00-7f10 rw-s 00000000 00:00 0",

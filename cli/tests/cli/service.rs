@@ -414,7 +414,11 @@ fn the_plan_is_shown_with_the_kernels_that_it_holds() {
     });
     let groups = plan["groups"].as_array().unwrap();
     for row in plan["rows"].as_array().unwrap() {
-        assert_eq!(row["cells"].as_array().unwrap().len(), groups.len(), "{row}");
+        assert_eq!(
+            row["cells"].as_array().unwrap().len(),
+            groups.len(),
+            "{row}"
+        );
     }
     let ranges = groups.iter().flat_map(|of| of["sms"].as_array().unwrap());
     let sms = ranges.map(|range| range[1].as_u64().unwrap() - range[0].as_u64().unwrap() + 1);
@@ -424,7 +428,9 @@ fn the_plan_is_shown_with_the_kernels_that_it_holds() {
         (later["epoch"].as_u64() > plan["epoch"].as_u64()).then_some(later)
     });
     assert_eq!(later["policy"], plan["policy"]);
-    let text = gridmux(["plan", "show", "--run-dir", folder]).succeeded().stdout;
+    let text = gridmux(["plan", "show", "--run-dir", folder])
+        .succeeded()
+        .stdout;
     let says = |word: &str| text.contains(word);
     assert!(says("GROUP") && says("matmul") && says("|"), "{text}");
     drop(tenants);

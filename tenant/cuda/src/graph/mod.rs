@@ -267,7 +267,7 @@ impl Graph {
         nodes: &[CUgraphNode],
         data: Option<&[EdgeData]>,
     ) -> CudaResult<Vec<(NodeId, EdgeData)>> {
-        let mut found = Vec::with_capacity(nodes.len());
+        let mut found = Vec::new();
         for (index, handle) in nodes.iter().enumerate() {
             let node = node_of(*handle)?;
             let is_new = found.iter().all(|(id, _)| *id != node.id);

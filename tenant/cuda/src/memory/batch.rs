@@ -33,6 +33,8 @@ const DURING_CALL: c_uint = 2;
 const AT_ANY_TIME: c_uint = 3;
 /// A hint that copies should overlap with kernels.
 const PREFER_OVERLAP: c_uint = 1;
+/// Most copies or ranges of a call, far above what programs pass: a count beyond it is a mistake, as -1 is.
+pub(super) const MOST: usize = 1 << 20;
 /// The number of a copy that is at fault, if none is.
 const NO_COPY: usize = usize::MAX;
 
@@ -107,9 +109,13 @@ impl Batch {
     /// Returns the copies with their attributes.
     ///
     /// # Errors
-    /// [`Status::INVALID_VALUE`]: there is none, or the attributes do not begin with the first copy and ascend.
+    /// [`Status::INVALID_VALUE`]: there is none or more than [`MOST`], or the attributes do not begin with the first copy
+    /// and ascend.
     fn copies(&self) -> CudaResult<Vec<(CUdeviceptr, CUdeviceptr, usize, CUmemcpyAttributes)>> {
-        if !(1..=self.count).contains(&self.kinds) || self.firsts.get_at(0) != 0 {
+        if self.count > MOST
+            || !(1..=self.count).contains(&self.kinds)
+            || self.firsts.get_at(0) != 0
+        {
             return Err(Status::INVALID_VALUE);
         }
         let mut copies = Vec::new();

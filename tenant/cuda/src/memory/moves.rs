@@ -5,6 +5,7 @@
 
 use super::CUdeviceptr;
 use super::advice::Place;
+use super::batch::MOST;
 use super::managed::{place_of_location, span};
 use super::properties::CUmemLocation;
 use crate::api::driver_api;
@@ -31,7 +32,8 @@ driver_api! {
 /// Returns the place of each of `count` ranges.
 ///
 /// # Errors
-/// [`Status::INVALID_VALUE`]: there is none, or the places do not begin with the first range and ascend;
+/// [`Status::INVALID_VALUE`]: there is none or more than [`MOST`], or the places do not begin with the first range and
+/// ascend;
 /// [`Status::INVALID_DEVICE`].
 fn places_of(
     count: usize,
@@ -39,7 +41,7 @@ fn places_of(
     firsts: &Out<usize>,
     place_count: usize,
 ) -> CudaResult<Vec<Place>> {
-    if !(1..=count).contains(&place_count) || firsts.get_at(0) != 0 {
+    if count > MOST || !(1..=count).contains(&place_count) || firsts.get_at(0) != 0 {
         return Err(Status::INVALID_VALUE);
     }
     let mut all = Vec::new();
@@ -66,7 +68,7 @@ fn submit(
     stream: CUstream,
 ) -> CudaResult {
     let (driver, _, stream) = usable_stream(default, stream)?;
-    if count == 0 || flags != 0 || stream.is_legacy() {
+    if !(1..=MOST).contains(&count) || flags != 0 || stream.is_legacy() {
         return Err(Status::INVALID_VALUE);
     }
     capture::refuse_in(&stream)?;

@@ -265,6 +265,9 @@ fn in_batches() {
         code::INVALID_DEVICE,
     );
     invalid(session.cuMemDiscardBatchAsync(ranges.as_ptr(), bytes.as_ptr(), 0, 0, stream));
+    for count in [usize::MAX, 1 << 32] {
+        invalid(session.cuMemDiscardBatchAsync(ranges.as_ptr(), bytes.as_ptr(), count, 0, stream));
+    }
     invalid(session.cuMemDiscardBatchAsync(&session.alloc(64), &64, 1, 0, stream));
     assert_eq!([last(0), last(1), last(2)], [0, 0, 0]);
     ok(session.cuStreamBeginCapture_v2(stream, 0));

@@ -1,9 +1,10 @@
 //! Host memory that kernels reach: pinned memory at its own addresses, registered memory at addresses of the device's.
 
 use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::ptr::{from_mut, null_mut};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 scenarios! {
     mapped: kernels_use_pinned_memory host_and_kernel_see_each_other_at_once copies_and_fills_take_its_addresses
         registered_memory_has_device_addresses memory_that_cannot_be_registered_for_kernels
-        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once memory_whose_addresses_are_taken;
+        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once memory_whose_addresses_are_taken
+        it_is_gone_or_another_when_it_is_given_back;
 }
 
 /// `CU_MEMHOSTALLOC_DEVICEMAP`.
@@ -286,6 +288,56 @@ fn it_is_given_back_while_a_kernel_uses_it() {
         }
     };
     refused(fault, code::ILLEGAL_ADDRESS);
+}
+
+fn it_is_gone_or_another_when_it_is_given_back() {
+    const BYTES: usize = 2 * 4096;
+    let session = Session::start();
+    let size = NonZeroUsize::new(BYTES).expect("two pages");
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let path = std::env::temp_dir().join(format!("gridmux-mapped-{}", std::process::id()));
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).open(&path);
+    let file = file.expect("a file");
+    file.set_len(BYTES as u64).expect("room");
+    std::fs::remove_file(&path).expect("its name");
+    for case in 0..3 {
+        // SAFETY: the kernel chooses addresses that are free.
+        let start = unsafe { mmap_anonymous(None, size, access, MapFlags::MAP_PRIVATE) };
+        let start = start.expect("two pages");
+        ok(session.cuMemHostRegister_v2(start.as_ptr(), BYTES, DEVICE_MAP));
+        // SAFETY: the pages are this scenario's, and nothing refers to them.
+        unsafe {
+            match case {
+                0 => munmap(start, BYTES).expect("unmapped"),
+                1 => mprotect(start, 4096, ProtFlags::PROT_NONE).expect("protected"),
+                _ => {
+                    let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+                    mmap(Some(start.addr()), size, access, flags, &file, 0).expect("the file");
+                }
+            }
+        }
+        ok(session.cuMemHostUnregister(start.as_ptr()));
+        if case == 2 {
+            write(start.as_ptr().cast(), 0, 77);
+            let mut bytes = [0; 4];
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).expect("its bytes");
+            assert_eq!(u32::from_ne_bytes(bytes), 77, "it is the file still");
+        }
+    }
+    // Others are not disturbed.
+    registered_and_read(&session);
+}
+
+/// Registers memory for kernels, has one write to it, and gives it back.
+fn registered_and_read(session: &Session) {
+    let pages = Pages::new(4096);
+    ok(session.cuMemHostRegister_v2(pages.start(), 4096, DEVICE_MAP));
+    let address = address_of(session, pages.start);
+    ok(session.launch(session.function(c"poke"), (1, 1), 0, &[address]));
+    ok(session.cuCtxSynchronize());
+    ok(session.cuMemHostUnregister(pages.start()));
+    assert_eq!(read(pages.start, 0), 7);
 }
 
 fn bounds_are_kept() {

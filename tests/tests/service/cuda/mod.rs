@@ -74,7 +74,8 @@ scenarios! {
         what_is_given_back_is_found_by_its_address registered_and_unmapped;
     mapped: kernels_use_pinned_memory host_and_kernel_see_each_other_at_once copies_and_fills_take_its_addresses
         registered_memory_has_device_addresses memory_that_cannot_be_registered_for_kernels
-        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once memory_whose_addresses_are_taken;
+        it_is_given_back_while_a_kernel_uses_it bounds_are_kept many_at_once memory_whose_addresses_are_taken
+        it_is_gone_or_another_when_it_is_given_back;
     managed: program_and_kernels_share_it copies_and_fills advice_is_told_again in_batches bad_arguments
         what_is_told_of_it many_small_ones variables;
     arrays: copies_in_and_out copies_are_captured bad_arrays what_is_told_and_what_is_gone;

@@ -123,7 +123,11 @@ const CUDA_PROGRAMS: [(&str, &str, &[&str]); 6] = [
     ("cuda_linked", "runtime.cu", &["-rdc=true"]),
     ("cuda_graphs", "graphs.cu", &[]),
     ("driver", "driver.cu", &["-lcuda"]),
-    ("driver_kernels.ptx", "driver_kernels.cu", &["-ptx", "-rdc=true"]),
+    (
+        "driver_kernels.ptx",
+        "driver_kernels.cu",
+        &["-ptx", "-rdc=true"],
+    ),
 ];
 
 /// Packages with the headers of CUDA 12: the runtime's, and those of the C++ library that they include.
