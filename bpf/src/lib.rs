@@ -3,7 +3,7 @@
 //! Two paths. The **always-on** one: the dispatcher (unprivileged) writes one [`Sample`] per launch into a ring
 //! shared with the kernel ([`Recorder`]), and a BPF program adds it to per-tenant histograms ([`LatencyProgram`],
 //! in the supervisor); any privileged process reads them ([`reader`]). The **traced** one: [`probes`] cost a load
-//! and a branch until somebody attaches ([`TraceProgram`], or any USDT tool).
+//! and a branch until somebody attaches ([`TraceProgram`] counts, [`EventTrace`] hands on every hit, or any USDT tool).
 //!
 //! Rules:
 //! - This room knows no other. Tenants, devices and kernels are bare numbers here.
@@ -12,6 +12,7 @@
 //! - Where BPF is not permitted, or was not built, the answer is a typed [`Unavailable`]; nothing else changes.
 
 mod drain;
+pub mod event;
 pub mod histogram;
 pub mod instance;
 pub mod layout;
@@ -26,7 +27,11 @@ pub mod unavailable;
 pub mod usdt;
 
 #[cfg(not(gridmux_no_bpf))]
+mod attach;
+#[cfg(not(gridmux_no_bpf))]
 mod capability;
+#[cfg(not(gridmux_no_bpf))]
+mod events;
 #[cfg(not(gridmux_no_bpf))]
 mod latency;
 #[cfg(not(gridmux_no_bpf))]
@@ -38,6 +43,7 @@ mod trace;
 #[cfg(gridmux_no_bpf)]
 mod unbuilt;
 
+pub use event::{Event, Happening};
 pub use histogram::{Histogram, Kind, TenantHistogram};
 pub use instance::InstanceName;
 pub use layout::Stats;
@@ -49,11 +55,13 @@ pub use render::{Unit, render};
 pub use unavailable::Unavailable;
 
 #[cfg(not(gridmux_no_bpf))]
+pub use events::EventTrace;
+#[cfg(not(gridmux_no_bpf))]
 pub use latency::LatencyProgram;
 #[cfg(not(gridmux_no_bpf))]
 pub use trace::TraceProgram;
 #[cfg(gridmux_no_bpf)]
-pub use unbuilt::{LatencyProgram, TraceProgram};
+pub use unbuilt::{EventTrace, LatencyProgram, TraceProgram};
 
 /// Which tenants' samples the program accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
