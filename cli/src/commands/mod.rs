@@ -15,6 +15,7 @@ pub(crate) mod run;
 mod serve;
 mod sim;
 mod tenant;
+mod trace;
 mod workload;
 
 use crate::failure::Failure;
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     Kernel(kernel::Kernel),
     /// Launch and completion latency per tenant, as histograms
     Latency(latency::Latency),
+    /// Launches, slices, preemptions and plans of a running service, one by one as they happen
+    #[command(subcommand)]
+    Trace(trace::Trace),
     /// The service's figures for Prometheus, in the OpenMetrics text format
     Metrics(metrics::Metrics),
     /// Scheduling policies
@@ -100,6 +104,7 @@ impl Command {
             Self::Device(device) => device.run(out),
             Self::Kernel(kernel) => kernel.run(out),
             Self::Latency(latency) => latency.run(out),
+            Self::Trace(trace) => trace.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),
