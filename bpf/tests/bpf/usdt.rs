@@ -1,6 +1,6 @@
 //! The probes fire when traced, for the tenant that they name, and agree with the always-on path.
 
-use crate::{instance, loaded, recorder};
+use crate::{events, instance, loaded, recorder};
 use gridmux_bpf::{
     Kind, LatencyProgram, Probe, ProbeArgs, ProbeCount, Sample, TraceProgram, Unavailable, probes,
 };
@@ -113,6 +113,7 @@ fn probes_fire_only_when_traced_and_agree_with_the_samples() {
         Probe::ALL.iter().all(|probe| !probe.is_traced()),
         "detaching lowers the semaphores"
     );
+    events::come_as_they_are_said_and_are_counted_where_nobody_reads();
 }
 
 #[test]

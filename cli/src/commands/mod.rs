@@ -11,6 +11,7 @@ mod man;
 mod metrics;
 mod policy;
 pub(crate) mod ptx;
+mod report;
 pub(crate) mod run;
 mod serve;
 mod sim;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     /// Launches, slices, preemptions and plans of a running service, one by one as they happen
     #[command(subcommand)]
     Trace(trace::Trace),
+    /// What each kernel of a recording took: run times, queue times and preemptions
+    Report(report::Report),
     /// The service's figures for Prometheus, in the OpenMetrics text format
     Metrics(metrics::Metrics),
     /// Scheduling policies
@@ -105,6 +108,7 @@ impl Command {
             Self::Kernel(kernel) => kernel.run(out),
             Self::Latency(latency) => latency.run(out),
             Self::Trace(trace) => trace.run(out),
+            Self::Report(report) => report.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),

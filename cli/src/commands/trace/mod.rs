@@ -6,8 +6,10 @@
 mod directory;
 mod host;
 mod line;
+mod record;
 mod screen;
 mod session;
+pub(crate) mod timeline;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -33,6 +35,9 @@ pub(crate) enum Trace {
     /// Every plan that the policy publishes
     #[command(after_help = PLANS)]
     Plans(OfAll),
+    /// Everything, as a file that Perfetto opens and `gridmux report` sums up
+    #[command(after_help = RECORD)]
+    Record(record::Record),
 }
 
 /// Watches events that have a tenant.
@@ -108,6 +113,14 @@ Columns:
   ROWS      rows of the plan"
 );
 
+const RECORD: &str = "\
+The file is a timeline of Perfetto's, in the device's time. Each tenant has tracks for its launches, from their first \
+block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
+goes to the device; and for preemptions. Plans have a track of their own. A launch is in the file when it has ended.
+
+It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, and \
+the file shows what came until then.";
+
 impl Trace {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let (kind, tenant, all) = match self {
@@ -115,6 +128,7 @@ impl Trace {
             Self::Slices(of) => (Kind::Slices, of.tenant, of.all),
             Self::Preemptions(of) => (Kind::Preemptions, of.tenant, of.all),
             Self::Plans(all) => (Kind::Plans, None, all),
+            Self::Record(record) => return record.run(out),
         };
         let limits = Limits {
             count: all.count,
