@@ -1,7 +1,8 @@
 //! Who an event is of: the names behind the numbers that it carries.
 //!
 //! Events carry a tenant's and a client's number and a kernel's key. The service's statistics name them; they are asked
-//! for again when an event carries something unknown, but only now and then.
+//! for again when an event carries something new, which waits for the answer. What has no name then is asked for again
+//! only now and then.
 //!
 //! Rules: a name comes from the statistics alone, which have taken out what a terminal would obey; what is known is
 //! bounded, whatever numbers a host invents.
@@ -10,12 +11,17 @@ use crate::failure::Failure;
 use crate::service::{ServiceArgs, check_name};
 use gridmux_bpf::ProbeArgs;
 use gridmux_mediator::supervisor::ServiceStatistics;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The least time between two questions to the service.
-const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often it is asked for a name while its answers are old: a host may be busy.
+const ATTEMPTS: u32 = 8;
+/// The least time until it is asked once more for what it could not name.
+const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// Most clients, and most kernels, that are kept in mind.
 const MOST: usize = 1 << 16;
 
@@ -24,6 +30,8 @@ const MOST: usize = 1 << 16;
 pub(super) struct Directory {
     service: ServiceArgs,
     known: Known,
+    /// Tenants, clients and keys that the service could not name.
+    nameless: HashSet<(u32, u32, u64)>,
     asked: Instant,
 }
 
@@ -52,20 +60,48 @@ impl Directory {
         Self {
             service,
             known,
+            nameless: HashSet::new(),
             asked: Instant::now(),
         }
     }
 
     /// Returns whose launch an event is of; asks the service where that is not known.
     pub(super) fn whose(&mut self, args: &ProbeArgs) -> Whose<'_> {
-        if !self.known.knows(args) && self.asked.elapsed() >= PAUSE {
-            // Without an answer the names stay unknown, and the events do not.
-            if let Ok(statistics) = self.service.kernels() {
-                self.known.learn(&statistics);
+        if !self.known.knows(args) {
+            let numbers = (args.tenant, args.client, args.key);
+            if !self.nameless.contains(&numbers) {
+                self.ask_for(args);
+                if !self.known.knows(args) {
+                    extend_set(&mut self.nameless, numbers);
+                }
+            } else if self.asked.elapsed() >= LONG_PAUSE {
+                self.ask();
             }
-            self.asked = Instant::now();
         }
         self.known.whose(args)
+    }
+
+    /// Asks until the numbers have names, or a reading of now has none.
+    fn ask_for(&mut self, args: &ProbeArgs) {
+        for _ in 0..ATTEMPTS {
+            thread::sleep(PAUSE.saturating_sub(self.asked.elapsed()));
+            let is_of_now = self.ask();
+            if is_of_now || self.known.knows(args) {
+                return;
+            }
+        }
+    }
+
+    /// Asks once; returns whether the answer is of now, and not what a busy host said before.
+    fn ask(&mut self) -> bool {
+        let begun = Instant::now();
+        // Without an answer the names stay unknown, and the events do not.
+        let age_ms = self.service.kernels().ok().and_then(|statistics| {
+            self.known.learn(&statistics);
+            statistics.kernels?.age_ms
+        });
+        self.asked = Instant::now();
+        age_ms.is_some_and(|age_ms| u128::from(age_ms) <= begun.elapsed().as_millis())
     }
 }
 
@@ -118,6 +154,13 @@ fn extend<K: Eq + Hash, V>(known: &mut HashMap<K, V>, more: impl Iterator<Item =
         known.clear();
     }
     known.extend(more);
+}
+
+fn extend_set<T: Eq + Hash>(known: &mut HashSet<T>, one: T) {
+    if known.len() > MOST {
+        known.clear();
+    }
+    known.insert(one);
 }
 
 #[cfg(test)]

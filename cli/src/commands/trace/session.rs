@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How long a session sleeps where nothing comes.
 const PERIOD: Duration = Duration::from_millis(20);
+/// How long a reader that takes nothing is waited for when a signal came.
+const GRACE: Duration = Duration::from_secs(2);
 /// Events that are taken at once.
 const BATCH: usize = 1024;
 /// Events that are still taken after the end: as many as the ring holds.
@@ -269,7 +271,7 @@ impl End {
     }
 }
 
-/// Flushes a sink when that takes no waiting; returns false if a signal came first.
+/// Flushes a sink when that takes no waiting; returns false if a signal came and its reader takes nothing.
 fn flush(signals: &SignalFd, sink: &mut dyn Sink) -> Result<bool, Failure> {
     if sink.is_stdout() {
         let stdout = io::stdout();
@@ -277,10 +279,14 @@ fn flush(signals: &SignalFd, sink: &mut dyn Sink) -> Result<bool, Failure> {
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(stdout.as_fd(), PollFlags::POLLOUT),
         ];
+        let is_ready = |stdout: &PollFd<'_>| stdout.revents().is_some_and(|said| !said.is_empty());
         wait_for(&mut both, None)?;
-        let is_ready = both[1].revents().is_some_and(|said| !said.is_empty());
-        if !is_ready {
-            return Ok(false);
+        if !is_ready(&both[1]) {
+            // The signal came first. A reader that is only slow gets what there is.
+            wait_for(&mut both[1..], Some(GRACE))?;
+            if !is_ready(&both[1]) {
+                return Ok(false);
+            }
         }
     }
     sink.flush().map(|()| true)
