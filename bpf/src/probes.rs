@@ -2,8 +2,8 @@
 //!
 //! While nobody traces, a call is one load and one branch that is never taken. The arguments are, in this order:
 //! tenant, device, kernel, sequence number, time, then what the probe adds, then client and key, then what the probe
-//! adds to that. `src/bpf/trace.bpf.c` and `src/bpf/events.bpf.c` read them by position: an argument may be added at the
-//! end, and none may move.
+//! adds to that. `src/bpf/trace.bpf.c` and `src/bpf/events.bpf.c` read them by position: an argument may be added at
+//! the end, and none may move.
 
 use crate::usdt::Semaphore;
 use crate::usdt_site;

@@ -1,5 +1,7 @@
-//! Protobuf on the wire (<https://protobuf.dev/programming-guides/encoding/>): the three forms of fields that a timeline
-//! needs, written, and all forms of fields, read.
+//! Protobuf on the wire (<https://protobuf.dev/programming-guides/encoding/>): the three forms of fields that a
+//! timeline needs, written, and all forms of fields, read.
+//!
+//! Rule: whatever is read, nothing beyond its bytes is, and no more is kept than they hold.
 
 /// Bytes of the longest number.
 const LONGEST: usize = 10;

@@ -70,8 +70,8 @@ macro_rules! notes {
             $columns,
             "\n\nTIME is of the machine's clock, in UTC. Durations are of the device's clock, which is virtual on a \
              modelled device and estimated on a functional one. KERNEL is without the types of parameters; `?` is a \
-             name, and `-` a process, that the service does not know any more. With -j a line is a JSON object, and the \
-             last one says how many events there were and how many were lost.\n\n\
+             name, and `-` a process, that the service does not know any more. With -j a line is a JSON object, and \
+             the last one says how many events there were and how many were lost.\n\n\
              It needs root, for eBPF, and ends on Ctrl-C, at the end of its reader and of the device host. A reader \
              that falls behind slows nobody: what finds no room in a ring of 4 MiB is lost, and stderr says how many \
              were."
@@ -118,8 +118,8 @@ The file is a timeline of Perfetto's, in the device's time. Each tenant has trac
 block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
 goes to the device; and for preemptions. Plans have a track of their own. A launch is in the file when it has ended.
 
-It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, and \
-the file shows what came until then.";
+It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
+and the file shows what came until then.";
 
 impl Trace {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {

@@ -9,8 +9,9 @@
 //!   preemptions            an instant for each preemption, and for each return
 //! ```
 //!
-//! All times are the device's. A launch is drawn when it has ended, because only then all of its times are known. Slices
-//! of a track of Perfetto's may not overlap: where they do, more tracks of one name are made, which are shown as one.
+//! All times are the device's. A launch is drawn when it has ended, because only then all of its times are known.
+//! Slices of a track of Perfetto's may not overlap: where they do, more tracks of one name are made, which are shown as
+//! one.
 //!
 //! Rule: a slice goes to the first track of its name whose last slice has ended, and is written as a whole, so that a
 //! file which is cut between two packets shows what came until then.
@@ -69,80 +70,90 @@ impl Timeline {
     /// Adds an event.
     pub(super) fn add(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
         let (args, at) = (&event.args, event.args.time_ns);
-        match event.what {
+        let mark = match event.what {
             Happening::Plan { epoch, rows } => {
                 let plan = Mark::new(at, What::Instant, PLANS, PLAN, "plan");
-                packets.push(Packet::Event(plan.note("epoch", epoch).note("rows", rows)));
-            }
-            // It is drawn when it ends.
-            Happening::SliceStart { .. } => {}
-            Happening::SliceEnd {
-                first_block,
-                blocks,
-                waited_ns,
-                ran_ns,
-            } => {
-                let start = at.saturating_sub(ran_ns);
-                let lane = self.piece_lane(args, whose, (start, at), packets);
-                let piece = of(start, What::Begin, lane, (PIECE, args, whose))
-                    .note("first_block", first_block)
-                    .note("blocks", blocks)
-                    .note("queue_ns", waited_ns);
-                packets.push(Packet::Event(piece));
-                packets.push(end_of(lane, at));
+                plan.note("epoch", epoch).note("rows", rows)
             }
             Happening::Preempt {
                 blocks_left,
                 latency_ns,
             } => {
-                let track = self.tenant(args, whose, packets).preemptions;
-                let mark = of(at, What::Instant, track, (PREEMPT, args, whose));
-                let mark = mark.note("blocks_left", blocks_left);
-                packets.push(Packet::Event(mark.note("wait_ns", latency_ns)));
+                let on = self.tenant(args, whose, packets).0.preemptions;
+                let mark = of(at, What::Instant, on, (PREEMPT, args, whose));
+                mark.note("blocks_left", blocks_left)
+                    .note("wait_ns", latency_ns)
             }
             Happening::Resume {
                 blocks_left,
                 out_ns,
             } => {
-                let track = self.tenant(args, whose, packets).preemptions;
-                let mark = of(at, What::Instant, track, (RESUME, args, whose));
-                let mark = mark.note("blocks_left", blocks_left);
-                packets.push(Packet::Event(mark.note("out_ns", out_ns)));
+                let on = self.tenant(args, whose, packets).0.preemptions;
+                let mark = of(at, What::Instant, on, (RESUME, args, whose));
+                mark.note("blocks_left", blocks_left).note("out_ns", out_ns)
             }
-            Happening::Complete {
-                submit_to_start_ns,
-                submit_to_complete_ns,
-                blocks,
-                status,
-            } => {
-                let submitted = at.saturating_sub(submit_to_complete_ns);
-                let start = submitted.saturating_add(submit_to_start_ns).min(at);
-                let (uuid, submissions) = {
-                    let tenant = self.tenant(args, whose, packets);
-                    (tenant.uuid, tenant.submissions)
-                };
-                let mut submission = of(
-                    submitted,
-                    What::Instant,
-                    submissions,
-                    (SUBMISSION, args, whose),
-                );
-                submission.flow = args.seq;
-                let mut lanes = self.take_launches(args.tenant);
-                let lane = self.lane(&mut lanes, (uuid, "launches"), (start, at), packets);
-                self.give_launches(args.tenant, lanes);
-                let mut launch = of(start, What::Begin, lane, (LAUNCH, args, whose))
-                    .note("blocks", blocks)
-                    .note("queue_ns", submit_to_start_ns);
-                launch.flow_end = args.seq;
-                if let Some(why) = failure(status) {
-                    launch = launch.note_text("failure", &why);
-                }
-                packets.push(Packet::Event(submission));
-                packets.push(Packet::Event(launch));
-                packets.push(end_of(lane, at));
-            }
+            Happening::SliceEnd { .. } => return self.add_piece(event, whose, packets),
+            Happening::Complete { .. } => return self.add_launch(event, whose, packets),
+            // It is drawn when it ends.
+            Happening::SliceStart { .. } => return,
+        };
+        packets.push(Packet::Event(mark));
+    }
+
+    fn add_piece(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
+        let Happening::SliceEnd {
+            first_block,
+            blocks,
+            waited_ns,
+            ran_ns,
+        } = event.what
+        else {
+            return;
+        };
+        let (args, at) = (&event.args, event.args.time_ns);
+        let start = at.saturating_sub(ran_ns);
+        let (tenant, last_uuid) = self.tenant(args, whose, packets);
+        let name = format!("{} pieces", kernel(args, whose));
+        let lanes = tenant.pieces.entry(args.key).or_default();
+        let lane = lanes.place((start, at), (tenant.uuid, &name), last_uuid, packets);
+        let piece = of(start, What::Begin, lane, (PIECE, args, whose))
+            .note("first_block", first_block)
+            .note("blocks", blocks)
+            .note("queue_ns", waited_ns);
+        packets.push(Packet::Event(piece));
+        packets.push(end_of(lane, at));
+    }
+
+    fn add_launch(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
+        let Happening::Complete {
+            submit_to_start_ns,
+            submit_to_complete_ns,
+            blocks,
+            status,
+        } = event.what
+        else {
+            return;
+        };
+        let (args, at) = (&event.args, event.args.time_ns);
+        let submitted = at.saturating_sub(submit_to_complete_ns);
+        let start = submitted.saturating_add(submit_to_start_ns).min(at);
+        let (tenant, last_uuid) = self.tenant(args, whose, packets);
+        let (on, above) = (tenant.submissions, (tenant.uuid, "launches"));
+        let lane = tenant
+            .launches
+            .place((start, at), above, last_uuid, packets);
+        let mut submission = of(submitted, What::Instant, on, (SUBMISSION, args, whose));
+        submission.flow = args.seq;
+        let mut launch = of(start, What::Begin, lane, (LAUNCH, args, whose))
+            .note("blocks", blocks)
+            .note("queue_ns", submit_to_start_ns);
+        launch.flow_end = args.seq;
+        if let Some(why) = failure(status) {
+            launch = launch.note_text("failure", &why);
         }
+        packets.push(Packet::Event(submission));
+        packets.push(Packet::Event(launch));
+        packets.push(end_of(lane, at));
     }
 
     /// Returns the packet that says how a recording ended, after the last event.
@@ -151,14 +162,15 @@ impl Timeline {
         Packet::Event(end.note("events", events).note("lost", lost))
     }
 
+    /// Returns the tracks of a tenant, which are made with its first event, and the number of the last track.
     fn tenant(
         &mut self,
         args: &ProbeArgs,
         whose: Whose<'_>,
         packets: &mut Vec<Packet>,
-    ) -> &mut Tenant {
+    ) -> (&mut Tenant, &mut u64) {
         let last = &mut self.last_uuid;
-        self.tenants.entry(args.tenant).or_insert_with(|| {
+        let tenant = self.tenants.entry(args.tenant).or_insert_with(|| {
             let uuid = *last + 1;
             *last += 3;
             let number = format!("tenant {}", args.tenant);
@@ -172,56 +184,28 @@ impl Timeline {
                 launches: Lanes::default(),
                 pieces: HashMap::new(),
             }
-        })
+        });
+        (tenant, last)
     }
+}
 
-    fn piece_lane(
-        &mut self,
-        args: &ProbeArgs,
-        whose: Whose<'_>,
-        span: (u64, u64),
-        packets: &mut Vec<Packet>,
-    ) -> u64 {
-        let tenant = self.tenant(args, whose, packets);
-        let uuid = tenant.uuid;
-        let mut lanes = tenant.pieces.remove(&args.key).unwrap_or_default();
-        let name = format!("{} pieces", kernel(args, whose));
-        let lane = self.lane(&mut lanes, (uuid, &name), span, packets);
-        self.tenant(args, whose, packets)
-            .pieces
-            .insert(args.key, lanes);
-        lane
-    }
-
-    fn take_launches(&mut self, tenant: u32) -> Lanes {
-        let tenant = self.tenants.get_mut(&tenant);
-        tenant.map_or_else(Lanes::default, |tenant| {
-            std::mem::take(&mut tenant.launches)
-        })
-    }
-
-    fn give_launches(&mut self, tenant: u32, lanes: Lanes) {
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            tenant.launches = lanes;
-        }
-    }
-
+impl Lanes {
     /// Returns the track for a slice from `start` to `end`, which is made if none is free.
-    fn lane(
+    fn place(
         &mut self,
-        lanes: &mut Lanes,
-        (parent, name): (u64, &str),
         (start, end): (u64, u64),
+        (parent, name): (u64, &str),
+        last_uuid: &mut u64,
         packets: &mut Vec<Packet>,
     ) -> u64 {
-        if let Some((uuid, last)) = lanes.0.iter_mut().find(|(_, last)| *last <= start) {
+        if let Some((uuid, last)) = self.0.iter_mut().find(|(_, last)| *last <= start) {
             *last = end;
             return *uuid;
         }
-        self.last_uuid += 1;
-        packets.push(track(self.last_uuid, parent, name));
-        lanes.0.push((self.last_uuid, end));
-        self.last_uuid
+        *last_uuid += 1;
+        packets.push(track(*last_uuid, parent, name));
+        self.0.push((*last_uuid, end));
+        *last_uuid
     }
 }
 
