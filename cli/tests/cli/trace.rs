@@ -201,6 +201,61 @@ fn counted_by_perfetto(file: &Path) -> Option<usize> {
     Some(count.unwrap_or_else(|| panic!("{text}, {}", String::from_utf8_lossy(&output.stderr))))
 }
 
+/// Checks that each launch names its kernel and the process that asked for it.
+fn check_names(launches: &[Value], pids: [u64; 2]) {
+    for line in launches {
+        let (kernel, pid) = match text(&line["tenant"]) {
+            "second" => ("matmul", pids[0]),
+            _ => ("reduction", pids[1]),
+        };
+        assert_eq!(
+            (text(&line["kernel"]), number(&line["pid"])),
+            (kernel, pid),
+            "{line}"
+        );
+        assert_eq!(line["failure"], Value::Null, "{line}");
+    }
+}
+
+/// Checks that the report of a recording says what the lines do that were watched meanwhile.
+fn check_report(file: &Path, launches: &[Value], preemptions: &[Value]) {
+    let preempted = |tenant: &str| {
+        let of =
+            |line: &&Value| text(&line["event"]) == "preempt" && text(&line["tenant"]) == tenant;
+        preemptions.iter().filter(of).count() as u64
+    };
+    let report = json_of(["-j".as_ref(), "report".as_ref(), file.as_os_str()]);
+    assert_eq!(report["lost"], 0);
+    let kernels = report["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), 2, "{report}");
+    for kernel in kernels {
+        let tenant = text(&kernel["tenant"]);
+        let sum = |key: &str| {
+            of(launches, tenant)
+                .map(|line| number(&line[key]))
+                .sum::<u64>()
+        };
+        let runs = of(launches, tenant).map(|line| number(&line["run_ns"]));
+        assert_eq!(
+            number(&kernel["instances"]),
+            of(launches, tenant).count() as u64,
+            "{kernel}"
+        );
+        assert_eq!(number(&kernel["total_ns"]), sum("run_ns"), "{kernel}");
+        assert_eq!(number(&kernel["max_ns"]), runs.max().unwrap(), "{kernel}");
+        let queue = kernel["queue_avg_ns"].as_f64().unwrap() * of(launches, tenant).count() as f64;
+        assert!((queue - sum("queue_ns") as f64).abs() < 1.0, "{kernel}");
+        assert_eq!(number(&kernel["preempted"]), preempted(tenant), "{kernel}");
+    }
+    let shown = gridmux(["report".as_ref(), file.as_os_str()])
+        .succeeded()
+        .stdout;
+    assert!(
+        shown.contains("matmul") && shown.contains("QUEUE_AVG"),
+        "{shown}"
+    );
+}
+
 #[test]
 fn two_tenants_are_watched_recorded_and_summed_up_alike() {
     let service = Service::start("trace-two");
@@ -232,28 +287,12 @@ fn two_tenants_are_watched_recorded_and_summed_up_alike() {
         last,
         &serde_json::json!({ "events": 72, "lost": 0, "ended": "signal" })
     );
-    for line in launches {
-        let (kernel, pid) = match text(&line["tenant"]) {
-            "second" => ("matmul", pids[0]),
-            _ => ("reduction", pids[1]),
-        };
-        assert_eq!(
-            (text(&line["kernel"]), number(&line["pid"])),
-            (kernel, pid),
-            "{line}"
-        );
-        assert_eq!(line["failure"], Value::Null, "{line}");
-    }
+    check_names(launches, pids);
     let (mut lines, _) = first.stop();
     lines.pop();
     assert!(lines.iter().all(|line| text(&line["tenant"]) == "first"));
     assert_eq!(lines.len(), 60);
     let (preemptions, _) = preemptions.stop();
-    let preempted = |tenant: &str| {
-        let of =
-            |line: &&Value| text(&line["event"]) == "preempt" && text(&line["tenant"]) == tenant;
-        preemptions.iter().filter(of).count() as u64
-    };
     let (pieces, _) = slices_of_all.stop();
     let ended = pieces.iter().filter(|line| text(&line["event"]) == "end");
     let blocks = |lines: &mut dyn Iterator<Item = &Value>| -> u64 {
@@ -273,36 +312,7 @@ fn two_tenants_are_watched_recorded_and_summed_up_alike() {
     if let Some(counted) = counted_by_perfetto(&file) {
         assert_eq!(counted, 72);
     }
-    let report = json_of(["-j".as_ref(), "report".as_ref(), file.as_os_str()]);
-    assert_eq!(report["lost"], 0);
-    let kernels = report["kernels"].as_array().unwrap();
-    assert_eq!(kernels.len(), 2, "{report}");
-    for kernel in kernels {
-        let tenant = text(&kernel["tenant"]);
-        let sum = |key: &str| {
-            of(launches, tenant)
-                .map(|line| number(&line[key]))
-                .sum::<u64>()
-        };
-        let runs = of(launches, tenant).map(|line| number(&line["run_ns"]));
-        assert_eq!(
-            number(&kernel["instances"]),
-            of(launches, tenant).count() as u64,
-            "{kernel}"
-        );
-        assert_eq!(number(&kernel["total_ns"]), sum("run_ns"), "{kernel}");
-        assert_eq!(number(&kernel["max_ns"]), runs.max().unwrap(), "{kernel}");
-        let queue = kernel["queue_avg_ns"].as_f64().unwrap() * of(launches, tenant).count() as f64;
-        assert!((queue - sum("queue_ns") as f64).abs() < 1.0, "{kernel}");
-        assert_eq!(number(&kernel["preempted"]), preempted(tenant), "{kernel}");
-    }
-    let shown = gridmux(["report".as_ref(), file.as_os_str()])
-        .succeeded()
-        .stdout;
-    assert!(
-        shown.contains("matmul") && shown.contains("QUEUE_AVG"),
-        "{shown}"
-    );
+    check_report(&file, launches, &preemptions);
     assert_eq!(service.stop(), Some(0));
 }
 
