@@ -50,11 +50,19 @@ impl Report {
     }
 }
 
+/// Returns a mean in the unit that fits.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a mean of numbers of 64 bits, and the cast saturates"
+)]
+fn whole(ns: f64) -> String {
+    units::nanos(Some(ns.round() as u64))
+}
+
 /// Returns the tables, and what is to be known of them.
 fn text(summary: &Summary) -> String {
     let rows = || (1_u32..).zip(&summary.kernels);
     let ns = |ns: u64| units::nanos(Some(ns));
-    let whole = |ns: f64| units::nanos(Some(ns.round() as u64));
     let is = rows().map(|(row, kernel)| {
         vec![
             row.to_string(),
