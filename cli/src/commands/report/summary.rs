@@ -5,6 +5,7 @@
 use crate::commands::trace::timeline::{END, LAUNCH, PREEMPT};
 use crate::perfetto::packet::{Event, Mark, Packet};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 /// What a recording says.
@@ -83,7 +84,7 @@ impl Summary {
         let kernels = kernels.into_iter();
         let kernels = kernels.map(|(of, counted)| Kernel::of(of, counted, all));
         let mut kernels: Vec<Kernel> = kernels.collect();
-        kernels.sort_by(|a, b| b.total_ns.cmp(&a.total_ns));
+        kernels.sort_by_key(|kernel| Reverse(kernel.total_ns));
         Self { lost, kernels }
     }
 }
