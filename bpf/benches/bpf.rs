@@ -32,8 +32,8 @@ mod benches {
 
     use gridmux_bpf::ring::Record;
     use gridmux_bpf::{
-        Histogram, Kind, LatencyOptions, LatencyProgram, ProbeArgs, Recorder, Sample, TraceProgram,
-        probes,
+        EventTrace, Histogram, Kind, LatencyOptions, LatencyProgram, Probe, ProbeArgs, Recorder,
+        Sample, TraceProgram, probes,
     };
 
     /// Nanoseconds for one operation, and for the least that any implementation must do.
@@ -53,9 +53,11 @@ mod benches {
 
     type Bench = fn() -> Result<Figure, String>;
 
-    pub(crate) const ALL: [(&str, Bench); 5] = [
+    pub(crate) const ALL: [(&str, Bench); 7] = [
         ("usdt_untraced", usdt_untraced),
         ("usdt_traced", usdt_traced),
+        ("event_read", event_read),
+        ("event_lost", event_lost),
         ("sample_record", sample_record),
         ("sample_drain", sample_drain),
         ("histogram_read", histogram_read),
@@ -87,6 +89,8 @@ mod benches {
             kernel: 2,
             seq: u64::from(seq),
             time_ns: u64::from(seq) * 7,
+            client: 3,
+            key: 4,
         }
     }
 
@@ -122,12 +126,54 @@ mod benches {
             (0..N).for_each(|seq| probes::submit(black_box(args(seq))))
         });
         drop(trace);
-        let floor = least(10, N, || {
+        let floor = empty_calls();
+        Ok(Figure { value, floor })
+    }
+
+    /// Returns what an empty system call costs.
+    fn empty_calls() -> f64 {
+        const N: u32 = 20_000;
+        least(10, N, || {
             (0..N).for_each(|_| {
                 // SAFETY: getppid reads one number and cannot fail.
                 black_box(unsafe { libc::getppid() });
             })
-        });
+        })
+    }
+
+    /// Returns a probe whose hits a reader gets one by one; floor: an empty system call.
+    fn event_read() -> Result<Figure, String> {
+        event(true)
+    }
+
+    /// Returns a probe whose hits nobody reads, once the ring is full; floor: an empty system call.
+    fn event_lost() -> Result<Figure, String> {
+        event(false)
+    }
+
+    fn event(is_read: bool) -> Result<Figure, String> {
+        const N: u32 = 20_000;
+        let pid = std::process::id();
+        let trace = EventTrace::attach(pid, &[Probe::SliceEnd], None);
+        let mut trace = trace.map_err(|reason| reason.to_string())?;
+        let mut events = Vec::new();
+        let mut value = f64::INFINITY;
+        for _ in 0..13 {
+            let batch = timed(&mut || {
+                (0..N).for_each(|seq| probes::slice_end(black_box(args(seq)), 1, 2, 3, 4));
+            });
+            // The first batches fill the ring that is not read.
+            value = value.min(batch / f64::from(N));
+            if is_read {
+                events.clear();
+                let taken = trace.take(N as usize, &mut events);
+                taken.map_err(|error| error.to_string())?;
+            } else if trace.lost().map_err(|error| error.to_string())? < 2 * u64::from(N) {
+                value = f64::INFINITY;
+            }
+        }
+        drop(trace);
+        let floor = empty_calls();
         Ok(Figure { value, floor })
     }
 

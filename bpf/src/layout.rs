@@ -106,6 +106,45 @@ pub struct RawOwner {
     pub start_ticks: u64,
 }
 
+/// What a probe may add beyond the arguments that every probe carries.
+pub const VALUES: usize = 4;
+
+/// A hit of a probe (`struct gridmux_event`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RawEvent {
+    /// When it fired, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub wall_ns: u64,
+    /// The device time that the probe names.
+    pub time_ns: u64,
+    /// The launch's sequence number.
+    pub seq: u64,
+    /// The kernel's key.
+    pub key: u64,
+    /// What the probe adds, in its order; 0 where it adds less.
+    pub values: [u64; VALUES],
+    /// The tenant.
+    pub tenant: u32,
+    /// The client's number.
+    pub client: u32,
+    /// The kernel's handle.
+    pub kernel: u32,
+    /// The device.
+    pub device: u16,
+    /// Discriminant of a [`crate::Probe`].
+    pub probe: u16,
+}
+
+/// Whose events pass (`struct gridmux_filter`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RawFilter {
+    /// The tenant.
+    pub tenant: u32,
+    /// 1: only those of the tenant, and those of no tenant.
+    pub is_on: u32,
+}
+
 /// Key of a probe count (`struct gridmux_probe_key`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +195,12 @@ const _: () = {
     assert!(size_of::<RawCallKey>() == 8);
     assert!(size_of::<RawCalls>() == 24);
     assert!(offset_of!(RawCalls, name) == 8);
+    assert!(size_of::<RawEvent>() == 80);
+    assert!(offset_of!(RawEvent, key) == 24);
+    assert!(offset_of!(RawEvent, values) == 32);
+    assert!(offset_of!(RawEvent, tenant) == 64);
+    assert!(offset_of!(RawEvent, device) == 76);
+    assert!(size_of::<RawFilter>() == 8);
 };
 
 /// Marks a mirror of a C struct whose bytes may be read and written as they are.
@@ -177,8 +222,19 @@ plain_bytes!(
     RawOwner,
     RawProbeKey,
     RawCallKey,
-    RawCalls
+    RawCalls,
+    RawEvent,
+    RawFilter
 );
+
+/// Returns the value that stands at the beginning of these bytes, wherever they lie; `None` where they are too few.
+#[cfg(not(gridmux_no_bpf))]
+pub(crate) fn value_of<T: aya::Pod>(bytes: &[u8]) -> Option<T> {
+    let bytes = bytes.get(..size_of::<T>())?;
+    // SAFETY: there are as many bytes as a `T` has, all initialised; any bytes are a value of a `Pod` type, and an
+    // unaligned read asks nothing of their place.
+    Some(unsafe { core::ptr::read_unaligned(bytes.as_ptr().cast::<T>()) })
+}
 
 /// Returns the value's bytes, as a map takes them.
 #[cfg(not(gridmux_no_bpf))]

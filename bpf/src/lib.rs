@@ -3,7 +3,7 @@
 //! Two paths. The **always-on** one: the dispatcher (unprivileged) writes one [`Sample`] per launch into a ring
 //! shared with the kernel ([`Recorder`]), and a BPF program adds it to per-tenant histograms ([`LatencyProgram`],
 //! in the supervisor); any privileged process reads them ([`reader`]). The **traced** one: [`probes`] cost a load
-//! and a branch until somebody attaches ([`TraceProgram`], or any USDT tool).
+//! and a branch until somebody attaches ([`TraceProgram`] counts, [`EventTrace`] hands on every hit, or any USDT tool).
 //!
 //! Apart from launches: what is loaded, as bpftool lists it ([`listing`], [`dump`]), and calls of driver libraries that
 //! are not ours ([`BypassProgram`]).
@@ -17,6 +17,7 @@
 pub mod calls;
 mod drain;
 pub mod dump;
+pub mod event;
 pub mod histogram;
 pub mod instance;
 pub mod layout;
@@ -32,9 +33,13 @@ pub mod unavailable;
 pub mod usdt;
 
 #[cfg(not(gridmux_no_bpf))]
+mod attach;
+#[cfg(not(gridmux_no_bpf))]
 mod bypass;
 #[cfg(not(gridmux_no_bpf))]
 mod capability;
+#[cfg(not(gridmux_no_bpf))]
+mod events;
 #[cfg(not(gridmux_no_bpf))]
 mod latency;
 #[cfg(not(gridmux_no_bpf))]
@@ -48,6 +53,7 @@ mod unbuilt;
 
 pub use calls::{Call, Caller};
 pub use dump::{Dump, dump};
+pub use event::{Event, Happening};
 pub use histogram::{Histogram, Kind, TenantHistogram};
 pub use instance::InstanceName;
 pub use layout::Stats;
@@ -62,11 +68,13 @@ pub use unavailable::Unavailable;
 #[cfg(not(gridmux_no_bpf))]
 pub use bypass::BypassProgram;
 #[cfg(not(gridmux_no_bpf))]
+pub use events::EventTrace;
+#[cfg(not(gridmux_no_bpf))]
 pub use latency::LatencyProgram;
 #[cfg(not(gridmux_no_bpf))]
 pub use trace::TraceProgram;
 #[cfg(gridmux_no_bpf)]
-pub use unbuilt::{BypassProgram, LatencyProgram, TraceProgram};
+pub use unbuilt::{BypassProgram, EventTrace, LatencyProgram, TraceProgram};
 
 /// Which tenants' samples the program accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
 
 use crate::capability;
-use crate::layout::{RawTunables, bytes_of};
+use crate::layout::bytes_of;
 use crate::unavailable::Unavailable;
 
 /// libbpf's last words, kept for the error; one load at a time, because its print callback is global.
@@ -40,6 +40,10 @@ pub(crate) static BYPASS: &Aligned<[u8]> =
 /// The USDT programs.
 pub(crate) static TRACE: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o")));
+
+/// The USDT program that hands events to a reader.
+pub(crate) static EVENTS: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/events.bpf.o")));
 
 /// Opens `image`, lets `prepare` change it, and loads it.
 pub(crate) fn load(
@@ -82,7 +86,10 @@ pub(crate) fn listen<T>(body: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T
 }
 
 /// Sets the one variable of an object's `.rodata`.
-pub(crate) fn set_tunables(open: &mut OpenObject, tunables: RawTunables) -> libbpf_rs::Result<()> {
+pub(crate) fn set_tunables<T: aya::Pod>(
+    open: &mut OpenObject,
+    tunables: T,
+) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         if map.name().to_string_lossy().ends_with(".rodata") {
             map.set_initial_value(bytes_of(&tunables))?;

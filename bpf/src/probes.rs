@@ -1,8 +1,9 @@
 //! The probes of a launch's way through the service, provider `gridmux`.
 //!
 //! While nobody traces, a call is one load and one branch that is never taken. The arguments are, in this order:
-//! tenant, device, kernel, sequence number, time, then what the probe adds. `src/bpf/trace.bpf.c` reads them by
-//! position: an argument may be added at the end, and none may move.
+//! tenant, device, kernel, sequence number, time, then what the probe adds, then client and key, then what the probe
+//! adds to that. `src/bpf/trace.bpf.c` and `src/bpf/events.bpf.c` read them by position: an argument may be added at
+//! the end, and none may move.
 
 use crate::usdt::Semaphore;
 use crate::usdt_site;
@@ -20,6 +21,10 @@ pub struct ProbeArgs {
     pub seq: u64,
     /// When it happened, in nanoseconds of the device's clock.
     pub time_ns: u64,
+    /// The number of the client, which its process is found by; 0 where there is none.
+    pub client: u32,
+    /// The key of the kernel, which is one for a kernel's text, whichever client loaded it; 0 for what is no launch.
+    pub key: u64,
 }
 
 /// A probe by name; the discriminants are those of `enum gridmux_probe` in `src/bpf/gridmux.h`.
@@ -90,25 +95,25 @@ impl Probe {
 
 /// Defines one probe: its semaphore, its site, and the function that callers see.
 macro_rules! probe {
-    ($(#[$doc:meta])* $name:ident, $text:literal, $semaphore:ident $(, $extra:ident)*) => {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $semaphore:ident $(, $extra:ident)* $(; $($late:ident),+)?) => {
         #[used]
         #[unsafe(link_section = ".probes")]
         static $semaphore: Semaphore = Semaphore::new();
 
         $(#[$doc])*
         #[inline(always)]
-        pub fn $name(args: ProbeArgs $(, $extra: u64)*) {
+        pub fn $name(args: ProbeArgs $(, $extra: u64)* $($(, $late: u64)+)?) {
             #[cold]
             #[inline(never)]
-            fn site(args: ProbeArgs $(, $extra: u64)*) {
+            fn site(args: ProbeArgs $(, $extra: u64)* $($(, $late: u64)+)?) {
                 usdt_site!(
                     "gridmux", $text, $semaphore, site,
                     u32 args.tenant, u16 args.device, u32 args.kernel, u64 args.seq, u64 args.time_ns
-                    $(, u64 $extra)*
+                    $(, u64 $extra)*, u32 args.client, u64 args.key $($(, u64 $late)+)?
                 );
             }
             if $semaphore.is_traced() {
-                site(args $(, $extra)*);
+                site(args $(, $extra)* $($(, $late)+)?);
             }
         }
     };
@@ -131,8 +136,9 @@ probe!(
     slice_start, "slice_start", SLICE_START, first_block, blocks
 );
 probe!(
-    /// The device finished `blocks` blocks from `first_block` (linear) on.
-    slice_end, "slice_end", SLICE_END, first_block, blocks
+    /// The device finished `blocks` blocks from `first_block` (linear) on. The first of them started `waited_ns`
+    /// nanoseconds after they were handed over, and the last one ended `ran_ns` nanoseconds after that.
+    slice_end, "slice_end", SLICE_END, first_block, blocks; waited_ns, ran_ns
 );
 probe!(
     /// A launch that has begun gives way to others; `blocks_left` blocks have not started. Who took its room waited for
@@ -144,6 +150,7 @@ probe!(
     resume, "resume", RESUME, blocks_left, out_ns
 );
 probe!(
-    /// The launch ended and its completion was written; both latencies in nanoseconds.
-    complete, "complete", COMPLETE, submit_to_start_ns, submit_to_complete_ns
+    /// The launch, of `blocks` blocks, ended and its completion was written, with the status that the ring names;
+    /// both latencies in nanoseconds.
+    complete, "complete", COMPLETE, submit_to_start_ns, submit_to_complete_ns; blocks, status
 );

@@ -6,9 +6,10 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::{HashMap, Map, MapData};
-use libbpf_rs::{ErrorKind, Link, MapCore, Object, UsdtOpts};
+use libbpf_rs::{Link, MapCore, Object};
 
 use crate::ProbeCount;
+use crate::attach;
 use crate::histogram::TenantHistogram;
 use crate::layout::RawProbeKey;
 use crate::load::{self, TRACE};
@@ -31,8 +32,10 @@ impl TraceProgram {
     /// [`Unavailable`]; `NoProbes` when the process is gone or is no gridmux.
     pub fn attach(pid: u32) -> Result<Self, Unavailable> {
         let object = load::load("trace", TRACE, |_| Ok(()))?;
-        let links = load::listen(|| attach_present(&object, pid))
-            .map_err(|reason| Unavailable::NoProbes { pid, reason })?;
+        let links = attach::present(&object, pid, &Probe::ALL, |probe| match probe {
+            Probe::Complete => "gridmux_done",
+            _ => "gridmux_count",
+        })?;
         Ok(Self {
             _links: links,
             object,
@@ -92,45 +95,4 @@ impl TraceProgram {
                 reason: error.to_string(),
             })
     }
-}
-
-/// Attaches to those probes that the executable has: a linker leaves out what its program never calls.
-fn attach_present(object: &Object, pid: u32) -> libbpf_rs::Result<Vec<Link>> {
-    let mut links = Vec::new();
-    let mut absent = None;
-    for probe in Probe::ALL {
-        match attach_probe(object, pid, probe) {
-            Ok(link) => links.push(link),
-            Err(error) if error.kind() == ErrorKind::NotFound => absent = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    match absent {
-        Some(error) if links.is_empty() => Err(error),
-        _ => Ok(links),
-    }
-}
-
-fn attach_probe(object: &Object, pid: u32, probe: Probe) -> libbpf_rs::Result<Link> {
-    let name = if probe == Probe::Complete {
-        "gridmux_done"
-    } else {
-        "gridmux_count"
-    };
-    let program = object
-        .progs_mut()
-        .find(|program| program.name() == OsStr::new(name))
-        .expect("trace.bpf.c defines every program that this file names");
-    let options = UsdtOpts {
-        cookie: u64::from(probe as u32),
-        ..UsdtOpts::default()
-    };
-    let pid = i32::try_from(pid).map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::ESRCH))?;
-    program.attach_usdt_with_opts(
-        pid,
-        format!("/proc/{pid}/exe"),
-        "gridmux",
-        probe.name(),
-        options,
-    )
 }

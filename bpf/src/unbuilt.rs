@@ -6,9 +6,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::calls::Caller;
+use crate::event::Event;
 use crate::histogram::TenantHistogram;
 use crate::instance::InstanceName;
 use crate::layout::Stats;
+use crate::probes::Probe;
 use crate::reader::ReadError;
 use crate::unavailable::Unavailable;
 use crate::{LatencyOptions, ProbeCount};
@@ -31,6 +33,10 @@ pub struct TraceProgram(Infallible);
 #[derive(Debug)]
 pub struct BypassProgram(Infallible);
 
+/// Never made: this build has no programs.
+#[derive(Debug)]
+pub struct EventTrace(Infallible);
+
 // Dropping matters where they work, and callers say so.
 impl Drop for LatencyProgram {
     fn drop(&mut self) {
@@ -45,6 +51,12 @@ impl Drop for BypassProgram {
 }
 
 impl Drop for TraceProgram {
+    fn drop(&mut self) {
+        match self.0 {}
+    }
+}
+
+impl Drop for EventTrace {
     fn drop(&mut self) {
         match self.0 {}
     }
@@ -123,6 +135,21 @@ impl BypassProgram {
     }
 
     pub fn unkept(&self) -> Result<u64, ReadError> {
+        match self.0 {}
+    }
+}
+
+#[allow(missing_docs)] // Documented where they work, in events.rs.
+impl EventTrace {
+    pub fn attach(_pid: u32, _probes: &[Probe], _tenant: Option<u32>) -> Result<Self, Unavailable> {
+        Err(not_built())
+    }
+
+    pub fn take(&mut self, _most: usize, _events: &mut Vec<Event>) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+
+    pub fn lost(&self) -> Result<u64, ReadError> {
         match self.0 {}
     }
 }

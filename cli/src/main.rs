@@ -12,6 +12,7 @@ mod names;
 mod notify;
 mod offer;
 mod output;
+mod perfetto;
 mod service;
 mod speaker;
 mod table;

@@ -27,15 +27,19 @@ pub(crate) fn shown(name: &str) -> String {
     written(name, DemangleOptions::new().no_return_type())
 }
 
+/// Returns a name as its author wrote it, without the types of parameters.
+pub(crate) fn brief(name: &str) -> String {
+    written(name, DemangleOptions::new().no_return_type().no_params())
+}
+
 /// Returns whether somebody who writes `asked` means the kernel `name`: its name as it is, or as its author wrote it,
 /// with or without the types of parameters.
 pub(crate) fn is_meant(asked: &str, name: &str) -> bool {
-    let without_types = DemangleOptions::new().no_return_type().no_params();
     let same = |other: &str| {
         let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();
         letters(asked) == letters(other)
     };
-    asked == name || same(&shown(name)) || same(&written(name, without_types))
+    asked == name || same(&shown(name)) || same(&brief(name))
 }
 
 fn written(name: &str, options: DemangleOptions) -> String {

@@ -94,6 +94,36 @@ enum gridmux_probe {
 	GRIDMUX_PROBES,
 };
 
+/* Data bytes of the ring of events: a power of two and a multiple of the page size. */
+#define GRIDMUX_EVENT_BYTES (4 << 20)
+
+/* What a probe may add beyond the arguments that every probe carries. */
+#define GRIDMUX_VALUES 4
+
+/* A hit of a probe, as a reader of events gets it. */
+struct gridmux_event {
+	/* CLOCK_MONOTONIC. */
+	__u64 wall_ns;
+	/* The device's clock. */
+	__u64 time_ns;
+	__u64 seq;
+	__u64 key;
+	/* In the order of src/probes.rs; 0 where the probe adds less. */
+	__u64 values[GRIDMUX_VALUES];
+	__u32 tenant;
+	__u32 client;
+	__u32 kernel;
+	__u16 device;
+	__u16 probe;
+};
+
+/* Whose events pass; set before load. */
+struct gridmux_filter {
+	__u32 tenant;
+	/* 1: only those of the tenant, and those of no tenant. */
+	__u32 is_on;
+};
+
 struct gridmux_probe_key {
 	__u32 tenant;
 	__u32 probe;
@@ -144,5 +174,11 @@ GRIDMUX_SIZE(struct gridmux_probe_key, 8);
 GRIDMUX_SIZE(struct gridmux_call_key, 8);
 GRIDMUX_SIZE(struct gridmux_calls, 24);
 GRIDMUX_OFFSET(struct gridmux_calls, name, 8);
+GRIDMUX_SIZE(struct gridmux_event, 80);
+GRIDMUX_OFFSET(struct gridmux_event, key, 24);
+GRIDMUX_OFFSET(struct gridmux_event, values, 32);
+GRIDMUX_OFFSET(struct gridmux_event, tenant, 64);
+GRIDMUX_OFFSET(struct gridmux_event, device, 76);
+GRIDMUX_SIZE(struct gridmux_filter, 8);
 
 #endif

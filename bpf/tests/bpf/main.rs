@@ -10,6 +10,8 @@
 mod both_loaders;
 #[cfg(not(gridmux_no_bpf))]
 mod budgets;
+#[cfg(target_arch = "x86_64")]
+mod events;
 mod hostile;
 mod latency;
 mod listing;

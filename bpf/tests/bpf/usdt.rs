@@ -1,6 +1,6 @@
 //! The probes fire when traced, for the tenant that they name, and agree with the always-on path.
 
-use crate::{instance, loaded, recorder};
+use crate::{events, instance, loaded, recorder};
 use gridmux_bpf::{
     Kind, LatencyProgram, Probe, ProbeArgs, ProbeCount, Sample, TraceProgram, Unavailable, probes,
 };
@@ -20,6 +20,7 @@ fn fire_all() -> Vec<ProbeCount> {
                         kernel: 4,
                         seq,
                         time_ns: seq * 10,
+                        ..ProbeArgs::default()
                     },
                 );
             }
@@ -39,10 +40,10 @@ fn fire(probe: Probe, args: ProbeArgs) {
         Probe::Admit => probes::admit(args),
         Probe::Plan => probes::plan(args, 1, 2),
         Probe::SliceStart => probes::slice_start(args, 0, 64),
-        Probe::SliceEnd => probes::slice_end(args, 0, 64),
+        Probe::SliceEnd => probes::slice_end(args, 0, 64, 500, 3_000),
         Probe::Preempt => probes::preempt(args, 10, 700),
         Probe::Resume => probes::resume(args, 10, 9_000),
-        Probe::Complete => probes::complete(args, args.seq * 100, args.seq * 1000),
+        Probe::Complete => probes::complete(args, args.seq * 100, args.seq * 1000, 64, 0),
     }
 }
 
@@ -81,6 +82,8 @@ fn probes_fire_only_when_traced_and_agree_with_the_samples() {
             },
             start,
             complete,
+            1,
+            0,
         );
     }
     want.push(ProbeCount {
@@ -110,6 +113,8 @@ fn probes_fire_only_when_traced_and_agree_with_the_samples() {
         Probe::ALL.iter().all(|probe| !probe.is_traced()),
         "detaching lowers the semaphores"
     );
+    events::come_as_they_are_said();
+    events::are_lost_and_counted_where_nobody_reads();
 }
 
 #[test]

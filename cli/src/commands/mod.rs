@@ -15,10 +15,12 @@ mod plan;
 mod policy;
 mod prog;
 pub(crate) mod ptx;
+mod report;
 pub(crate) mod run;
 mod serve;
 mod sim;
 mod tenant;
+mod trace;
 mod workload;
 
 use crate::failure::Failure;
@@ -64,6 +66,11 @@ pub(crate) enum Command {
     Map(map::Map),
     /// Look at this machine: what gridmux needs, the service, and programs that use a GPU past it
     Doctor(doctor::Doctor),
+    /// Launches, slices, preemptions and plans of a running service, one by one as they happen
+    #[command(subcommand)]
+    Trace(trace::Trace),
+    /// What each kernel of a recording took: run times, queue times and preemptions
+    Report(report::Report),
     /// The service's figures for Prometheus, in the OpenMetrics text format
     Metrics(metrics::Metrics),
     /// Scheduling policies
@@ -119,6 +126,8 @@ impl Command {
             Self::Prog(prog) => prog.run(out),
             Self::Map(map) => map.run(out),
             Self::Doctor(doctor) => doctor.run(out),
+            Self::Trace(trace) => trace.run(out),
+            Self::Report(report) => report.run(out),
             Self::Metrics(metrics) => metrics.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),

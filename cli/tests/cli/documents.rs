@@ -39,7 +39,7 @@ pages! {
 }
 
 /// Commands that are not run here, by how they begin, and why not.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 20] = [
     ("python3 -m venv", "`cargo xtask test --clients` makes it"),
     (
         "venv/bin/gridmux run -- venv/bin/python",
@@ -68,6 +68,14 @@ const ELSEWHERE: [(&str, &str); 18] = [
     (
         "gridmux run --run-dir",
         "cli/tests/cli/run.rs runs programs on a running service",
+    ),
+    (
+        "gridmux trace ",
+        "needs root and eBPF; cli/tests/cli/trace.rs watches a service so where they are",
+    ),
+    (
+        "gridmux report ",
+        "cli/tests/cli/trace.rs sums a recording up",
     ),
     ("install target/release/gridmux", "changes the machine"),
     (

@@ -27,5 +27,6 @@ mod sim_mix_given;
 mod sim_mix_notes;
 mod sim_trace;
 mod systemd;
+mod trace;
 mod usage;
 mod width;

@@ -366,6 +366,9 @@ fn what_help_refers_to_is_there() {
         ),
         ("tenant show", &["UID"]),
         ("kernel show", &["PROVEN", "LEVEL", "ROLE", "COST"]),
+        ("trace launches", &["QUEUE_us", "RUN_us", "lost", "UTC"]),
+        ("trace record", &["Perfetto", "Ctrl-C"]),
+        ("report", &["STDDEV", "PREEMPTED"]),
         ("sim trace", &["SLOWDOWN", "ASKED", "GOT", "ANTT"]),
         (
             "sim mix",

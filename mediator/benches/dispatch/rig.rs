@@ -192,7 +192,7 @@ fn join(control: &ControlLink<HostRings>, number: u16, host: HostRings) -> Arc<T
     let (tenant, counters) = (TenantId(number.into()), Arc::new(TenantCounters::default()));
     let account = Account::new(tenant, 1, Class::Normal, Arc::clone(&counters));
     tell(Message::Tenant(Box::new(account)));
-    let client = ClientSlot::new(tenant, DomainId(number.into()), host);
+    let client = ClientSlot::new(number.into(), tenant, DomainId(number.into()), host);
     tell(Message::Join(Slot(number), Box::new(client)));
     let limits = KernelLimits {
         id: DeviceKernelId(number.into()),

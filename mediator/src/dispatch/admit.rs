@@ -13,7 +13,7 @@ use super::admission::port::TenantPort;
 use super::dispatcher::Dispatcher;
 use super::ids::Slot;
 use crate::device::{Command, Device, LANES};
-use gridmux_bpf::probes::{self, ProbeArgs};
+use gridmux_bpf::probes;
 use gridmux_channel::ring::{CompletionStatus, SubmissionEntry};
 use gridmux_policy::units::Nanos;
 
@@ -159,6 +159,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             stream,
             sequence,
             cookie,
+            client: client.number,
             // The stamp is the client's and may lie: it is never later than now.
             submitted_wall_ns: entry.submit_ns().min(self.wall_now_ns),
             issued_wall_ns: 0,
@@ -181,13 +182,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let is_launch = matches!(work, Work::Launch(_));
             account.counters.admitted(is_launch);
         }
-        let args = |time_ns| ProbeArgs {
-            tenant: tenant.0,
-            device: self.issuer.device_id.0,
-            kernel: work.handle(),
-            seq: sequence,
-            time_ns,
-        };
+        let args = |time_ns| operation.probe_args(tenant, self.issuer.device_id, time_ns);
         probes::submit(args(operation.submitted_wall_ns));
         probes::admit(args(now.0));
         self.activate_more(slot, stream);

@@ -143,14 +143,15 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             Outcome::Failed(_) | Outcome::Done | Outcome::Killed => false,
         };
         let (over, stream, cookie) = (operation.is_over(), operation.stream, operation.cookie);
-        let seq = operation.sequence;
         match &mut operation.work {
             Work::Launch(launch) => {
                 if !still_there {
                     launch.lanes &= !(1 << tag.lane.0);
                 }
-                let args = launch.probe_args(tenant, self.issuer.device_id, seq, end);
-                probes::slice_end(args, flight.first_block, u64::from(flight.blocks));
+                let args = operation.probe_args(tenant, self.issuer.device_id, end.0);
+                let (first, blocks) = (flight.first_block, u64::from(flight.blocks));
+                let (waited, ran) = (start - flight.issued, end - start);
+                probes::slice_end(args, first, blocks, waited.0, ran.0);
             }
             Work::Copy(_) => {
                 if let Some((account, (_, bytes))) = feed.accounts.get(tenant).zip(flight.transfer)

@@ -452,8 +452,8 @@ impl ControlThread {
             return Err(internal(error.to_string()));
         }
         account.join(domain);
-        let joining = ClientSlot::new(account.id(), domain, rings);
         let (id, name) = (identity.id, &account.name);
+        let joining = ClientSlot::new(id, account.id(), domain, rings);
         if self.outbound.lines.may_say(identity.credentials.uid) {
             tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
         }

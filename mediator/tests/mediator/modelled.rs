@@ -496,7 +496,12 @@ impl ModelRig {
     fn join(&self, slot: Slot, tenant: TenantId, bytes: u64) -> (DomainId, Rc<RefCell<Wire>>) {
         let domain = self.device.create_domain(bytes).expect("a domain");
         let wire = Rc::new(RefCell::new(Wire::default()));
-        let client = ClientSlot::new(tenant, domain, Port(Rc::clone(&wire)));
+        let client = ClientSlot::new(
+            u32::from(slot.0) + 1,
+            tenant,
+            domain,
+            Port(Rc::clone(&wire)),
+        );
         self.tell(Message::Join(slot, Box::new(client)));
         (domain, wire)
     }

@@ -439,7 +439,12 @@ impl Rig {
         }));
         let account = Account::new(tenant, weight, Class::Normal, counters);
         self.tell(Message::Tenant(Box::new(account)));
-        let client = ClientSlot::new(tenant, DomainId(u32::from(slot)), Port(Rc::clone(&wire)));
+        let client = ClientSlot::new(
+            u32::from(slot) + 1,
+            tenant,
+            DomainId(u32::from(slot)),
+            Port(Rc::clone(&wire)),
+        );
         self.tell(Message::Join(Slot(slot), Box::new(client)));
         self.add_kernel(slot, sliced(16));
         wire

@@ -164,6 +164,8 @@ pub enum Mail {
 
 /// One client.
 pub struct ClientSlot<P> {
+    /// Its number, unique while the service runs.
+    pub number: u32,
     /// The tenant that it belongs to.
     pub tenant: TenantId,
     /// Its memory.
@@ -203,11 +205,12 @@ pub struct ClientSlot<P> {
 
 impl<P> ClientSlot<P> {
     /// Makes a client with stream 0 and all of its tables allocated.
-    pub fn new(tenant: TenantId, domain: DomainId, port: P) -> Self {
+    pub fn new(number: u32, tenant: TenantId, domain: DomainId, port: P) -> Self {
         let mut streams: Vec<Option<Stream>> = Vec::with_capacity(STREAMS_PER_CLIENT);
         streams.resize_with(STREAMS_PER_CLIENT, || None);
         streams[0] = Some(Stream::default());
         Self {
+            number,
             tenant,
             domain,
             port,

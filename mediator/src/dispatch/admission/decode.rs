@@ -134,6 +134,7 @@ impl<P: TenantPort> Admission<P> {
         Ok(Work::Launch(LaunchWork {
             row,
             handle,
+            key,
             kernel: limits.id,
             grid: request.grid,
             block,

@@ -10,7 +10,7 @@ use crate::dispatch::ids::{OPERATIONS_PER_CLIENT, OperationId};
 use crate::dispatch::issuer::transfers::Engine;
 use gridmux_bpf::probes::ProbeArgs;
 use gridmux_channel::ring::{CompletionStatus, Width};
-use gridmux_policy::ids::{DeviceId, RowId, TenantId};
+use gridmux_policy::ids::{DeviceId, KernelKey, RowId, TenantId};
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
 use gridmux_ptx::forms::Shape;
@@ -22,6 +22,8 @@ pub struct LaunchWork {
     pub row: RowId,
     /// The client's kernel handle, for traces.
     pub handle: u32,
+    /// Names the kernel by its text, for traces.
+    pub key: KernelKey,
     /// Device kernel.
     pub kernel: DeviceKernelId,
     /// The whole grid.
@@ -65,18 +67,6 @@ impl LaunchWork {
     #[must_use]
     pub fn may_be_cut(&self) -> bool {
         self.covers == Shape::Slice && !self.is_cooperative
-    }
-
-    /// Returns what probes say of it at a device time.
-    #[must_use]
-    pub fn probe_args(&self, tenant: TenantId, device: DeviceId, seq: u64, at: Nanos) -> ProbeArgs {
-        ProbeArgs {
-            tenant: tenant.0,
-            device: device.0,
-            kernel: self.handle,
-            seq,
-            time_ns: at.0,
-        }
     }
 }
 
@@ -233,6 +223,8 @@ pub struct Operation {
     pub sequence: u64,
     /// The client's own name for it.
     pub cookie: u64,
+    /// Number of its client, for traces.
+    pub client: u32,
     /// Wall time at which the client says it submitted (`CLOCK_MONOTONIC`), clamped.
     pub submitted_wall_ns: u64,
     /// Wall time at which its first slice was handed to the device; 0 before.
@@ -250,6 +242,24 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Returns what probes say of it at a time, which is of the device but where a probe says otherwise.
+    #[must_use]
+    pub fn probe_args(&self, tenant: TenantId, device: DeviceId, time_ns: u64) -> ProbeArgs {
+        let key = match &self.work {
+            Work::Launch(launch) => launch.key.0,
+            _ => 0,
+        };
+        ProbeArgs {
+            tenant: tenant.0,
+            device: device.0,
+            kernel: self.work.handle(),
+            seq: self.sequence,
+            time_ns,
+            client: self.client,
+            key,
+        }
+    }
+
     /// Returns whether nothing of it is left to hand to the device.
     #[must_use]
     pub fn is_issued(&self) -> bool {

@@ -13,7 +13,7 @@ use super::admission::operation::{Operation, Stage, Work};
 use super::admission::port::TenantPort;
 use super::feed::accounts::Account;
 use super::ids::{OPERATIONS_PER_CLIENT, OperationId, OperationRef, Slot};
-use gridmux_bpf::probes::{self, ProbeArgs};
+use gridmux_bpf::probes;
 use gridmux_channel::ring::queue::Corrupt;
 use gridmux_channel::ring::{CompletionEntry, CompletionStatus, PushError};
 use gridmux_policy::ids::DeviceId;
@@ -190,15 +190,13 @@ impl Completions {
         let tenant = account.id;
         let (start, end) = operation.span();
         let (to_start, to_complete) = (start - operation.admitted, end - operation.admitted);
-        let args = ProbeArgs {
-            tenant: tenant.0,
-            device: device.0,
-            kernel: operation.work.handle(),
-            seq: operation.sequence,
-            time_ns: end.0,
+        let args = operation.probe_args(tenant, device, end.0);
+        let (is_launch, blocks) = match &operation.work {
+            Work::Launch(launch) => (true, launch.blocks),
+            _ => (false, 0),
         };
-        probes::complete(args, to_start.0, to_complete.0);
-        let is_launch = matches!(operation.work, Work::Launch(_));
+        let status = operation.status as u64;
+        probes::complete(args, to_start.0, to_complete.0, blocks, status);
         if !is_launch || operation.status != CompletionStatus::Ok {
             return;
         }

@@ -310,7 +310,6 @@ impl<D: Device> Issuer<D> {
             return;
         };
         operation.note_issued_piece(wall_ns);
-        let seq = operation.sequence;
         if let Work::Launch(launch) = &mut operation.work {
             launch.issued += blocks;
             launch.lanes |= 1 << tag.lane.0;
@@ -321,7 +320,7 @@ impl<D: Device> Issuer<D> {
                     work_ns: flight.work_ns,
                 });
             }
-            let args = launch.probe_args(tenant, self.device_id, seq, now);
+            let args = operation.probe_args(tenant, self.device_id, now.0);
             probes::slice_start(args, flight.first_block, blocks);
         }
     }

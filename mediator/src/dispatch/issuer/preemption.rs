@@ -12,6 +12,7 @@ use super::Issuer;
 use super::lanes::Flight;
 use crate::device::{Device, LANES, Level, MOST_DEPTH};
 use crate::dispatch::admission::clients::ClientTable;
+use crate::dispatch::admission::operation::Work;
 use crate::dispatch::feed::accounts::Accounts;
 use crate::dispatch::ids::OperationRef;
 use gridmux_bpf::probes::{self, ProbeArgs};
@@ -84,14 +85,18 @@ impl<D: Device> Issuer<D> {
         (preempted, at): (Option<Nanos>, Nanos),
         tell: impl FnOnce(ProbeArgs, u64, Nanos),
     ) {
-        let Some((tenant, seq, launch)) = clients.launch_mut(op) else {
+        let Some((tenant, operation)) = clients.operation_mut(op) else {
+            return;
+        };
+        let Work::Launch(launch) = &mut operation.work else {
             return;
         };
         if launch.started == 0 || launch.preempted.is_some() == preempted.is_some() {
             return;
         }
         let since = std::mem::replace(&mut launch.preempted, preempted);
-        let args = launch.probe_args(tenant, self.device_id, seq, at);
-        tell(args, launch.blocks - launch.started, since.unwrap_or(at));
+        let left = launch.blocks - launch.started;
+        let args = operation.probe_args(tenant, self.device_id, at.0);
+        tell(args, left, since.unwrap_or(at));
     }
 }

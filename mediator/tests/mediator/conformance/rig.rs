@@ -347,7 +347,7 @@ fn join(
         };
         tell(Message::Join(
             slot(client),
-            Box::new(ClientSlot::new(*tenant, domain, port)),
+            Box::new(ClientSlot::new(1, *tenant, domain, port)),
         ));
         domains.push(domain);
     }

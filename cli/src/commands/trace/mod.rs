@@ -1,0 +1,163 @@
+//! `gridmux trace`: what happens on the device of a running service, event by event, as execsnoop shows processes.
+//!
+//! Rules: only the probes that a command needs are attached; who falls behind loses events, which are counted and
+//! named, and slows nobody; times of day are the machine's, durations the device's.
+
+mod directory;
+mod host;
+mod line;
+mod record;
+mod screen;
+mod session;
+pub(crate) mod timeline;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::service::ServiceArgs;
+use clap::{Args, Subcommand};
+use line::{Kind, Lines};
+use screen::Screen;
+use session::{Limits, Session};
+use std::time::Duration;
+
+/// Commands that watch.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Trace {
+    /// Every launch as it ends: how long it waited and ran
+    #[command(after_help = LAUNCHES)]
+    Launches(OfTenant),
+    /// Every piece of a launch as it is handed to the device and as it ends there
+    #[command(after_help = SLICES)]
+    Slices(OfTenant),
+    /// Every launch that gives room up to others, and that gets room again
+    #[command(after_help = PREEMPTIONS)]
+    Preemptions(OfTenant),
+    /// Every plan that the policy publishes
+    #[command(after_help = PLANS)]
+    Plans(OfAll),
+    /// Everything, as a file that Perfetto opens and `gridmux report` sums up
+    #[command(after_help = RECORD)]
+    Record(record::Record),
+}
+
+/// Watches events that have a tenant.
+#[derive(Debug, Args)]
+pub(crate) struct OfTenant {
+    /// Only those of this tenant
+    #[arg(short, long, value_name = "NAME")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    all: OfAll,
+}
+
+/// Watches events.
+#[derive(Debug, Args)]
+pub(crate) struct OfAll {
+    /// End after so many lines
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    service: ServiceArgs,
+}
+
+/// What is true of every kind, behind the columns of each.
+macro_rules! notes {
+    ($columns:literal) => {
+        concat!(
+            $columns,
+            "\n\nTIME is of the machine's clock, in UTC. Durations are of the device's clock, which is virtual on a \
+             modelled device and estimated on a functional one. KERNEL is without the types of parameters; `?` is a \
+             name, and `-` a process, that the service does not know any more. With -j a line is a JSON object, and \
+             the last one says how many events there were and how many were lost.\n\n\
+             It needs root, for eBPF, and ends on Ctrl-C, at the end of its reader and of the device host. A reader \
+             that falls behind slows nobody: what finds no room in a ring of 4 MiB is lost, and stderr says how many \
+             were."
+        )
+    };
+}
+
+const LAUNCHES: &str = notes!(
+    "\
+Columns:
+  BLOCKS    blocks of its grid
+  QUEUE_us  from its submission to its first block's start
+  RUN_us    from then on to its last block's end
+  EVENT     complete, or why it failed"
+);
+const SLICES: &str = notes!(
+    "\
+Columns:
+  BLOCKS    blocks of the piece
+  SLICE     number of the first of them in the grid
+  QUEUE_us  from when it was handed over to its first block's start
+  RUN_us    from then on to its last block's end
+  EVENT     start: it was handed over; end: it ended"
+);
+const PREEMPTIONS: &str = notes!(
+    "\
+Columns:
+  LEFT      blocks of the launch that have not started
+  WAIT_us   how long the one that took its room waited for that; - where
+            nobody has yet
+  OUT_us    for how long it was preempted
+  EVENT     preempt: others get its room; resume: it got room again"
+);
+const PLANS: &str = notes!(
+    "\
+Columns:
+  DEVICE_us the device's time
+  EPOCH     plans so far
+  ROWS      rows of the plan"
+);
+
+const RECORD: &str = "\
+The file is a timeline of Perfetto's, in the device's time. Each tenant has tracks for its launches, from their first \
+block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
+goes to the device; and for preemptions. Plans have a track of their own. A launch is in the file when it has ended.
+
+It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
+and the file shows what came until then.";
+
+impl Trace {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        let (kind, tenant, all) = match self {
+            Self::Launches(of) => (Kind::Launches, of.tenant, of.all),
+            Self::Slices(of) => (Kind::Slices, of.tenant, of.all),
+            Self::Preemptions(of) => (Kind::Preemptions, of.tenant, of.all),
+            Self::Plans(all) => (Kind::Plans, None, all),
+            Self::Record(record) => return record.run(out),
+        };
+        let limits = Limits {
+            count: all.count,
+            duration: all.duration,
+        };
+        let mut session = Session::begin(all.service, kind.probes(), tenant.as_deref())?;
+        session.announce(kind.name());
+        let mut screen = Screen::begin(Lines::new(kind, out.is_json())?, *out)?;
+        session.run(limits, &mut screen)?.tell(out)
+    }
+}
+
+/// Parses a duration in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| format!("{text:?} is no duration: seconds above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+    use std::time::Duration;
+
+    #[test]
+    fn a_duration_is_more_than_nothing() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        for wrong in ["0", "-1", "x", "nan", "inf", "1e300"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `gridmux trace record`: everything that happens, as a file that Perfetto opens.
+//!
+//! Rule: whatever ends it, also a disk that is full, the file holds whole packets alone.
+
+use super::OfTenant;
+use super::directory::Whose;
+use super::session::{End, Limits, Session, Sink};
+use super::timeline::Timeline;
+use crate::failure::Failure;
+use crate::files;
+use crate::output::{Output, note};
+use crate::perfetto::packet::{Packet, whole};
+use anyhow::Context;
+use clap::{Args, ValueHint};
+use gridmux_bpf::{Event, Probe};
+use serde_json::json;
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Bytes from which on packets are written.
+const ENOUGH: usize = 64 << 10;
+
+/// Records a timeline.
+#[derive(Debug, Args)]
+pub(crate) struct Record {
+    /// The file; open it at https://ui.perfetto.dev, or have `gridmux report` sum it up
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    perfetto: PathBuf,
+    #[command(flatten)]
+    of: OfTenant,
+}
+
+/// The file of a recording.
+struct Recording {
+    timeline: Timeline,
+    /// What came of the last event, kept for its room.
+    packets: Vec<Packet>,
+    file: TraceFile,
+    last_ns: u64,
+}
+
+/// A file of packets.
+struct TraceFile {
+    path: PathBuf,
+    file: File,
+    /// Bytes of the file, all of them of whole packets.
+    written: u64,
+    waiting: Vec<u8>,
+}
+
+impl Record {
+    pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
+        let all = self.of.all;
+        files::check_writable(&self.perfetto)?;
+        let probes = [
+            Probe::Plan,
+            Probe::SliceEnd,
+            Probe::Preempt,
+            Probe::Resume,
+            Probe::Complete,
+        ];
+        let tenant = self.of.tenant.as_deref();
+        let mut session = Session::begin(all.service, &probes, tenant)?;
+        let mut recording = Recording::begin(&self.perfetto)?;
+        session.announce("everything");
+        let limits = Limits {
+            count: all.count,
+            duration: all.duration,
+        };
+        let end = session.run(limits, &mut recording)?;
+        let bytes = recording.end(&end)?;
+        end.note();
+        let file = self.perfetto.display().to_string();
+        note(&format!("{file}: open it at https://ui.perfetto.dev"));
+        let said = json!({
+            "file": file, "bytes": bytes, "events": end.events, "lost": end.lost, "ended": end.ended,
+        });
+        out.line(&said)
+    }
+}
+
+impl Recording {
+    fn begin(path: &Path) -> Result<Self, Failure> {
+        let (timeline, packets) = Timeline::begin();
+        let mut file = TraceFile::make(path)?;
+        packets.iter().for_each(|packet| file.add(packet));
+        Ok(Self {
+            timeline,
+            packets: Vec::new(),
+            file,
+            last_ns: 0,
+        })
+    }
+
+    /// Ends the file; returns its length.
+    fn end(mut self, end: &End) -> Result<u64, Failure> {
+        let packet = Timeline::end(self.last_ns, end.events, end.lost);
+        self.file.add(&packet);
+        self.file.flush()?;
+        Ok(self.file.written)
+    }
+}
+
+impl Sink for Recording {
+    fn take(&mut self, event: &Event, whose: Whose<'_>) -> Result<bool, Failure> {
+        self.last_ns = self.last_ns.max(event.args.time_ns);
+        self.timeline.add(event, whose, &mut self.packets);
+        for packet in self.packets.drain(..) {
+            self.file.add(&packet);
+        }
+        Ok(self.file.waiting.len() >= ENOUGH)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.file.flush()
+    }
+
+    fn is_stdout(&self) -> bool {
+        false
+    }
+}
+
+impl TraceFile {
+    fn make(path: &Path) -> Result<Self, Failure> {
+        let file = File::create(path).with_context(|| path.display().to_string())?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            written: 0,
+            waiting: Vec::new(),
+        })
+    }
+
+    fn add(&mut self, packet: &Packet) {
+        self.waiting.extend(packet.encode());
+    }
+
+    /// Writes what waits; where that fails, the file is cut behind the last whole packet.
+    fn flush(&mut self) -> Result<(), Failure> {
+        let mut done = 0;
+        while done < self.waiting.len() {
+            match self.file.write(&self.waiting[done..]) {
+                Ok(more) if more > 0 => done += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) => return Err(self.cut(done, ErrorKind::WriteZero.into())),
+                Err(error) => return Err(self.cut(done, error)),
+            }
+        }
+        self.written += done as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    fn cut(&mut self, done: usize, error: std::io::Error) -> Failure {
+        self.written += whole(&self.waiting[..done]) as u64;
+        let (path, kept) = (self.path.display(), self.written);
+        let is_full = matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        );
+        let hint = match self.file.set_len(self.written) {
+            Ok(()) => format!("its first {kept} bytes are a timeline of what came until then"),
+            Err(error) => format!("behind its first {kept} bytes it makes no sense: {error}"),
+        };
+        let failure = Failure::from(error).of(&format!("writing {path}"));
+        match is_full {
+            true => failure.hint(format!("make room there or name a file elsewhere; {hint}")),
+            false => failure.hint(hint),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Recording, TraceFile};
+    use crate::perfetto::packet::{Event, Mark, Packet, whole};
+
+    fn packet(at: u64) -> Packet {
+        Packet::Event(Event::new(at, Mark::Instant, 1, "c", "name"))
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_cut_behind_the_last_whole_packet() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = TraceFile::make(&folder.path().join("t")).unwrap();
+        file.add(&packet(1));
+        file.flush().unwrap();
+        let first = file.written;
+        (2..5).for_each(|at| file.add(&packet(at)));
+        let done = file.waiting.len() - 3;
+        std::io::Write::write_all(&mut file.file, &file.waiting[..done]).unwrap();
+        let failure = file.cut(done, std::io::ErrorKind::StorageFull.into());
+        let text = failure.line();
+        assert!(
+            text.contains("writing ") && text.contains("make room"),
+            "{text}"
+        );
+        let bytes = std::fs::read(&file.path).unwrap();
+        assert_eq!(whole(&bytes), bytes.len());
+        assert_eq!(Packet::all_of(&bytes).count(), 3);
+        assert!(bytes.len() as u64 > first);
+    }
+
+    #[test]
+    fn a_full_disk_is_named() {
+        let mut recording = Recording::begin(std::path::Path::new("/dev/full")).unwrap();
+        let failure = super::Sink::flush(&mut recording).unwrap_err().line();
+        assert!(
+            failure.contains("writing /dev/full: No space left"),
+            "{failure}"
+        );
+    }
+}

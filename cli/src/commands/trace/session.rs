@@ -1,0 +1,316 @@
+//! Watching a device host until something ends it.
+//!
+//! Nobody is woken by an event: the session looks for them every 20 ms, and goes on at once where there are many.
+//!
+//! Rules: whatever ends a session, what came until then is taken, as far as that goes without waiting; Ctrl-C ends one
+//! also while the reader of stdout takes nothing.
+
+use super::directory::{Directory, Whose, number_of};
+use super::host::Host;
+use crate::failure::Failure;
+use crate::output::{Output, note};
+use crate::service::ServiceArgs;
+use crate::units;
+use anyhow::Context;
+use gridmux_bpf::{Event, EventTrace, Probe};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use serde::Serialize;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How long a session sleeps where nothing comes.
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long a reader that takes nothing is waited for when a signal came.
+const GRACE: Duration = Duration::from_secs(2);
+/// Events that are taken at once.
+const BATCH: usize = 1024;
+/// Events that are still taken after the end: as many as the ring holds.
+const REST: usize = 48 * BATCH;
+
+/// A device host that is watched.
+pub(super) struct Session {
+    trace: EventTrace,
+    host: Host,
+    directory: Directory,
+    signals: SignalFd,
+    clock: &'static str,
+}
+
+/// What ends a session beside signals and the host's end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) count: Option<u64>,
+    pub(super) duration: Option<Duration>,
+}
+
+/// Where events go.
+pub(super) trait Sink {
+    /// Takes an event; returns whether it has taken so much that it must be flushed.
+    ///
+    /// # Errors
+    /// The event cannot be kept.
+    fn take(&mut self, event: &Event, whose: Whose<'_>) -> Result<bool, Failure>;
+
+    /// Passes on what was taken.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn flush(&mut self) -> Result<(), Failure>;
+
+    /// Returns whether it goes to stdout, whose reader may be slow, or gone.
+    fn is_stdout(&self) -> bool;
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Reason {
+    /// So many events came.
+    Count,
+    /// So much time passed.
+    Duration,
+    /// Somebody asked for it.
+    Signal,
+    /// There is nothing left to watch.
+    HostEnded,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct End {
+    /// Events that were passed on.
+    pub(super) events: u64,
+    /// Events that found no room.
+    pub(super) lost: u64,
+    /// Why it ended.
+    pub(super) ended: Reason,
+    #[serde(skip)]
+    pid: u32,
+    /// The reader of stdout takes nothing.
+    #[serde(skip)]
+    is_stuck: bool,
+}
+
+impl Session {
+    /// Attaches to the device host of a service.
+    ///
+    /// # Errors
+    /// Nobody serves, there is no such tenant, or the host cannot be traced.
+    pub(super) fn begin(
+        service: ServiceArgs,
+        probes: &[Probe],
+        tenant: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let signals = hold_signals().context("reading signals")?;
+        let statistics = service.kernels()?;
+        let tenant = tenant
+            .map(|name| number_of(&statistics, name))
+            .transpose()?;
+        let Some(pid) = statistics.host_pid else {
+            let failure = Failure::new("the service has no device host now");
+            return Err(failure.hint("`gridmux device show` says why, and when the next one comes"));
+        };
+        let host = Host::find(pid)?;
+        let trace = EventTrace::attach(pid, probes, tenant)?;
+        let clock = match statistics.host.device.is_model {
+            true => "virtual",
+            false => "device",
+        };
+        Ok(Self {
+            trace,
+            host,
+            directory: Directory::new(service, &statistics),
+            signals,
+            clock,
+        })
+    }
+
+    /// Says on stderr that it watches.
+    pub(super) fn announce(&self, what: &str) {
+        let Self { host, clock, .. } = self;
+        note(&format!(
+            "tracing {what} of the device host, process {}; durations in {clock} time, Ctrl-C ends it",
+            host.pid
+        ));
+    }
+
+    /// Passes events on until something ends it.
+    ///
+    /// # Errors
+    /// An event cannot be read or written.
+    pub(super) fn run(&mut self, limits: Limits, sink: &mut dyn Sink) -> Result<End, Failure> {
+        let begun = Instant::now();
+        let mut events = Vec::with_capacity(BATCH);
+        let mut end = End {
+            events: 0,
+            lost: 0,
+            ended: Reason::Count,
+            pid: self.host.pid,
+            is_stuck: false,
+        };
+        let mut ending = None;
+        let mut rest = REST;
+        loop {
+            // Asked before: what the host said last is in the ring then.
+            let host_ended = self.host.has_ended();
+            self.trace.take(BATCH, &mut events)?;
+            let is_full = events.len() == BATCH;
+            if self.pass_on(&mut events, limits, sink, &mut end)? {
+                ending = Some(Reason::Count);
+                break;
+            }
+            if ending.is_some() {
+                rest = rest.saturating_sub(BATCH);
+                if !is_full || rest == 0 || end.is_stuck {
+                    break;
+                }
+                continue;
+            }
+            let left = limits
+                .duration
+                .map(|duration| duration.saturating_sub(begun.elapsed()));
+            let sleep = match is_full || host_ended {
+                true => Duration::ZERO,
+                false => left.unwrap_or(PERIOD).min(PERIOD),
+            };
+            if end.is_stuck || self.signal_within(sleep, sink.is_stdout())? {
+                ending = Some(Reason::Signal);
+            } else if left == Some(Duration::ZERO) {
+                ending = Some(Reason::Duration);
+            } else if host_ended && !is_full {
+                ending = Some(Reason::HostEnded);
+            }
+        }
+        end.ended = ending.unwrap_or(Reason::Count);
+        end.lost = self.trace.lost()?;
+        Ok(end)
+    }
+
+    /// Passes a batch on; returns whether it was the last one that was asked for.
+    fn pass_on(
+        &mut self,
+        events: &mut Vec<Event>,
+        limits: Limits,
+        sink: &mut dyn Sink,
+        end: &mut End,
+    ) -> Result<bool, Failure> {
+        let mut is_last = false;
+        for event in events.drain(..) {
+            let whose = self.directory.whose(&event.args);
+            let is_full = sink.take(&event, whose)?;
+            end.events += 1;
+            is_last = limits.count == Some(end.events);
+            if is_full && !flush(&self.signals, sink)? {
+                end.is_stuck = true;
+                return Ok(false);
+            }
+            if is_last {
+                break;
+            }
+        }
+        end.is_stuck = !flush(&self.signals, sink)?;
+        Ok(is_last)
+    }
+
+    /// Waits for a while; returns whether a signal came.
+    ///
+    /// # Errors
+    /// The reader of stdout is gone.
+    fn signal_within(&self, wait: Duration, watches_stdout: bool) -> Result<bool, Failure> {
+        let stdout = io::stdout();
+        let mut both = [
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            // Nothing is asked: that its reader is gone is said always.
+            PollFd::new(stdout.as_fd(), PollFlags::empty()),
+        ];
+        let watched = 1 + usize::from(watches_stdout);
+        wait_for(&mut both[..watched], Some(wait))?;
+        let says = |place: usize, flags: PollFlags| {
+            let said = both[place].revents();
+            said.is_some_and(|said| said.intersects(flags))
+        };
+        if watches_stdout && says(1, PollFlags::POLLERR | PollFlags::POLLNVAL) {
+            return Err(
+                crate::output::StdoutFailed(io::Error::from(io::ErrorKind::BrokenPipe)).into(),
+            );
+        }
+        Ok(says(0, PollFlags::POLLIN))
+    }
+}
+
+impl End {
+    /// Says how it ended: on stderr to people, in a last line to programs.
+    ///
+    /// # Errors
+    /// Stdout's.
+    pub(super) fn tell(&self, out: &Output) -> Result<(), Failure> {
+        self.note();
+        match self.is_stuck {
+            true => Ok(()),
+            false => out.line(self),
+        }
+    }
+
+    /// Says on stderr how it ended.
+    pub(super) fn note(&self) {
+        if self.ended == Reason::HostEnded {
+            note(&format!(
+                "the device host, process {}, has ended; `gridmux device show` says whether there is another one",
+                self.pid
+            ));
+        }
+        let events = units::counted(self.events, "event");
+        note(&match self.lost {
+            0 => format!("{events}, none lost"),
+            lost => format!("{events}, {lost} lost: they came faster than they were read"),
+        });
+    }
+}
+
+/// Flushes a sink when that takes no waiting; returns false if a signal came and its reader takes nothing.
+fn flush(signals: &SignalFd, sink: &mut dyn Sink) -> Result<bool, Failure> {
+    if sink.is_stdout() {
+        let stdout = io::stdout();
+        let mut both = [
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(stdout.as_fd(), PollFlags::POLLOUT),
+        ];
+        let is_ready = |stdout: &PollFd<'_>| stdout.revents().is_some_and(|said| !said.is_empty());
+        wait_for(&mut both, None)?;
+        if !is_ready(&both[1]) {
+            // The signal came first. A reader that is only slow gets what there is.
+            wait_for(&mut both[1..], Some(GRACE))?;
+            if !is_ready(&both[1]) {
+                return Ok(false);
+            }
+        }
+    }
+    sink.flush().map(|()| true)
+}
+
+/// Waits for descriptors, without end where no time is given.
+fn wait_for(descriptors: &mut [PollFd<'_>], wait: Option<Duration>) -> Result<(), Failure> {
+    let timeout = wait.map_or(PollTimeout::NONE, |wait| {
+        // Rounded up, so that the last millisecond is not spent asking again and again.
+        let ms = u16::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+        PollTimeout::from(ms)
+    });
+    match poll(descriptors, timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Has signals that end a command read from a descriptor instead. No other thread may exist yet: threads inherit this.
+fn hold_signals() -> nix::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+}

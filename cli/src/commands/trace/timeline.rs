@@ -1,0 +1,355 @@
+//! A recording as a timeline: which tracks there are, and what stands on them.
+//!
+//! ```text
+//! plans                    an instant for each plan
+//! TENANT
+//!   submissions            an instant for each launch, and an arrow to it
+//!   launches               from its first block's start to its last one's end
+//!   KERNEL pieces          from the first block's start to the last one's end
+//!   preemptions            an instant for each preemption, and for each return
+//! ```
+//!
+//! All times are the device's. A launch is drawn when it has ended, because only then all of its times are known.
+//! Slices of a track of Perfetto's may not overlap: where they do, more tracks of one name are made, which are shown as
+//! one.
+//!
+//! Rule: a slice goes to the first track of its name whose last slice has ended, and is written as a whole, so that a
+//! file which is cut between two packets shows what came until then.
+
+use super::directory::Whose;
+use super::line::failure;
+use crate::perfetto::packet::{Event as Mark, Mark as What, Packet};
+use gridmux_bpf::{Event, Happening, ProbeArgs};
+use std::collections::HashMap;
+
+/// The categories of what stands on tracks.
+pub(crate) const LAUNCH: &str = "launch";
+/// See [`LAUNCH`].
+pub(crate) const PREEMPT: &str = "preempt";
+/// See [`LAUNCH`].
+pub(crate) const END: &str = "end";
+const PIECE: &str = "piece";
+const RESUME: &str = "resume";
+const PLAN: &str = "plan";
+const SUBMISSION: &str = "submission";
+
+/// The track of plans.
+const PLANS: u64 = 1;
+
+/// The tracks that were made so far.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    last_uuid: u64,
+    tenants: HashMap<u32, Tenant>,
+}
+
+/// The tracks of a tenant.
+#[derive(Debug)]
+struct Tenant {
+    uuid: u64,
+    submissions: u64,
+    preemptions: u64,
+    launches: Lanes,
+    pieces: HashMap<u64, Lanes>,
+}
+
+/// Tracks of one name: the number of each, and when its last slice ends.
+#[derive(Debug, Default)]
+struct Lanes(Vec<(u64, u64)>);
+
+impl Timeline {
+    /// Makes a timeline; the packets are its first ones.
+    pub(super) fn begin() -> (Self, Vec<Packet>) {
+        let timeline = Self {
+            last_uuid: PLANS,
+            tenants: HashMap::new(),
+        };
+        (timeline, vec![track(PLANS, 0, "plans")])
+    }
+
+    /// Adds an event.
+    pub(super) fn add(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
+        let (args, at) = (&event.args, event.args.time_ns);
+        let mark = match event.what {
+            Happening::Plan { epoch, rows } => {
+                let plan = Mark::new(at, What::Instant, PLANS, PLAN, "plan");
+                plan.note("epoch", epoch).note("rows", rows)
+            }
+            Happening::Preempt {
+                blocks_left,
+                latency_ns,
+            } => {
+                let on = self.tenant(args, whose, packets).0.preemptions;
+                let mark = of(at, What::Instant, on, (PREEMPT, args, whose));
+                mark.note("blocks_left", blocks_left)
+                    .note("wait_ns", latency_ns)
+            }
+            Happening::Resume {
+                blocks_left,
+                out_ns,
+            } => {
+                let on = self.tenant(args, whose, packets).0.preemptions;
+                let mark = of(at, What::Instant, on, (RESUME, args, whose));
+                mark.note("blocks_left", blocks_left).note("out_ns", out_ns)
+            }
+            Happening::SliceEnd { .. } => return self.add_piece(event, whose, packets),
+            Happening::Complete { .. } => return self.add_launch(event, whose, packets),
+            // It is drawn when it ends.
+            Happening::SliceStart { .. } => return,
+        };
+        packets.push(Packet::Event(mark));
+    }
+
+    fn add_piece(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
+        let Happening::SliceEnd {
+            first_block,
+            blocks,
+            waited_ns,
+            ran_ns,
+        } = event.what
+        else {
+            return;
+        };
+        let (args, at) = (&event.args, event.args.time_ns);
+        let start = at.saturating_sub(ran_ns);
+        let (tenant, last_uuid) = self.tenant(args, whose, packets);
+        let name = format!("{} pieces", kernel(args, whose));
+        let lanes = tenant.pieces.entry(args.key).or_default();
+        let lane = lanes.place((start, at), (tenant.uuid, &name), last_uuid, packets);
+        let piece = of(start, What::Begin, lane, (PIECE, args, whose))
+            .note("first_block", first_block)
+            .note("blocks", blocks)
+            .note("queue_ns", waited_ns);
+        packets.push(Packet::Event(piece));
+        packets.push(end_of(lane, at));
+    }
+
+    fn add_launch(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
+        let Happening::Complete {
+            submit_to_start_ns,
+            submit_to_complete_ns,
+            blocks,
+            status,
+        } = event.what
+        else {
+            return;
+        };
+        let (args, at) = (&event.args, event.args.time_ns);
+        let submitted = at.saturating_sub(submit_to_complete_ns);
+        let start = submitted.saturating_add(submit_to_start_ns).min(at);
+        let (tenant, last_uuid) = self.tenant(args, whose, packets);
+        let (on, above) = (tenant.submissions, (tenant.uuid, "launches"));
+        let lane = tenant
+            .launches
+            .place((start, at), above, last_uuid, packets);
+        let mut submission = of(submitted, What::Instant, on, (SUBMISSION, args, whose));
+        submission.flow = args.seq;
+        let mut launch = of(start, What::Begin, lane, (LAUNCH, args, whose))
+            .note("blocks", blocks)
+            .note("queue_ns", submit_to_start_ns);
+        launch.flow_end = args.seq;
+        if let Some(why) = failure(status) {
+            launch = launch.note_text("failure", &why);
+        }
+        packets.push(Packet::Event(submission));
+        packets.push(Packet::Event(launch));
+        packets.push(end_of(lane, at));
+    }
+
+    /// Returns the packet that says how a recording ended, after the last event.
+    pub(super) fn end(last_ns: u64, events: u64, lost: u64) -> Packet {
+        let end = Mark::new(last_ns, What::Instant, PLANS, END, "end of the recording");
+        Packet::Event(end.note("events", events).note("lost", lost))
+    }
+
+    /// Returns the tracks of a tenant, which are made with its first event, and the number of the last track.
+    fn tenant(
+        &mut self,
+        args: &ProbeArgs,
+        whose: Whose<'_>,
+        packets: &mut Vec<Packet>,
+    ) -> (&mut Tenant, &mut u64) {
+        let last = &mut self.last_uuid;
+        let tenant = self.tenants.entry(args.tenant).or_insert_with(|| {
+            let uuid = *last + 1;
+            *last += 3;
+            let number = format!("tenant {}", args.tenant);
+            packets.push(track(uuid, 0, whose.tenant.unwrap_or(&number)));
+            packets.push(track(uuid + 1, uuid, "submissions"));
+            packets.push(track(uuid + 2, uuid, "preemptions"));
+            Tenant {
+                uuid,
+                submissions: uuid + 1,
+                preemptions: uuid + 2,
+                launches: Lanes::default(),
+                pieces: HashMap::new(),
+            }
+        });
+        (tenant, last)
+    }
+}
+
+impl Lanes {
+    /// Returns the track for a slice from `start` to `end`, which is made if none is free.
+    fn place(
+        &mut self,
+        (start, end): (u64, u64),
+        (parent, name): (u64, &str),
+        last_uuid: &mut u64,
+        packets: &mut Vec<Packet>,
+    ) -> u64 {
+        if let Some((uuid, last)) = self.0.iter_mut().find(|(_, last)| *last <= start) {
+            *last = end;
+            return *uuid;
+        }
+        *last_uuid += 1;
+        packets.push(track(*last_uuid, parent, name));
+        self.0.push((*last_uuid, end));
+        *last_uuid
+    }
+}
+
+fn track(uuid: u64, parent: u64, name: &str) -> Packet {
+    Packet::Track {
+        uuid,
+        parent,
+        name: name.to_owned(),
+    }
+}
+
+fn end_of(lane: u64, at: u64) -> Packet {
+    Packet::Event(Mark::new(at, What::End, lane, "", ""))
+}
+
+/// Returns an event of a launch, which is named after its kernel.
+fn of(
+    at: u64,
+    what: What,
+    track: u64,
+    (category, args, whose): (&str, &ProbeArgs, Whose<'_>),
+) -> Mark {
+    let tenant = whose.tenant.unwrap_or("?");
+    let mark = Mark::new(at, what, track, category, &kernel(args, whose))
+        .note_text("tenant", tenant)
+        .note("seq", args.seq);
+    match whose.pid.and_then(|pid| u64::try_from(pid).ok()) {
+        Some(pid) => mark.note("pid", pid),
+        None => mark,
+    }
+}
+
+/// Returns the name of an event's kernel, or a part of its key where nobody knows it.
+fn kernel(args: &ProbeArgs, whose: Whose<'_>) -> String {
+    let unknown = || format!("kernel #{:016x}", args.key);
+    whose.kernel.map_or_else(unknown, ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LAUNCH, Timeline};
+    use crate::commands::trace::directory::Whose;
+    use crate::perfetto::packet::{Mark, Packet};
+    use gridmux_bpf::{Event, Happening, ProbeArgs};
+    use std::collections::HashMap;
+
+    const WHOSE: Whose<'_> = Whose {
+        tenant: Some("first"),
+        pid: Some(3),
+        kernel: Some("k"),
+    };
+
+    fn complete(seq: u64, [submitted, start, end]: [u64; 3]) -> Event {
+        Event {
+            wall_ns: 0,
+            args: ProbeArgs {
+                seq,
+                time_ns: end,
+                key: 5,
+                ..ProbeArgs::default()
+            },
+            what: Happening::Complete {
+                submit_to_start_ns: start - submitted,
+                submit_to_complete_ns: end - submitted,
+                blocks: 1,
+                status: 0,
+            },
+        }
+    }
+
+    /// Returns the slices of launches by their track, as start and end.
+    fn slices(packets: &[Packet]) -> HashMap<u64, Vec<(u64, u64)>> {
+        let mut slices: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
+        let events = packets.iter().filter_map(|packet| match packet {
+            Packet::Event(event) => Some(event),
+            Packet::Track { .. } => None,
+        });
+        for event in events {
+            let on = slices.entry(event.track).or_default();
+            match event.mark {
+                Mark::Begin => {
+                    assert_eq!((&*event.category, &*event.name), (LAUNCH, "k"));
+                    on.push((event.time_ns, u64::MAX));
+                }
+                Mark::End => on.last_mut().expect("it has begun").1 = event.time_ns,
+                Mark::Instant => {}
+            }
+        }
+        slices.retain(|_, slices| !slices.is_empty());
+        slices
+    }
+
+    #[test]
+    fn slices_that_overlap_go_to_tracks_of_one_name() {
+        let (mut timeline, mut packets) = Timeline::begin();
+        for event in [
+            complete(1, [0, 10, 20]),
+            complete(2, [5, 15, 30]),
+            complete(3, [5, 20, 40]),
+            complete(4, [5, 30, 50]),
+        ] {
+            timeline.add(&event, WHOSE, &mut packets);
+        }
+        let mut on: Vec<_> = slices(&packets).into_values().collect();
+        on.sort();
+        assert_eq!(on, [vec![(10, 20), (20, 40)], vec![(15, 30), (30, 50)]]);
+        let names = packets.iter().filter(|packet| {
+            matches!(packet, Packet::Track { name, parent, .. } if name == "launches" && *parent == 2)
+        });
+        assert_eq!(names.count(), 2);
+        let flows: Vec<_> = packets
+            .iter()
+            .filter_map(|packet| match packet {
+                Packet::Event(event) if event.flow + event.flow_end > 0 => {
+                    Some((event.flow, event.flow_end, event.time_ns))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(flows[..2], [(1, 0, 0), (0, 1, 10)]);
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_make_a_timeline_all_the_same() {
+        let (mut timeline, mut packets) = Timeline::begin();
+        let mut event = complete(1, [0, 0, 0]);
+        event.what = Happening::Complete {
+            submit_to_start_ns: u64::MAX,
+            submit_to_complete_ns: 3,
+            blocks: u64::MAX,
+            status: u64::MAX,
+        };
+        timeline.add(&event, Whose::default(), &mut packets);
+        event.what = Happening::SliceEnd {
+            first_block: u64::MAX,
+            blocks: u64::MAX,
+            waited_ns: u64::MAX,
+            ran_ns: u64::MAX,
+        };
+        timeline.add(&event, Whose::default(), &mut packets);
+        let bytes: Vec<u8> = packets.iter().flat_map(Packet::encode).collect();
+        assert_eq!(Packet::all_of(&bytes).count(), packets.len());
+        assert!(packets.iter().any(
+            |packet| matches!(packet, Packet::Track { name, .. } if name == "kernel #0000000000000005 pieces")
+        ));
+    }
+}
