@@ -111,12 +111,17 @@ pub fn inside(act: impl FnOnce()) {
     IS_INSIDE.set(false);
 }
 
+/// Stack of a thread of the library's, in bytes: functions of the program run on it, which have as much by default.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Makes a thread of the library's. It takes no signals: those are for the program's threads.
 ///
 /// # Errors
 /// [`Status::OPERATING_SYSTEM`].
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> CudaResult {
-    let builder = std::thread::Builder::new().name(name.to_owned());
+    let builder = std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK_BYTES);
     let made = without_signals(|| builder.spawn(work));
     made.map(drop).map_err(|_| Status::OPERATING_SYSTEM)
 }

@@ -13,6 +13,7 @@ use crate::graph::work::kernel::LaunchKernel;
 use crate::module::{CUfunction, Function};
 use crate::occupancy::resident_blocks;
 use crate::record;
+use crate::report;
 use crate::status::{CudaResult, Status};
 use crate::stream::{self, CUstream, DefaultStream};
 use gridmux_tenant::{ClientError, DeviceFacts, KernelInfo, Mark};
@@ -316,7 +317,10 @@ pub(crate) fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
     const NVLINK_SCHEDULING: c_uint = 16;
     let [x, y, z, ..] = attribute.value;
     match attribute.id {
-        CLUSTER if [x, y, z] != [1, 1, 1] => Err(Status::NOT_SUPPORTED),
+        CLUSTER if [x, y, z] != [1, 1, 1] => {
+            report::refused("clusters of more than one block are not there");
+            Err(Status::NOT_SUPPORTED)
+        }
         MEM_SYNC_DOMAIN | NVLINK_SCHEDULING if x > 1 => Err(Status::INVALID_VALUE),
         SHARED_MEMORY_CARVEOUT if !(-1..=100).contains(&x.cast_signed()) => {
             Err(Status::INVALID_VALUE)

@@ -8,6 +8,7 @@ use crate::api::driver_api;
 use crate::border::Out;
 use crate::graph::action::{Action, Kind, Launching, Refusal, Step, line};
 use crate::graph::{CUgraph, CUgraphNode, Graph, Holder};
+use crate::report;
 use crate::status::{CudaResult, Status};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -74,6 +75,9 @@ impl Child {
     pub fn of(parent: &Graph, graph: Arc<Graph>) -> CudaResult<Arc<Self>> {
         let level = parent.level() + 1;
         if level + height(&graph) > MOST_LEVELS {
+            report::refused(&format!(
+                "graphs inside of graphs are at most {MOST_LEVELS} levels deep"
+            ));
             return Err(Status::NOT_SUPPORTED);
         }
         settle(&graph, level);
