@@ -458,7 +458,8 @@ impl Session {
                 self.postpone(ControlRequest::CreateStream);
                 return Ok(None);
             }
-            let text = format!("{most} streams exist, one of each context among them; destroy some");
+            let text =
+                format!("{most} streams exist, one of each context among them; destroy some");
             return Err(ControlError::new(ControlCode::Limit, text));
         };
         self.streams.insert(number);
