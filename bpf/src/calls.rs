@@ -11,6 +11,10 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use serde::Serialize;
 
+/// Symbols of a library that are looked at; NVIDIA's driver library exports fewer than a thousand.
+const SYMBOLS: usize = 1 << 16;
+/// Segments of a library that are looked at.
+const SEGMENTS: usize = 64;
 /// Most bytes of a library; NVIDIA's has about a hundred million.
 const LARGEST: u64 = 512 << 20;
 /// Most functions of a library that are watched; NVIDIA's has about a hundred.
@@ -80,18 +84,21 @@ pub fn watched_functions(library: &File) -> Result<BTreeMap<u64, Call>, String> 
     let cache = ReadCache::new(library);
     let file = ElfFile64::<Endianness, _>::parse(&cache)
         .map_err(|error| format!("it is no library of this machine: {error}"))?;
+    let segments = file.segments().take(SEGMENTS);
+    let segments: Vec<_> = segments
+        .map(|segment| (segment.address(), segment.file_range()))
+        .collect();
     let mut found = BTreeMap::new();
-    for symbol in file.dynamic_symbols() {
+    for symbol in file.dynamic_symbols().take(SYMBOLS) {
         if !symbol.is_definition() || symbol.kind() != SymbolKind::Text {
             continue;
         }
         let Some(call) = symbol.name().ok().and_then(Call::of) else {
             continue;
         };
-        let inside = file.segments().find_map(|segment| {
-            let (offset, bytes) = segment.file_range();
-            let into = symbol.address().checked_sub(segment.address())?;
-            (into < bytes).then(|| offset.checked_add(into))?
+        let inside = segments.iter().find_map(|(address, (offset, bytes))| {
+            let into = symbol.address().checked_sub(*address)?;
+            (into < *bytes).then(|| offset.checked_add(into))?
         });
         found.extend(inside.map(|offset| (offset, call)));
         if found.len() == MOST {

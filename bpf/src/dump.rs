@@ -48,15 +48,15 @@ pub fn dump(map: &LoadedMap) -> Result<Dump, ReadError> {
     let name = map.name.as_str();
     match name {
         "gridmux_latency" => {
-            fits::<RawKey, RawHistogram>(map)?;
+            fits::<RawKey, RawHistogram>(map, "hash")?;
             histograms_in(open(map)?).map(Dump::Histograms)
         }
         "gridmux_stats" => {
-            fits::<u32, Stats>(map)?;
+            fits::<u32, Stats>(map, "array")?;
             only_entry(open(map)?, name).map(Dump::Stats)
         }
         "gridmux_tenants" => {
-            fits::<u32, u32>(map)?;
+            fits::<u32, u32>(map, "hash")?;
             let mut numbers: Vec<u32> = entries::<u32, u32>(map)?
                 .into_iter()
                 .map(|(k, _)| k)
@@ -65,7 +65,7 @@ pub fn dump(map: &LoadedMap) -> Result<Dump, ReadError> {
             Ok(Dump::Tenants(numbers))
         }
         "gridmux_owner" => {
-            fits::<u32, RawOwner>(map)?;
+            fits::<u32, RawOwner>(map, "array")?;
             let raw: RawOwner = only_entry(open(map)?, name)?;
             Ok(Dump::Owner(Owner {
                 layout_version: raw.layout_version,
@@ -74,7 +74,7 @@ pub fn dump(map: &LoadedMap) -> Result<Dump, ReadError> {
             }))
         }
         "gridmux_probes" => {
-            fits::<RawProbeKey, u64>(map)?;
+            fits::<RawProbeKey, u64>(map, "hash")?;
             let counts = entries::<RawProbeKey, u64>(map)?.into_iter();
             let mut counts: Vec<ProbeCount> = counts.filter_map(probe_count).collect();
             counts.sort_unstable();
@@ -95,8 +95,13 @@ fn probe_count((key, count): (RawProbeKey, u64)) -> Option<ProbeCount> {
     })
 }
 
-/// Checks that keys and values have the sizes of our layout.
-fn fits<K, V>(map: &LoadedMap) -> Result<(), ReadError> {
+/// Checks that the map's type and the sizes of its keys and values are those of our layout: of a map with a value for
+/// each processor, which anybody may give our names, the kernel would write more than there is room for.
+fn fits<K, V>(map: &LoadedMap, kind: &str) -> Result<(), ReadError> {
+    if map.kind != kind {
+        let reason = format!("its type is {}, that of this gridmux {kind}", map.kind);
+        return Err(no_layout(map, reason));
+    }
     let found = [map.bytes_key as usize, map.bytes_value as usize];
     let due = [size_of::<K>(), size_of::<V>()];
     match found == due {

@@ -36,7 +36,9 @@ pub const TERMS: [Term; 7] = [
         },
         value: |settings| {
             let within = settings.share_within?;
-            Some(format!("up to {within} times as long where nobody counts"))
+            Some(format!(
+                "up to {within} times as long where the device counts no uses"
+            ))
         },
     },
     Term {

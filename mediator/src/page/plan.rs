@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most cells of a plan that a page holds.
 const CELLS: usize = 8192;
-/// Bytes of a copy for a plan: its cells with 6 bytes each, as many rows, limits and groups, and ranges of SMs.
-pub(super) const PLAN_BYTES: usize = CELLS * 6 + CELLS * 24 + MAX_SMS as usize * 24;
+/// Bytes of a copy for a plan: its cells with 6 bytes each, as many rows with 32 and limits with 16, groups and ranges of SMs.
+pub(super) const PLAN_BYTES: usize = CELLS * (6 + 32 + 16) + MAX_SMS as usize * 24;
 
 /// A reading of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,7 +195,7 @@ fn ranges(sms: &SmSet) -> Vec<(u16, u16)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CELLS, PLAN_BYTES, PlanGroup, PlanRowSnapshot, PlanSnapshot, ranges};
+    use super::{CELLS, PLAN_BYTES, PlanGroup, PlanLimit, PlanRowSnapshot, PlanSnapshot, ranges};
     use gridmux_policy::ids::{RowId, SmId};
     use gridmux_policy::plan::{DispatchOrder, Preemption, Stop, Surplus};
     use gridmux_policy::sm_set::{MAX_SMS, SmSet};
@@ -229,11 +229,16 @@ mod tests {
 
     #[test]
     fn the_largest_plan_has_room_and_what_no_plan_can_mean_is_taken_out() {
+        let limit = PlanLimit {
+            tenant: u32::MAX,
+            device_milli_sms: Some(u64::MAX),
+        };
         for groups in [1, usize::from(MAX_SMS)] {
             let mut plan = PlanSnapshot {
                 sms: u16::MAX,
                 groups: vec![group(vec![(0, 0); 4]); groups],
                 rows: vec![row(3); CELLS + 1],
+                limits: vec![limit.clone(); CELLS + 1],
                 ..PlanSnapshot::default()
             };
             plan.groups[0].sms = vec![(5, 4), (0, MAX_SMS), (1, 3)];

@@ -279,14 +279,12 @@ unsafe fn set_all(list: &str, words: *mut c_ulong, count: c_uint) -> NvmlResult 
         return Err(Status::INVALID_ARGUMENT);
     }
     let list = fs::read_to_string(list).map_err(|_| Status::UNKNOWN)?;
-    let mut bits = vec![0; count as usize];
-    for number in numbers(&list) {
-        if let Some(word) = bits.get_mut(number / WORD_BITS) {
-            *word |= 1 << (number % WORD_BITS);
-        }
-    }
     // SAFETY: as the caller promises.
-    unsafe { std::ptr::copy_nonoverlapping(bits.as_ptr(), words, bits.len()) };
+    unsafe { words.write_bytes(0, count as usize) };
+    for number in numbers(&list).filter(|number| number / WORD_BITS < count as usize) {
+        // SAFETY: as the caller promises; the word is one of them.
+        unsafe { *words.add(number / WORD_BITS) |= 1 << (number % WORD_BITS) };
+    }
     Ok(())
 }
 

@@ -78,11 +78,11 @@ pub(super) fn run(time: Duration, ours: &Ours, known: &[u32], out: &Output) -> R
         named: HashSet::new(),
         callers: BTreeSet::new(),
     };
-    let end = Instant::now() + time;
+    let begun = Instant::now();
     watch.usual();
     loop {
         watch.look()?;
-        let left = end.saturating_duration_since(Instant::now());
+        let left = time.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return watch.end();
         }

@@ -42,8 +42,8 @@ impl Shown {
 
     fn fields(&self) -> [(&'static str, String); 3] {
         let wake = match self.wake_ns {
-            Some(at) => format!("the policy is woken at {}", units::nanos(Some(at))),
-            None => "until something happens".to_owned(),
+            Some(at) => format!("at {} of the device's clock", units::nanos(Some(at))),
+            None => "by the next event".to_owned(),
         };
         let cap = match self.default_cap {
             Some(cap) => format!("{cap} blocks on each SM"),
@@ -51,7 +51,7 @@ impl Shown {
         };
         [
             ("plan", format!("{} of {}", self.epoch, self.policy)),
-            ("stands", wake),
+            ("policy is woken", wake),
             ("other rows", format!("{cap}, {}", stop(self.default_stop))),
         ]
     }
@@ -186,7 +186,7 @@ mod tests {
         let lines: Vec<String> = text.lines().map(words).collect();
         let due = [
             "plan 7 of gridmux",
-            "stands until something happens",
+            "policy is woken by the next event",
             "other rows no cap, checked",
             "",
             "GROUP SMS ORDER PREEMPTION SURPLUS",
