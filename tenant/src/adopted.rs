@@ -2,9 +2,9 @@
 //! the same addresses, and the device has them at addresses of its own. Children made by `fork` have copies
 //! ([`forked`]).
 //!
-//! Rules: only whole pages that belong to the memory alone are replaced, so that nobody else's bytes change their place;
-//! and they are given back only where all of them are still those of the memfd, because a program may have unmapped or
-//! protected them, or mapped something else there.
+//! Rules: only whole pages that belong to the memory alone are replaced, so that nobody else's bytes change their
+//! place; and they are given back only where all of them are still those of the memfd, because a program may have
+//! unmapped or protected them, or mapped something else there.
 
 use crate::buffer::Buffer;
 use crate::error::ClientError;
@@ -125,7 +125,8 @@ impl Drop for Adopted {
             // SAFETY: the pages are there, as was looked just now, and nobody changes them, as promised at the making;
             // the map is as long and new.
             unsafe { std::ptr::copy_nonoverlapping(start, own.start(), len) };
-            // SAFETY: the pages are those that the making put there, as was looked, and the new ones hold the same bytes.
+            // SAFETY: the pages are those that the making put there, as was looked, and the new ones hold the same
+            // bytes.
             if unsafe { own.replace(self.start) }.is_ok() {
                 own.leave();
             }

@@ -42,7 +42,8 @@ pub enum PageError {
     Nonsense(String),
 }
 
-/// Returns how many bytes a copy holds in a page for that many tenants and clients, and for the kernels and the plan of all.
+/// Returns how many bytes a copy holds in a page for that many tenants and clients, and for the kernels and the plan of
+/// all.
 #[must_use]
 pub fn capacity_for(tenants: u16, clients: u16) -> usize {
     let tenants = usize::from(tenants) * TENANT_BYTES;

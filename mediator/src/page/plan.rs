@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most cells of a plan that a page holds.
 const CELLS: usize = 8192;
-/// Bytes of a copy for a plan: its cells with 6 bytes each, as many rows with 32 and limits with 16, groups and ranges of SMs.
+/// Bytes of a copy for a plan: its cells with 6 bytes each, as many rows with 32 and limits with 16, and groups and
+/// ranges of SMs.
 pub(super) const PLAN_BYTES: usize = CELLS * (6 + 32 + 16) + MAX_SMS as usize * 24;
 
 /// A reading of a plan.

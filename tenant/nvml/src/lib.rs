@@ -1,8 +1,8 @@
 //! `libnvidia-ml.so.1`: the part of NVIDIA's management library that programs ask before they compute: which devices
 //! there are, what they are called and where, their memory, and versions.
 //!
-//! What it tells is what the CUDA driver library of the process tells, so that both agree, and which processors are near
-//! to a device: all. Clocks, temperatures, processes and events are not there: such functions do not exist, which
+//! What it tells is what the CUDA driver library of the process tells, so that both agree, and which processors are
+//! near to a device: all. Clocks, temperatures, processes and events are not there: such functions do not exist, which
 //! bindings report as `NVML_ERROR_FUNCTION_NOT_FOUND`.
 //!
 //! Rules: what a program passes is believed as far as the C declaration asks for it; no panic leaves the library.
@@ -431,12 +431,14 @@ nvml_api! {
             set(info, PciInfoExt { version: PCI_INFO_1, domain, bus, device, ids, class: CLASS, id })
         })
     }
-    // A modelled device has neither number nor brand, fans, parts or a display, and its modes are not the program's to set.
+    // A modelled device has neither number nor brand, fans, parts or a display, and its modes are not the program's to
+    // set.
     [nvmlDeviceGetSerial](device: Device, _text: *mut c_char, _bytes: c_uint) {
         with_device(device, |_, _| Err(Status::NOT_SUPPORTED))
     }
     [nvmlDeviceGetBrand nvmlDeviceGetNumFans nvmlDeviceGetDisplayMode nvmlDeviceGetDisplayActive
-        nvmlDeviceGetPersistenceMode nvmlDeviceGetVirtualizationMode nvmlDeviceGetMaxMigDeviceCount](device: Device, place: *mut c_uint) {
+        nvmlDeviceGetPersistenceMode nvmlDeviceGetVirtualizationMode
+        nvmlDeviceGetMaxMigDeviceCount](device: Device, place: *mut c_uint) {
         with_device(device, |_, _| set(place, 0))
     }
     [nvmlDeviceSetPersistenceMode nvmlDeviceSetComputeMode](device: Device, _mode: c_uint) {

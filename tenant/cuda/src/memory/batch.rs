@@ -109,8 +109,8 @@ impl Batch {
     /// Returns the copies with their attributes.
     ///
     /// # Errors
-    /// [`Status::INVALID_VALUE`]: there is none or more than [`MOST`], or the attributes do not begin with the first copy
-    /// and ascend.
+    /// [`Status::INVALID_VALUE`]: there is none or more than [`MOST`], or the attributes do not begin with the first
+    /// copy and ascend.
     fn copies(&self) -> CudaResult<Vec<(CUdeviceptr, CUdeviceptr, usize, CUmemcpyAttributes)>> {
         if self.count > MOST
             || !(1..=self.count).contains(&self.kinds)

@@ -10,7 +10,7 @@ scenarios! {
 }
 
 /// What needs no `cuInit`.
-const ALWAYS: [&str; 7] = [
+const ALWAYS: [&str; 9] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -18,6 +18,8 @@ const ALWAYS: [&str; 7] = [
     "cuGetProcAddress",
     "cuGetProcAddress_v2",
     "cuGetExportTable",
+    "cuCoredumpGetAttributeGlobal",
+    "cuCoredumpSetAttributeGlobal",
 ];
 
 /// Functions for which zeros make sense: they return 0 once there is a context.

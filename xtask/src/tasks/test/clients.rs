@@ -2,8 +2,8 @@
 //!
 //! They are the README's script, numba-cuda with tests of its own, programs on cuda-bindings, cuda-core, CuPy, tinygrad
 //! and Triton from the package index, and committed programs, in C, CUDA C++ and Rust on the driver API and in CUDA C++
-//! on the runtime API. A program that is a test suite prints a line for each test; any other counts as one test, by its exit
-//! status.
+//! on the runtime API. A program that is a test suite prints a line for each test; any other counts as one test, by its
+//! exit status.
 
 use super::{Counts, Stage};
 use crate::setup::{self, Need};
