@@ -1,8 +1,8 @@
 //! `gridmux plan`: the plan in force in a running service, as tables and as a picture.
 //!
-//! Rules: what is shown is one reading of the device host, taken when the service was asked: the plan is the one in force
-//! when the reading ended, and a row that is newer has no names; the picture is drawn from the same figures as the
-//! tables.
+//! Rules: what is shown is one reading of the device host, taken when the service was asked: the plan is the one in
+//! force when the reading ended, and a row that is newer has no names; the picture is drawn from the same figures as
+//! the tables.
 
 mod picture;
 mod text;

@@ -2,8 +2,8 @@
 //!
 //! Rules: it is opened by what the kernel has mapped, never by a path of the process's; nothing is opened for reading
 //! that is no regular file, so that no device and no pipe notices; nor is a file that a process serves (FUSE), which
-//! could keep this one waiting for ever, or an overlay that a process may have made of such files in a user namespace of
-//! its own; and no lease of the file's owner is waited for.
+//! could keep this one waiting for ever, or an overlay that a process may have made of such files in a user namespace
+//! of its own; and no lease of the file's owner is waited for.
 
 use super::bounded;
 use nix::fcntl::{OFlag, open};
