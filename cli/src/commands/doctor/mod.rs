@@ -50,7 +50,8 @@ sees the processes of others.
 
 --watch needs root and a build with eBPF programs. It puts probes on the functions of such \
 libraries that launch kernels, allocate device memory and copy, and counts calls by process until the time is over. A \
-call that is probed costs its program up to 50 us more. With -j each program that is found is a line, and so is the \
+call that is probed costs its program more, and so do the calls of the device host of a service on a GPU, which uses \
+the same library: look for as short as will do. With -j each program that is found is a line, and so is the \
 summary at the end.
 
 Exit status: 0 where nothing fails, warnings or not; 1 where a check fails.";
