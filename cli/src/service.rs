@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::units;
 use clap::{Args, ValueHint};
+use gridmux_mediator::page::KernelsSnapshot;
 use gridmux_mediator::supervisor::{
     AdminError, AdminReply, AdminRequest, HostState, ServiceStatistics, ask,
 };
@@ -100,6 +101,37 @@ pub(crate) fn age(service: &ServiceStatistics) -> Option<String> {
     let is_fresh = service.host_state == HostState::Up && service.age_ms < OLD_MS;
     let age_ns = service.age_ms.saturating_mul(1_000_000);
     (!is_fresh).then(|| format!("{} old", units::nanos(Some(age_ns))))
+}
+
+/// The reading of the tenants' kernels and of the plan, which is taken apart from the other figures.
+#[derive(Debug)]
+pub(crate) struct KernelReading {
+    /// Milliseconds since the device host took it; none where it has taken none.
+    pub(crate) age_ms: Option<u64>,
+    pub(crate) reading: KernelsSnapshot,
+    /// How the device host stands and how old the reading is, where it is not of now.
+    pub(crate) stale: Option<[(&'static str, String); 2]>,
+}
+
+impl KernelReading {
+    /// Takes the reading out of a service's figures, whose age becomes that of the reading.
+    pub(crate) fn take(service: &mut ServiceStatistics) -> Self {
+        let (age_ms, reading) = match service.kernels.take() {
+            Some(kernels) => (kernels.age_ms, kernels.reading),
+            None => Default::default(),
+        };
+        service.age_ms = age_ms.unwrap_or(service.age_ms);
+        let age = match age_ms {
+            Some(_) => age(service),
+            None => Some("none yet".to_owned()),
+        };
+        let state = host(&service.host_state, service.host_pid);
+        Self {
+            age_ms,
+            reading,
+            stale: age.map(|age| [("device host", state), ("figures", age)]),
+        }
+    }
 }
 
 /// Returns how the device host stands.

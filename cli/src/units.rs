@@ -1,4 +1,6 @@
-//! Quantities as people read them.
+//! Quantities as people read and write them.
+
+use std::time::Duration;
 
 /// Returns bytes with a binary prefix, as `4.0GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -56,9 +58,17 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
+/// Parses a duration in seconds, above 0.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| format!("{text:?} is no duration: seconds above 0"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{bytes, counted, nanos, parse_bytes};
+    use super::{bytes, counted, nanos, parse_bytes, seconds};
+    use std::time::Duration;
 
     #[test]
     fn one_is_no_plural() {
@@ -103,5 +113,13 @@ mod tests {
             [nanos(None), nanos(Some(999)), nanos(Some(1_500))],
             ["-", "999ns", "1.5us"]
         );
+    }
+
+    #[test]
+    fn a_duration_is_more_than_nothing() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        for wrong in ["0", "-1", "x", "nan", "inf", "1e300"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
     }
 }

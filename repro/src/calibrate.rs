@@ -113,8 +113,8 @@ pub(crate) fn run(context: &Context) -> Result<Report> {
         let about = format!(
             "Mean absolute natural logarithm of the slowdown of each kernel of {} pairs on `event`, which is not told \
              here what the kernels use, over that on the SM model (an H200 of 2 SMs, `mpmax`), its mean with its \
-             sign, and of Table 3's runtimes; the root of the mean square of that of the throughput of the 24 pairs of `repro \
-             gridmux` under every policy. Best for slowdowns: {}, for Table 3: {}, for throughput: {}. {decided}",
+             sign, and of Table 3's runtimes; the root of the mean square of that of the throughput of the 24 pairs \
+             of `repro gridmux` under every policy. Best for slowdowns: {}, for Table 3: {}, for throughput: {}. {decided}",
             pairs.len(),
             best(values, &column(0)),
             best(values, &column(2)),

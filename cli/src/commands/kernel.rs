@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::{ServiceArgs, age, check_name, host};
+use crate::service::{KernelReading, ServiceArgs, check_name};
 use crate::{names, table, units};
 use clap::{Args, Subcommand};
 use gridmux_mediator::dispatch::reading::Role;
@@ -157,17 +157,11 @@ impl Kernel {
 
 impl Shown {
     fn new(mut service: ServiceStatistics) -> Self {
-        let (age_ms, reading) = match service.kernels.take() {
-            Some(kernels) => (kernels.age_ms, kernels.reading),
-            None => Default::default(),
-        };
-        // Kernels are read apart from what else is said.
-        service.age_ms = age_ms.unwrap_or(service.age_ms);
-        let age = match age_ms {
-            Some(_) => age(&service),
-            None => Some("none yet".to_owned()),
-        };
-        let state = host(&service.host_state, service.host_pid);
+        let KernelReading {
+            age_ms,
+            reading,
+            stale,
+        } = KernelReading::take(&mut service);
         let submission_ns = reading.submission_ns;
         let kernels = reading.kernels.into_iter();
         let mut kernels: Vec<Row> = kernels.map(|of| Row::new(of, submission_ns)).collect();
@@ -178,7 +172,7 @@ impl Shown {
             has_more: reading.has_more,
             kernels,
             age_ms,
-            stale: age.map(|age| [("device host", state), ("figures", age)]),
+            stale,
             host_state: service.host_state,
         }
     }

@@ -21,8 +21,8 @@ pub(crate) enum Prog {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct Show {
-    /// Have the kernel count runs for so many seconds, and show those
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Have the kernel count runs for this many seconds, and show those
+    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     cost: Option<Duration>,
 }
 
@@ -86,13 +86,6 @@ fn counted(time: Duration) -> Result<Vec<LoadedProgram>, Failure> {
         }
     }
     Ok(after)
-}
-
-/// Reads a time in seconds, above 0.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| format!("{text:?} is no time: seconds above 0"))
 }
 
 /// Returns a list with commas, or `-` for an empty one.
@@ -227,16 +220,7 @@ fn civil(mut days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{date, seconds};
-    use std::time::Duration;
-
-    #[test]
-    fn seconds_are_above_0() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "nan", "inf", "1e300", "soon"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
+    use super::date;
 
     #[test]
     fn dates_are_those_of_the_calendar() {

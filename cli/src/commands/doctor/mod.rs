@@ -12,10 +12,10 @@ mod processes;
 mod service;
 mod watch;
 
-use crate::commands::prog::seconds;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::ServiceArgs;
+use crate::units;
 use check::{Check, Verdict};
 use clap::{Args, ValueHint};
 use gridmux_mediator::supervisor::ServiceStatistics;
@@ -32,8 +32,8 @@ pub(crate) struct Doctor {
     /// Configuration of the service [default: /etc/gridmux/gridmux.toml if it exists]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// Instead, watch for so many seconds who calls a driver library that is not gridmux's, and name each at once
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "config")]
+    /// Instead, watch for this many seconds which programs call a driver library that is not gridmux's
+    #[arg(long, value_name = "SECONDS", value_parser = units::seconds, conflicts_with = "config")]
     watch: Option<Duration>,
     /// A library that is gridmux's too, as one of another installation; may be repeated
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

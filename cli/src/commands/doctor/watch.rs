@@ -5,7 +5,7 @@
 //! program that runs for a moment only is counted, too, where its library is known already.
 //!
 //! Rule: a program is named once when it is found and once more when it first calls; a library that cannot be watched
-//! is told once, and the others are watched nevertheless.
+//! is named once, and the others are watched.
 
 use super::ours::{Ours, id_of};
 use super::processes::maps::FileId;

@@ -9,7 +9,7 @@ mod text;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::{ServiceArgs, age, host};
+use crate::service::{KernelReading, ServiceArgs};
 use clap::{Args, Subcommand};
 use gridmux_mediator::page::{KernelSnapshot, PlanGroup, PlanRowSnapshot, PlanSnapshot};
 use gridmux_mediator::supervisor::{HostState, ServiceStatistics};
@@ -29,7 +29,7 @@ pub(crate) enum Plan {
 #[derive(Debug, Args)]
 #[command(after_help = COLUMNS)]
 pub(crate) struct Show {
-    /// Again and again, so many seconds apart, until interrupted
+    /// Show it again after this many seconds, again and again, until interrupted
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     watch: Option<u32>,
     #[command(flatten)]
@@ -142,16 +142,11 @@ impl Plan {
 
 impl Shown {
     fn new(mut service: ServiceStatistics) -> Self {
-        let (age_ms, reading) = match service.kernels.take() {
-            Some(kernels) => (kernels.age_ms, kernels.reading),
-            None => Default::default(),
-        };
-        service.age_ms = age_ms.unwrap_or(service.age_ms);
-        let age = match age_ms {
-            Some(_) => age(&service),
-            None => Some("none yet".to_owned()),
-        };
-        let state = host(&service.host_state, service.host_pid);
+        let KernelReading {
+            age_ms,
+            reading,
+            stale,
+        } = KernelReading::take(&mut service);
         let in_force = service.host.policy_in_force.as_ref();
         let policy = in_force.map_or(&service.host.policy, |policy| &policy.name);
         let tenants = &service.host.tenants;
@@ -192,7 +187,7 @@ impl Shown {
                 })
                 .collect(),
             age_ms,
-            stale: age.map(|age| [("device host", state), ("figures", age)]),
+            stale,
             host_state: service.host_state,
         }
     }

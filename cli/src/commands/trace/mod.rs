@@ -14,6 +14,7 @@ pub(crate) mod timeline;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::ServiceArgs;
+use crate::units;
 use clap::{Args, Subcommand};
 use line::{Kind, Lines};
 use screen::Screen;
@@ -53,11 +54,11 @@ pub(crate) struct OfTenant {
 /// Watches events.
 #[derive(Debug, Args)]
 pub(crate) struct OfAll {
-    /// End after so many lines
+    /// End after this many lines
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     duration: Option<Duration>,
     #[command(flatten)]
     service: ServiceArgs,
@@ -138,26 +139,5 @@ impl Trace {
         session.announce(kind.name());
         let mut screen = Screen::begin(Lines::new(kind, out.is_json())?, *out)?;
         session.run(limits, &mut screen)?.tell(out)
-    }
-}
-
-/// Parses a duration in seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| format!("{text:?} is no duration: seconds above 0"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::seconds;
-    use std::time::Duration;
-
-    #[test]
-    fn a_duration_is_more_than_nothing() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
-        for wrong in ["0", "-1", "x", "nan", "inf", "1e300"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -69,7 +69,7 @@ pub(super) trait Sink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Reason {
-    /// So many events came.
+    /// As many events came as were asked for.
     Count,
     /// So much time passed.
     Duration,

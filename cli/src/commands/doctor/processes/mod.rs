@@ -1,7 +1,7 @@
 //! The processes of this machine that have a driver library mapped which is not ours, or a device file of NVIDIA's.
 //!
-//! Rules: what a process says of itself is hostile: text is bounded and shown without what a terminal would obey; of
-//! its lists so many bytes are read and no more; no file of its is touched here.
+//! Rules: what a process says of itself is hostile: text is bounded and shown without what a terminal would obey; what
+//! is read of its lists is bounded; none of its files is opened here.
 
 pub(super) mod maps;
 pub(super) mod open;
