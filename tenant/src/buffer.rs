@@ -127,6 +127,8 @@ impl Drop for Allocation {
         // has nothing to give back.
         // Relaxed: see `Buffer::nothing_uses_it`.
         if self.is_idle.load(Ordering::Relaxed) || self.link.drain().is_ok() {
+            // Textures and surfaces of it first.
+            let _ = self.link.destroy_dropped();
             let _ = self.link.control(&ControlRequest::Free {
                 address: self.address,
             });

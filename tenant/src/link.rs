@@ -21,6 +21,7 @@
 
 use crate::activity::Activity;
 use crate::error::{ClientError, Lost};
+use crate::object::DroppedObjects;
 use crate::origin::Origin;
 use crate::pending::{Pending, Ticket};
 use crate::staging::{Chunk, Chunks, Staging};
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     pub(crate) chunks: Chunks,
     /// The buffer in which arguments are packed, kept so that launches do not allocate.
     pub(crate) packed: Vec<u8>,
+    pub(crate) dropped_objects: DroppedObjects,
     activity: Activity,
     /// The mediator closed the connection, so nobody reads the rings.
     is_lost: bool,
@@ -89,6 +91,7 @@ impl Link {
             pending,
             chunks: Chunks::default(),
             packed: Vec::with_capacity(4096),
+            dropped_objects: DroppedObjects::default(),
             activity: Activity::default(),
             is_lost: false,
             has_reaper: false,
@@ -321,14 +324,9 @@ impl Link {
     /// Waits until everything submitted before has ended.
     pub(crate) fn drain(&self) -> Result<(), ClientError> {
         let mut core = self.enter()?;
-        let opened: Vec<u64> = core.pending.streams().map(|stream| stream.opened).collect();
+        let before = core.pending.submitted();
         self.wait_for(&mut core, |core| {
-            let ended = core.pending.streams().map(|stream| stream.ended);
-            let over = opened
-                .iter()
-                .zip(ended)
-                .all(|(opened, ended)| ended >= *opened);
-            over.then_some(())
+            core.pending.have_ended(&before).then_some(())
         })?;
         Ok(())
     }

@@ -55,6 +55,10 @@ pub(crate) struct Pending {
     failures: Arc<AtomicU64>,
 }
 
+/// How much was submitted on each stream at a moment, by the stream's number.
+#[derive(Debug)]
+pub(crate) struct Submitted(Vec<u64>);
+
 /// What is known of a stream. What is submitted on it ends in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StreamState {
@@ -186,6 +190,21 @@ impl Pending {
     /// Returns all streams that anything was submitted on, by number.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &StreamState> {
         self.streams.iter()
+    }
+
+    /// Returns how much was submitted on each stream so far.
+    pub(crate) fn submitted(&self) -> Submitted {
+        Submitted(self.streams().map(|stream| stream.opened).collect())
+    }
+
+    /// Returns whether what was submitted until then has ended.
+    pub(crate) fn have_ended(&self, until: &Submitted) -> bool {
+        let ended = self.streams().map(|stream| stream.ended);
+        until
+            .0
+            .iter()
+            .zip(ended)
+            .all(|(opened, ended)| ended >= *opened)
     }
 
     /// Returns the number of submissions that have failed so far and that no event reported, for those who have no

@@ -12,6 +12,7 @@ use crate::graph::capture;
 use crate::graph::work::kernel::LaunchKernel;
 use crate::module::{CUfunction, Function};
 use crate::occupancy::resident_blocks;
+use crate::per_thread::PerThread;
 use crate::record;
 use crate::report;
 use crate::status::{CudaResult, Status};
@@ -339,10 +340,8 @@ pub(crate) fn check_attribute(attribute: &CUlaunchAttribute) -> CudaResult {
     }
 }
 
-thread_local! {
-    /// The buffer in which a thread packs parameters, kept so that launches do not allocate.
-    static PACKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
+/// The buffer in which a thread packs parameters, kept so that launches do not allocate.
+static PACKED: PerThread<RefCell<Vec<u8>>> = PerThread::new();
 
 #[allow(
     clippy::too_many_arguments,
@@ -386,7 +385,7 @@ fn submit(
         });
         submitted.map_err(Status::from)
     };
-    PACKED.try_with(launch).map_err(|_| Status::DEINITIALIZED)?
+    PACKED.with(launch)?
 }
 
 /// Submits a launch that was checked, for a stream of that number.

@@ -48,6 +48,7 @@ pub mod link;
 pub mod memory;
 pub mod module;
 pub mod occupancy;
+mod per_thread;
 pub mod printing;
 pub mod profiler;
 pub mod record;

@@ -4,6 +4,7 @@ use super::{CUcontext, Context};
 use crate::api::driver_api;
 use crate::border::Out;
 use crate::driver::Driver;
+use crate::per_thread::PerThread;
 use crate::status::{CudaResult, Status};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,14 +19,11 @@ driver_api! {
     4000 cuCtxPopCurrent_v2(context: *mut CUcontext) => pop;
 }
 
-thread_local! {
-    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
-}
+static STACK: PerThread<RefCell<Vec<Arc<Context>>>> = PerThread::new();
 
-/// Looks at the thread's stack; [`Status::DEINITIALIZED`] in a thread that is ending.
+/// Looks at the thread's stack.
 fn with_stack<T>(act: impl FnOnce(&mut Vec<Arc<Context>>) -> T) -> CudaResult<T> {
-    let look = |stack: &RefCell<Vec<Arc<Context>>>| act(&mut stack.borrow_mut());
-    STACK.try_with(look).map_err(|_| Status::DEINITIALIZED)
+    STACK.with(|stack| act(&mut stack.borrow_mut()))
 }
 
 /// Returns the context that is current to the calling thread.
@@ -57,7 +55,7 @@ pub fn usable() -> CudaResult<(&'static Driver, Arc<Context>)> {
 /// Makes a context current on top of the present one.
 ///
 /// # Errors
-/// [`Status::DEINITIALIZED`]: the thread is ending.
+/// [`Status::OUT_OF_MEMORY`]: the thread can have no stack of contexts.
 pub fn push(context: Arc<Context>) -> CudaResult {
     with_stack(|stack| stack.push(context))
 }

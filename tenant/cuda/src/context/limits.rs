@@ -29,6 +29,13 @@ pub const GREATEST_PRIORITY: c_int = -5;
 /// `malloc`, depth and number of launches from the device, L2 fetch granularity, persisting L2 cache, three for sharing
 /// with a graphics client, and memory of a block. The device decides; values are remembered.
 const AT_FIRST: [usize; 11] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0, 0, 0];
+/// The stack of a thread, and its greatest size in bytes: the local memory of a thread, by the programming guide's table
+/// of compute capabilities.
+const STACK: c_uint = 0;
+const MOST_STACK: usize = 512 << 10;
+/// The buffer of `printf` and the heap of `malloc`.
+const PRINTF_BUFFER: c_uint = 1;
+const HEAP: c_uint = 2;
 /// The depth at which a kernel may wait for one that it launched: devices from compute capability 9.0 on have none.
 const SYNC_DEPTH: c_uint = 3;
 /// Limits that can be read and not set: shared memory beside a graphics client, and whether there is one.
@@ -85,6 +92,7 @@ fn set_limit(limit: c_uint, value: usize) -> CudaResult {
     if READ_ONLY.contains(&limit) {
         return Err(Status::INVALID_VALUE);
     }
+    check_room(Driver::get()?, limit, value)?;
     let mut values = context.limits.0.lock();
     let known = values.limits.get_mut(limit as usize);
     *known.ok_or(Status::UNSUPPORTED_LIMIT)? = match limit {
@@ -92,6 +100,16 @@ fn set_limit(limit: c_uint, value: usize) -> CudaResult {
         _ => value,
     };
     Ok(())
+}
+
+/// Checks that the device has the memory that a limit asks for.
+fn check_room(driver: &Driver, limit: c_uint, bytes: usize) -> CudaResult {
+    let device_bytes = driver.description.facts.memory_bytes;
+    match limit {
+        STACK if bytes > MOST_STACK => Err(Status::INVALID_VALUE),
+        PRINTF_BUFFER | HEAP if bytes as u64 > device_bytes => Err(Status::OUT_OF_MEMORY),
+        _ => Ok(()),
+    }
 }
 
 fn get_cache_config(config: Out<c_uint>) -> CudaResult {

@@ -21,6 +21,7 @@ use crate::context::{CUcontext, Context};
 use crate::driver::Driver;
 use crate::event::{self, Event};
 use crate::graph::capture::{self, Capture};
+use crate::per_thread::PerThread;
 use crate::registry::{Handle, Object, Registry};
 use crate::status::{CudaResult, Status};
 use gridmux_tenant::{ClientError, Mark};
@@ -262,9 +263,7 @@ impl Drop for Own {
     }
 }
 
-thread_local! {
-    static OWN: Own = const { Own(RefCell::new(Vec::new())) };
-}
+static OWN: PerThread<Own> = PerThread::new();
 
 /// Returns the stream that a handle names in a context.
 ///
@@ -294,8 +293,7 @@ fn own(driver: &Driver, context: &Arc<Context>) -> CudaResult<Arc<Stream>> {
             .find(|stream| stream.context == mine)
             .cloned()
     };
-    let gone = |_| Status::DEINITIALIZED;
-    if let Some(stream) = OWN.try_with(find).map_err(gone)? {
+    if let Some(stream) = OWN.with(find)? {
         return Ok(stream);
     }
     let kind = Kind::Default(DefaultStream::PerThread);
@@ -311,7 +309,7 @@ fn own(driver: &Driver, context: &Arc<Context>) -> CudaResult<Arc<Stream>> {
         *streams = known;
         dead
     };
-    drop(OWN.try_with(keep).map_err(gone)?);
+    drop(OWN.with(keep)?);
     Ok(stream)
 }
 

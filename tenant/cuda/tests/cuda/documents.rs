@@ -28,6 +28,9 @@ references of modules, cubes, mipmaps, views, sRGB, border colours other than ze
 formats. Of virtual memory: mappings for reading alone, and of the host. Programs that are linked with the static CUDA
 runtime must be linked again with `-cudart shared`, and then find gridmux's `libcudart.so.13` or `.12`.
 
+A process has 32 streams on the device, which any number of its streams share; each context takes one of them, and a
+context that finds none can launch nothing: `CUDA_ERROR_OUT_OF_MEMORY`.
+
 Host memory, managed memory, textures and virtual memory are there on modelled devices; on a GPU they return
 `CUDA_ERROR_NOT_SUPPORTED`, and the device's attributes say so.
 

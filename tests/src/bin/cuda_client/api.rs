@@ -162,6 +162,8 @@ functions! {
     cuCtxPopCurrent_v2(context: *mut u64);
     cuCtxGetDevice(device: *mut i32);
     cuCtxSynchronize();
+    cuCtxSetLimit(limit: u32, value: usize);
+    cuCtxGetLimit(value: *mut usize, limit: u32);
     cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
     cuModuleLoadData(module: *mut u64, image: *const c_void);
     cuModuleLoadDataEx(

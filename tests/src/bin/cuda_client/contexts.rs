@@ -3,12 +3,15 @@
 use crate::api::{ContextParameters, Cuda};
 use crate::session::{PER_THREAD, Session, code, invalid, ok, refused};
 use std::ffi::c_void;
-use std::ptr::null;
+use std::ptr::{from_ref, null};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 scenarios! {
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
         what_a_context_holds_goes_with_it what_a_hidden_context_holds_goes_with_it parameters_that_ask_for_nothing
-        more_than_the_service_has_streams;
+        more_than_the_service_has_streams limits_that_the_device_has_not_room_for
+        calls_at_the_end_of_a_thread_and_of_the_process;
 }
 
 /// The attribute of a pool that says how many bytes programs hold of it (`CU_MEMPOOL_ATTR_USED_MEM_CURRENT`).
@@ -228,4 +231,75 @@ fn more_than_the_service_has_streams() {
     };
     assert_eq!(code, code::OUT_OF_MEMORY);
     assert!(contexts.len() > 16, "{} contexts", contexts.len());
+}
+
+fn limits_that_the_device_has_not_room_for() {
+    let session = Session::start();
+    let (stack, printf_buffer, heap) = (0, 1, 2);
+    ok(session.cuCtxSetLimit(stack, 512 << 10));
+    invalid(session.cuCtxSetLimit(stack, (512 << 10) + 1));
+    for limit in [printf_buffer, heap] {
+        ok(session.cuCtxSetLimit(limit, 32 << 20));
+        refused(
+            session.cuCtxSetLimit(limit, usize::MAX),
+            code::OUT_OF_MEMORY,
+        );
+        let mut value = 0;
+        ok(session.cuCtxGetLimit(&mut value, limit));
+        assert_eq!(value, 32 << 20, "what was refused changes nothing");
+    }
+}
+
+static AT_END: OnceLock<Session> = OnceLock::new();
+static CALLS_AT_END: AtomicU32 = AtomicU32::new(0);
+
+/// Works in the calling thread's context, on its default stream.
+fn work_at_end() {
+    let session = AT_END.get().expect("the scenario made it");
+    let out = session.words(&[1; 32]);
+    let add = session.function(c"add");
+    ok(session.launch(add, (1, 32), PER_THREAD, &[out, 5]));
+    ok(session.cuStreamSynchronize(PER_THREAD));
+    assert_eq!(session.read(out, 1), [6]);
+    ok(session.cuMemFree_v2(out));
+}
+
+extern "C" fn at_thread_end(_: *mut c_void) {
+    work_at_end();
+    // Relaxed: nothing else is told by it.
+    CALLS_AT_END.fetch_add(1, Ordering::Relaxed);
+}
+
+extern "C" fn at_process_end() {
+    // A panic aborts the process here.
+    work_at_end();
+}
+
+/// Destructors of a thread's keys and handlers of `atexit` come after the thread's own data are gone.
+fn calls_at_the_end_of_a_thread_and_of_the_process() {
+    let session = AT_END.get_or_init(Session::start);
+    work_at_end();
+    let mut key = 0;
+    // SAFETY: the place is written to only, and the function is there as long as the process.
+    assert_eq!(
+        unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_end)) },
+        0
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: the key exists, and its destructor does not look at the value.
+            assert_eq!(
+                unsafe { libc::pthread_setspecific(key, from_ref(session).cast()) },
+                0
+            );
+            ok(session.cuCtxSetCurrent(session.context));
+            work_at_end();
+        });
+    });
+    while CALLS_AT_END.load(Ordering::Relaxed) == 0 {
+        // `scope` waits for the closure, not for the destructors of keys.
+        std::thread::yield_now();
+    }
+    // SAFETY: the function is there as long as the process.
+    assert_eq!(unsafe { libc::atexit(at_process_end) }, 0);
 }

@@ -2,12 +2,13 @@
 
 use crate::arrays::{ARRAY, F32, HOST, SURFACE, U8, U32, Volume, array, contents, fill, floats};
 use crate::boxes::{Spatial, SpatialEnd};
-use crate::session::{Session, code, invalid, ok, refused};
+use crate::mapped::{DEVICE_MAP, address_of, write};
+use crate::session::{NON_BLOCKING, Session, code, invalid, ok, refused};
 use std::ptr::{null, null_mut};
 
 scenarios! {
     textures: textures_of_planes textures_of_boxes textures_in_memory surfaces bad_texels bad_ways_to_read
-        what_is_destroyed_is_gone they_go_with_their_context;
+        what_is_destroyed_is_gone they_go_with_their_context destroyed_while_a_kernel_runs;
 }
 
 /// Texels (`CUDA_RESOURCE_DESC`).
@@ -389,4 +390,36 @@ fn they_go_with_their_context() {
     invalid(session.cuTexObjectDestroy(object));
     refused(session.cuArrayDestroy(plane), code::INVALID_HANDLE);
     session.await_free(before);
+}
+
+/// The program ends the kernel after it has destroyed them.
+fn destroyed_while_a_kernel_runs() {
+    let session = Session::start();
+    let mut flag = null_mut();
+    ok(session.cuMemHostAlloc(&mut flag, 4096, DEVICE_MAP));
+    let flag: *mut u32 = flag.cast();
+    write(flag, 0, 0);
+    let plane = array(&session, 64, 64, F32);
+    fill(&session, plane, &floats([1.5; 4096]), 64);
+    let out = session.alloc(4096);
+    let (watch, stream) = (session.function(c"watch"), session.stream(NON_BLOCKING));
+    let ended = session.alloc(4096);
+    ok(session.launch(
+        watch,
+        (1, 1),
+        stream,
+        &[address_of(&session, flag), ended, u32::MAX.into()],
+    ));
+    // More than the library remembers would wait for the kernel.
+    for _ in 0..100 {
+        let object = texture(&session, &of_array(plane), &PLAIN);
+        ok(session.cuTexObjectDestroy(object));
+        invalid(session.cuTexObjectDestroy(object));
+    }
+    refused(session.cuStreamQuery(stream), code::NOT_READY);
+    write(flag, 0, 7);
+    ok(session.cuStreamSynchronize(stream));
+    let object = texture(&session, &of_array(plane), &PLAIN);
+    ok(session.launch(session.function(c"texels"), (1, 32), 0, &[object, out]));
+    assert_eq!(session.read(out, 32), floats([1.5; 32]));
 }

@@ -59,7 +59,8 @@ scenarios! {
         the_device_is_coherent settings_of_core_dumps;
     contexts: the_stack_is_the_threads_own the_primary_context_is_counted a_destroyed_context_says_so
         what_a_context_holds_goes_with_it what_a_hidden_context_holds_goes_with_it
-        parameters_that_ask_for_nothing;
+        parameters_that_ask_for_nothing limits_that_the_device_has_not_room_for
+        calls_at_the_end_of_a_thread_and_of_the_process;
     modules: kernels_and_variables variables_alone bad_images messages_go_to_the_programs_buffers
         unloaded_while_it_runs libraries;
     launches: parameters_of_all_sizes bad_parameters bad_shapes configurations;
@@ -80,7 +81,7 @@ scenarios! {
         what_is_told_of_it many_small_ones variables;
     arrays: copies_in_and_out copies_are_captured bad_arrays what_is_told_and_what_is_gone;
     textures: textures_of_planes textures_of_boxes textures_in_memory surfaces bad_texels bad_ways_to_read
-        what_is_destroyed_is_gone they_go_with_their_context;
+        what_is_destroyed_is_gone they_go_with_their_context destroyed_while_a_kernel_runs;
     virtual_memory: an_array_that_grows handles_are_counted one_memory_at_two_places bad_arguments
         unmapped_while_a_kernel_runs;
     copies: every_kind edges lengths_beyond_the_last_address memory_that_cannot_be_written fills
