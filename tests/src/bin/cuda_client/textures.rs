@@ -169,6 +169,7 @@ fn textures_in_memory() {
     let due: Vec<u32> = (0..32).chain([0, 0]).collect();
     assert_eq!(session.read(out, 34), due, "zero beyond its end");
     // Rows with a pitch.
+    let before = session.free_bytes();
     let rows = session.alloc(512);
     ok(session.cuMemsetD32_v2(rows, 1.0_f32.to_bits(), 128));
     session.write(rows + 64, &floats([2.0, 3.0]));
@@ -196,6 +197,7 @@ fn textures_in_memory() {
     assert_eq!((how.filter, how.modes), (0, [1; 3]));
     // Memory that was given back faults.
     ok(session.cuMemFree_v2(rows));
+    session.await_free(before);
     ok(session.launch(session.function(c"texels"), (3, 4), 0, &[object, out]));
     refused(session.cuCtxSynchronize(), code::ILLEGAL_ADDRESS);
 }
