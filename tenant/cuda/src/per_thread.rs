@@ -15,7 +15,7 @@ const ROUNDS: c_int = 4;
 
 /// A value for each thread, made when the thread first asks for it.
 #[derive(Debug)]
-pub struct PerThread<T> {
+pub(crate) struct PerThread<T> {
     key: OnceLock<Option<pthread_key_t>>,
     values: PhantomData<fn() -> T>,
 }
@@ -30,7 +30,7 @@ struct Kept<T> {
 
 impl<T: Default + 'static> PerThread<T> {
     /// Makes it, without any value.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             key: OnceLock::new(),
             values: PhantomData,
@@ -42,7 +42,7 @@ impl<T: Default + 'static> PerThread<T> {
     /// # Errors
     /// [`Status::OUT_OF_MEMORY`]: the process has as many keys as it may have.
     #[inline]
-    pub fn with<R>(&self, act: impl FnOnce(&T) -> R) -> CudaResult<R> {
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&T) -> R) -> CudaResult<R> {
         let key = self.key.get_or_init(new_key::<T>);
         let key = key.ok_or(Status::OUT_OF_MEMORY)?;
         // SAFETY: the key exists, for it is never deleted.
