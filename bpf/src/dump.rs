@@ -85,11 +85,8 @@ pub fn dump(map: &LoadedMap) -> Result<Dump, ReadError> {
 }
 
 fn probe_count((key, count): (RawProbeKey, u64)) -> Option<ProbeCount> {
-    let probe = Probe::ALL
-        .into_iter()
-        .find(|probe| *probe as u32 == key.probe)?;
     Some(ProbeCount {
-        probe,
+        probe: Probe::from_raw(key.probe)?,
         tenant: key.tenant,
         count,
     })

@@ -75,8 +75,7 @@ impl Event {
     /// Returns what a record says; `None` for a probe that no reader gets events of.
     #[must_use]
     pub fn of(raw: &RawEvent) -> Option<Self> {
-        let mut probes = Probe::ALL.into_iter();
-        let probe = probes.find(|probe| *probe as u32 == u32::from(raw.probe))?;
+        let probe = Probe::from_raw(raw.probe.into())?;
         let [a, b, c, d] = raw.values;
         let what = match probe {
             Probe::Submit | Probe::Admit => return None,

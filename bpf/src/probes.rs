@@ -63,6 +63,12 @@ impl Probe {
         Self::Complete,
     ];
 
+    /// Returns the probe of a discriminant.
+    #[must_use]
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|probe| *probe as u32 == raw)
+    }
+
     /// Returns the probe's name in the executable's notes.
     pub const fn name(self) -> &'static str {
         match self {

@@ -58,10 +58,7 @@ impl TraceProgram {
         let mut counts = Vec::new();
         for entry in map.iter() {
             let (key, count) = entry.map_err(|error| failed(error.to_string()))?;
-            if let Some(probe) = Probe::ALL
-                .into_iter()
-                .find(|probe| *probe as u32 == key.probe)
-            {
+            if let Some(probe) = Probe::from_raw(key.probe) {
                 counts.push(ProbeCount {
                     probe,
                     tenant: key.tenant,

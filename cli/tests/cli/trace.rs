@@ -285,7 +285,7 @@ fn two_tenants_are_watched_recorded_and_summed_up_alike() {
     let (last, launches) = launches.split_last().unwrap();
     assert_eq!(
         last,
-        &serde_json::json!({ "events": 72, "lost": 0, "ended": "signal" })
+        &serde_json::json!({ "events": 72, "lost": 0, "unread": 0, "ended": "signal" })
     );
     check_names(launches, pids);
     let (mut lines, _) = first.stop();
@@ -370,6 +370,8 @@ fn a_reader_that_does_not_read_loses_events_and_says_how_many() {
     let Some(slow) = Watching::start(&service, "-j trace slices") else {
         return;
     };
+    let mut stuck =
+        Watching::start(&service, "-j trace slices --duration 3").expect("as the first one");
     // Each launch has a piece or more, each of which is two events; the ring holds 47,662.
     let launches = "vecadd --tenant first --size tiny --launches 27000 --streams 8";
     assert!(workload(&service, launches).wait().unwrap().success());
@@ -384,6 +386,18 @@ fn a_reader_that_does_not_read_loses_events_and_says_how_many() {
     assert!(lost > 0, "{end}");
     assert_eq!(events + lost, 2 * slices, "{said}");
     assert!(said.contains(&format!("{lost} lost")), "{said}");
+
+    // It ends when its time is over, though nobody reads; only then is read what it wrote.
+    let code = until("its end", || stuck.child.try_wait().unwrap());
+    assert_eq!(code.code(), Some(0));
+    let mut said = String::new();
+    stuck.stderr.read_to_string(&mut said).unwrap();
+    assert!(
+        said.contains("that the reader of stdout did not take"),
+        "{said}"
+    );
+    let events = stuck.rest_of_stdout().lines().count();
+    assert!(said.contains(&format!("{events} events, ")), "{said}");
     assert_eq!(service.stop(), Some(0));
 }
 
@@ -391,6 +405,15 @@ fn a_reader_that_does_not_read_loses_events_and_says_how_many() {
 fn what_cannot_be_watched_or_summed_up_is_said() {
     let service = Service::start("trace-wrong");
     let run_dir = service.run_dir.display();
+    let pipe = format!("-j trace record --perfetto /dev/stdout --run-dir {run_dir}");
+    let refused = typed(&pipe);
+    let text = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(
+        ["is a pipe", "eBPF needs", "without its eBPF programs"]
+            .iter()
+            .any(|why| text.contains(why)),
+        "{text}"
+    );
     let wrong = typed(&format!("-j trace launches -t nobody --run-dir {run_dir}"));
     wrong.failed(1, &["there is no tenant \"nobody\""]);
     assert_eq!(wrong.hint(), "configured are: first, second");

@@ -70,8 +70,8 @@ impl Doctor {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let ours = Ours::find(&self.ours)?;
         if let Some(time) = self.watch {
-            let (_, statistics) = service::service(&self.service);
-            return watch::run(time, &ours, &pids_of(statistics.as_ref()), out);
+            let own = || pids_of(service::service(&self.service).1.as_ref());
+            return watch::run(time, &ours, &own, out);
         }
         let report = self.report(&ours);
         out.show(&report, || report.text())?;
@@ -116,10 +116,10 @@ fn bypassing(scan: &Scan) -> Vec<Check> {
         .found
         .iter()
         .map(|process| {
-            let remedy = format!(
-                "gridmux run -- COMMAND starts it as a tenant; kill {} ends it",
-                process.pid
-            );
+            let remedy = match process.libraries.is_empty() {
+                true => "a daemon of the driver's or a display server may do so; what computes: gridmux run -- COMMAND",
+                false => "end it, and start it as a tenant: gridmux run -- COMMAND",
+            };
             Check::warning(ABOUT, process.in_words(), remedy)
         })
         .collect();
@@ -127,6 +127,14 @@ fn bypassing(scan: &Scan) -> Vec<Check> {
         let message = format!("processes that this user may not look at: {}", scan.unread);
         let remedy = "ask as root, outside of containers, with CAP_SYS_PTRACE";
         checks.push(Check::warning(ABOUT, message, remedy));
+    }
+    if let Some(failure) = &scan.failure {
+        let message = format!("not every process could be looked at: {failure}");
+        checks.push(Check::warning(
+            ABOUT,
+            message,
+            "ulimit -n 4096, or ask as root",
+        ));
     }
     if checks.is_empty() {
         let said = format!(

@@ -4,8 +4,9 @@
 //! process, those included that start later, and so are from the beginning the ones where programs look first: a
 //! program that runs for a moment only is counted, too, where its library is known already.
 //!
-//! Rule: a program is named once when it is found and once more when it first calls; a library that cannot be watched
-//! is named once, and the others are watched.
+//! Rules: a program is named once when it is found and once more when it first calls; a library that cannot be watched
+//! is named once, and the others are watched; no more libraries are watched than [`LIBRARIES`], which is said, for
+//! anybody may make copies.
 
 use super::ours::{Ours, id_of};
 use super::processes::maps::FileId;
@@ -33,17 +34,26 @@ const USUAL: [&str; 5] = [
     "/usr/lib/wsl/lib/libcuda.so.1",
 ];
 
+/// Most libraries that are met.
+const LIBRARIES: usize = 64;
+
 /// What is being watched, and who was named.
 struct Watch<'a> {
     program: BypassProgram,
     ours: &'a Ours,
-    /// Processes that may use the driver.
-    known: &'a [u32],
+    /// Returns the processes that may use the driver.
+    own: &'a dyn Fn() -> Vec<u32>,
+    /// What it returned last.
+    known: Vec<u32>,
     out: &'a Output,
     /// Libraries that were met, watched or not.
     met: HashSet<FileId>,
     /// Libraries that are watched.
     watched: usize,
+    /// It was said that there are more libraries.
+    is_full: bool,
+    /// Why a look failed, as it was said last.
+    failure: Option<String>,
     /// Processes that were named when they were found.
     named: HashSet<u32>,
     /// Processes that were named when they called.
@@ -67,14 +77,22 @@ struct Called<'a> {
 }
 
 /// Watches for that long, and then says who called how often.
-pub(super) fn run(time: Duration, ours: &Ours, known: &[u32], out: &Output) -> Result<(), Failure> {
+pub(super) fn run(
+    time: Duration,
+    ours: &Ours,
+    own: &dyn Fn() -> Vec<u32>,
+    out: &Output,
+) -> Result<(), Failure> {
     let mut watch = Watch {
         program: BypassProgram::load()?,
         ours,
-        known,
+        own,
+        known: own(),
         out,
         met: HashSet::new(),
         watched: 0,
+        is_full: false,
+        failure: None,
         named: HashSet::new(),
         callers: BTreeSet::new(),
     };
@@ -103,9 +121,16 @@ impl Watch<'_> {
 
     /// Looks at all processes, watches libraries that are new, and names who is new.
     fn look(&mut self) -> Result<(), Failure> {
-        for process in processes::scan(self.ours, self.known).found {
+        let mut scan = processes::scan(self.ours, &self.known);
+        if scan.found.iter().any(|of| !self.named.contains(&of.pid)) {
+            // The service may have got a new device host.
+            self.known = (self.own)();
+            scan.found.retain(|of| !self.known.contains(&of.pid));
+        }
+        self.note_failure(scan.failure);
+        for process in scan.found {
             for (id, range) in &process.mapped {
-                if self.met.insert(*id) {
+                if self.is_new(*id) {
                     let of = format!("a library of process {}", process.pid);
                     self.watch(*id, &of, open::mapped(process.pid, range));
                 }
@@ -130,6 +155,30 @@ impl Watch<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a library was not met before and there is room for it.
+    fn is_new(&mut self, id: FileId) -> bool {
+        if self.met.contains(&id) {
+            return false;
+        }
+        let has_room = self.met.len() < LIBRARIES;
+        if has_room {
+            self.met.insert(id);
+        } else if !std::mem::replace(&mut self.is_full, true) {
+            note(&format!(
+                "there are more than {LIBRARIES} driver libraries; calls of the others are not counted"
+            ));
+        }
+        has_room
+    }
+
+    /// Says why processes were not looked at, where that is something new.
+    fn note_failure(&mut self, failure: Option<String>) {
+        if let Some(why) = failure.filter(|why| self.failure.as_ref() != Some(why)) {
+            note(&format!("not every process could be looked at: {why}"));
+            self.failure = Some(why);
+        }
     }
 
     fn watch(&mut self, id: FileId, what: &str, library: std::io::Result<File>) {
@@ -173,6 +222,11 @@ impl Watch<'_> {
         let end = json!({
             "event": "end", "libraries": self.watched, "callers": callers, "calls_unkept": unkept,
         });
+        if unkept > 0 && !self.out.is_json() {
+            note(&format!(
+                "calls that were not counted, as too many processes called: {unkept}"
+            ));
+        }
         self.say(&end, || {
             if callers.is_empty() {
                 return format!(

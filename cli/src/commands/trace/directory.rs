@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often it is asked for a name while its answers are old: a host may be busy.
 const ATTEMPTS: u32 = 8;
-/// The least time until it is asked once more for what it could not name.
+/// The least time until it is asked once more for what it could not name, and after it gave no answer.
 const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// Most clients, and most kernels, that are kept in mind.
 const MOST: usize = 1 << 16;
@@ -33,6 +33,8 @@ pub(super) struct Directory {
     /// Tenants, clients and keys that the service could not name.
     nameless: HashSet<(u32, u32, u64)>,
     asked: Instant,
+    /// It answered when it was asked last.
+    answers: bool,
 }
 
 /// The names.
@@ -62,16 +64,19 @@ impl Directory {
             known,
             nameless: HashSet::new(),
             asked: Instant::now(),
+            answers: true,
         }
     }
 
     /// Returns whose launch an event is of; asks the service where that is not known.
     pub(super) fn whose(&mut self, args: &ProbeArgs) -> Whose<'_> {
-        if !self.known.knows(args) {
+        // Each question to a service that hangs takes as long as it is waited for.
+        let may_ask = self.answers || self.asked.elapsed() >= LONG_PAUSE;
+        if may_ask && !self.known.knows(args) {
             let numbers = (args.tenant, args.client, args.key);
             if !self.nameless.contains(&numbers) {
                 self.ask_for(args);
-                if !self.known.knows(args) {
+                if self.answers && !self.known.knows(args) {
                     extend_set(&mut self.nameless, numbers);
                 }
             } else if self.asked.elapsed() >= LONG_PAUSE {
@@ -86,7 +91,7 @@ impl Directory {
         for _ in 0..ATTEMPTS {
             thread::sleep(PAUSE.saturating_sub(self.asked.elapsed()));
             let is_of_now = self.ask();
-            if is_of_now || self.known.knows(args) {
+            if is_of_now || !self.answers || self.known.knows(args) {
                 return;
             }
         }
@@ -96,7 +101,9 @@ impl Directory {
     fn ask(&mut self) -> bool {
         let begun = Instant::now();
         // Without an answer the names stay unknown, and the events do not.
-        let age_ms = self.service.kernels().ok().and_then(|statistics| {
+        let answer = self.service.kernels().ok();
+        self.answers = answer.is_some();
+        let age_ms = answer.and_then(|statistics| {
             self.known.learn(&statistics);
             statistics.kernels?.age_ms
         });

@@ -75,7 +75,7 @@ macro_rules! notes {
              the last one says how many events there were and how many were lost.\n\n\
              It needs root, for eBPF, and ends on Ctrl-C, at the end of its reader and of the device host. A reader \
              that falls behind slows nobody: what finds no room in a ring of 4 MiB is lost, and stderr says how many \
-             were."
+             were, and how many a reader had not taken when the time was over."
         )
     };
 }
@@ -120,7 +120,7 @@ block's start to their last one's end, with an arrow from the submission; for th
 goes to the device; and for preemptions. Plans have a track of their own. A launch is in the file when it has ended.
 
 It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
-and the file shows what came until then.";
+and the file shows what came until then; it ends before the file has 1 GiB, the most that `gridmux report` reads.";
 
 impl Trace {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {

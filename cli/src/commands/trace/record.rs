@@ -16,10 +16,14 @@ use gridmux_bpf::{Event, Probe};
 use serde_json::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes from which on packets are written.
 const ENOUGH: usize = 64 << 10;
+
+/// Bytes at which a recording ends: what `gridmux report` reads of one, with room for the last packets.
+const MOST_BYTES: u64 = files::MOST_DATA - (1 << 20);
 
 /// Records a timeline.
 #[derive(Debug, Args)]
@@ -116,6 +120,14 @@ impl Sink for Recording {
         self.file.flush()
     }
 
+    fn waiting(&self) -> u64 {
+        0
+    }
+
+    fn is_full(&self) -> bool {
+        self.file.written + self.file.waiting.len() as u64 > MOST_BYTES
+    }
+
     fn is_stdout(&self) -> bool {
         false
     }
@@ -124,6 +136,15 @@ impl Sink for Recording {
 impl TraceFile {
     fn make(path: &Path) -> Result<Self, Failure> {
         let file = File::create(path).with_context(|| path.display().to_string())?;
+        let kind = file
+            .metadata()
+            .with_context(|| path.display().to_string())?
+            .file_type();
+        if kind.is_fifo() || kind.is_socket() {
+            // Its reader could hold the recording up, and it cannot be cut.
+            let failure = Failure::new(format!("{} is a pipe", path.display()));
+            return Err(failure.hint("name a file; `gridmux trace launches -j` goes into pipes"));
+        }
         Ok(Self {
             path: path.to_owned(),
             file,

@@ -15,6 +15,8 @@ pub(super) struct Screen {
     lines: Lines,
     out: Output,
     text: String,
+    /// Events whose lines are in the text.
+    waiting: u64,
 }
 
 impl Screen {
@@ -28,6 +30,7 @@ impl Screen {
             lines,
             out,
             text: String::new(),
+            waiting: 0,
         })
     }
 }
@@ -35,6 +38,7 @@ impl Screen {
 impl Sink for Screen {
     fn take(&mut self, event: &Event, whose: Whose<'_>) -> Result<bool, Failure> {
         self.text.push_str(&self.lines.line(event, whose)?);
+        self.waiting += 1;
         Ok(self.text.len() >= ENOUGH)
     }
 
@@ -42,8 +46,13 @@ impl Sink for Screen {
         if !self.text.is_empty() {
             self.out.bytes(self.text.as_bytes())?;
             self.text.clear();
+            self.waiting = 0;
         }
         Ok(())
+    }
+
+    fn waiting(&self) -> u64 {
+        self.waiting
     }
 
     fn is_stdout(&self) -> bool {

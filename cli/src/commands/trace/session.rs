@@ -2,8 +2,8 @@
 //!
 //! Nobody is woken by an event: the session looks for them every 20 ms, and goes on at once where there are many.
 //!
-//! Rules: whatever ends a session, what came until then is taken, as far as that goes without waiting; Ctrl-C ends one
-//! also while the reader of stdout takes nothing.
+//! Rules: whatever ends a session, what came until then is taken, as far as that goes without waiting; what ends one
+//! does so also while the reader of stdout takes nothing, and what that reader did not get is counted.
 
 use super::directory::{Directory, Whose, number_of};
 use super::host::Host;
@@ -12,7 +12,7 @@ use crate::output::{Output, note};
 use crate::service::ServiceArgs;
 use crate::units;
 use anyhow::Context;
-use gridmux_bpf::{Event, EventTrace, Probe};
+use gridmux_bpf::{Event, EventTrace, Happening, Probe};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -24,8 +24,10 @@ use std::time::{Duration, Instant};
 
 /// How long a session sleeps where nothing comes.
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long a reader that takes nothing is waited for when a signal came.
+/// How long a reader that takes nothing is waited for when the session is to end.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a reader that takes nothing is waited for until it is asked again whether the session is to end.
+const LOOK: Duration = Duration::from_millis(200);
 /// Events that are taken at once.
 const BATCH: usize = 1024;
 /// Events that are still taken after the end: as many as the ring holds.
@@ -61,6 +63,14 @@ pub(super) trait Sink {
     /// It cannot be written.
     fn flush(&mut self) -> Result<(), Failure>;
 
+    /// Returns how many events were taken and not passed on yet.
+    fn waiting(&self) -> u64;
+
+    /// Returns whether there is no room for more.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Returns whether it goes to stdout, whose reader may be slow, or gone.
     fn is_stdout(&self) -> bool;
 }
@@ -77,6 +87,8 @@ pub(super) enum Reason {
     Signal,
     /// There is nothing left to watch.
     HostEnded,
+    /// The file has as many bytes as are read of one.
+    FileFull,
 }
 
 /// How a session ended.
@@ -84,15 +96,17 @@ pub(super) enum Reason {
 pub(super) struct End {
     /// Events that were passed on.
     pub(super) events: u64,
-    /// Events that found no room.
+    /// Events that found no room in the ring.
     pub(super) lost: u64,
+    /// Events that came and that the reader of stdout did not take before the end.
+    pub(super) unread: u64,
     /// Why it ended.
     pub(super) ended: Reason,
     #[serde(skip)]
     pid: u32,
-    /// The reader of stdout takes nothing.
+    /// Why it ended while the reader of stdout took nothing.
     #[serde(skip)]
-    is_stuck: bool,
+    stuck: Option<Reason>,
 }
 
 impl Session {
@@ -148,10 +162,14 @@ impl Session {
         let mut end = End {
             events: 0,
             lost: 0,
+            unread: 0,
             ended: Reason::Count,
             pid: self.host.pid,
-            is_stuck: false,
+            stuck: None,
         };
+        let until = limits
+            .duration
+            .and_then(|duration| begun.checked_add(duration));
         let mut ending = None;
         let mut rest = REST;
         loop {
@@ -159,25 +177,24 @@ impl Session {
             let host_ended = self.host.has_ended();
             self.trace.take(BATCH, &mut events)?;
             let is_full = events.len() == BATCH;
-            if self.pass_on(&mut events, limits, sink, &mut end)? {
-                ending = Some(Reason::Count);
+            let last = self.pass_on(&mut events, (limits.count, until), sink, &mut end)?;
+            if last.is_some() {
+                ending = last;
                 break;
             }
             if ending.is_some() {
                 rest = rest.saturating_sub(BATCH);
-                if !is_full || rest == 0 || end.is_stuck {
+                if !is_full || rest == 0 {
                     break;
                 }
                 continue;
             }
-            let left = limits
-                .duration
-                .map(|duration| duration.saturating_sub(begun.elapsed()));
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let sleep = match is_full || host_ended {
                 true => Duration::ZERO,
                 false => left.unwrap_or(PERIOD).min(PERIOD),
             };
-            if end.is_stuck || self.signal_within(sleep, sink.is_stdout())? {
+            if self.signal_within(sleep, sink.is_stdout())? {
                 ending = Some(Reason::Signal);
             } else if left == Some(Duration::ZERO) {
                 ending = Some(Reason::Duration);
@@ -186,34 +203,109 @@ impl Session {
             }
         }
         end.ended = ending.unwrap_or(Reason::Count);
+        if end.stuck.is_some() {
+            self.count_unread(&mut end)?;
+        }
         end.lost = self.trace.lost()?;
         Ok(end)
     }
 
-    /// Passes a batch on; returns whether it was the last one that was asked for.
+    /// Passes a batch on; returns why it was the last one, if it was.
     fn pass_on(
         &mut self,
         events: &mut Vec<Event>,
-        limits: Limits,
+        (count, until): (Option<u64>, Option<Instant>),
         sink: &mut dyn Sink,
         end: &mut End,
-    ) -> Result<bool, Failure> {
-        let mut is_last = false;
-        for event in events.drain(..) {
-            let whose = self.directory.whose(&event.args);
-            let is_full = sink.take(&event, whose)?;
+    ) -> Result<Option<Reason>, Failure> {
+        let mut last = None;
+        let mut taken = 0;
+        for event in events.iter() {
+            let whose = match event.what {
+                Happening::Plan { .. } => Whose::default(),
+                _ => self.directory.whose(&event.args),
+            };
+            let must_flush = sink.take(event, whose)?;
+            taken += 1;
             end.events += 1;
-            is_last = limits.count == Some(end.events);
-            if is_full && !flush(&self.signals, sink)? {
-                end.is_stuck = true;
-                return Ok(false);
+            if count == Some(end.events) {
+                last = Some(Reason::Count);
+            } else if sink.is_full() {
+                last = Some(Reason::FileFull);
             }
-            if is_last {
+            if last.is_some() {
                 break;
             }
+            if must_flush {
+                end.stuck = self.flush(until, sink)?;
+                if end.stuck.is_some() {
+                    break;
+                }
+            }
         }
-        end.is_stuck = !flush(&self.signals, sink)?;
-        Ok(is_last)
+        if end.stuck.is_none() {
+            end.stuck = self.flush(until, sink)?;
+        }
+        if end.stuck.is_some() {
+            let waiting = sink.waiting();
+            end.events -= waiting;
+            end.unread = waiting + (events.len() - taken) as u64;
+        }
+        events.clear();
+        Ok(end.stuck.or(last))
+    }
+
+    /// Counts what is in the ring, for a reader that takes nothing.
+    fn count_unread(&mut self, end: &mut End) -> Result<(), Failure> {
+        let mut events = Vec::with_capacity(BATCH);
+        for _ in 0..REST / BATCH {
+            self.trace.take(BATCH, &mut events)?;
+            end.unread += events.len() as u64;
+            if events.len() < BATCH {
+                break;
+            }
+            events.clear();
+        }
+        Ok(())
+    }
+
+    /// Flushes a sink as soon as its reader takes something; returns why the session ends where it does not.
+    fn flush(
+        &self,
+        until: Option<Instant>,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<Reason>, Failure> {
+        if sink.is_stdout() {
+            let stdout = io::stdout();
+            let mut both = [
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stdout.as_fd(), PollFlags::POLLOUT),
+            ];
+            let is_ready = |of: &PollFd<'_>| of.revents().is_some_and(|said| !said.is_empty());
+            let mut ending = None;
+            loop {
+                // One that is only slow gets what there is when the session ends.
+                let (asked, wait) = match ending {
+                    None => (&mut both[..], LOOK),
+                    Some(_) => (&mut both[1..], GRACE),
+                };
+                wait_for(asked, wait)?;
+                if is_ready(&both[1]) {
+                    break;
+                }
+                if ending.is_some() {
+                    return Ok(ending);
+                }
+                if is_ready(&both[0]) {
+                    ending = Some(Reason::Signal);
+                } else if until.is_some_and(|until| Instant::now() >= until) {
+                    ending = Some(Reason::Duration);
+                } else if self.host.has_ended() {
+                    ending = Some(Reason::HostEnded);
+                }
+            }
+        }
+        sink.flush().map(|()| None)
     }
 
     /// Waits for a while; returns whether a signal came.
@@ -228,7 +320,7 @@ impl Session {
             PollFd::new(stdout.as_fd(), PollFlags::empty()),
         ];
         let watched = 1 + usize::from(watches_stdout);
-        wait_for(&mut both[..watched], Some(wait))?;
+        wait_for(&mut both[..watched], wait)?;
         let says = |place: usize, flags: PollFlags| {
             let said = both[place].revents();
             said.is_some_and(|said| said.intersects(flags))
@@ -249,9 +341,9 @@ impl End {
     /// Stdout's.
     pub(super) fn tell(&self, out: &Output) -> Result<(), Failure> {
         self.note();
-        match self.is_stuck {
-            true => Ok(()),
-            false => out.line(self),
+        match self.stuck {
+            Some(_) => Ok(()),
+            None => out.line(self),
         }
     }
 
@@ -263,6 +355,15 @@ impl End {
                 self.pid
             ));
         }
+        if self.ended == Reason::FileFull {
+            note("the file is full: `gridmux report` reads no more of one");
+        }
+        if self.unread > 0 {
+            let unread = units::counted(self.unread, "event");
+            note(&format!(
+                "{unread} came that the reader of stdout did not take"
+            ));
+        }
         let events = units::counted(self.events, "event");
         note(&match self.lost {
             0 => format!("{events}, none lost"),
@@ -271,35 +372,11 @@ impl End {
     }
 }
 
-/// Flushes a sink when that takes no waiting; returns false if a signal came and its reader takes nothing.
-fn flush(signals: &SignalFd, sink: &mut dyn Sink) -> Result<bool, Failure> {
-    if sink.is_stdout() {
-        let stdout = io::stdout();
-        let mut both = [
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(stdout.as_fd(), PollFlags::POLLOUT),
-        ];
-        let is_ready = |stdout: &PollFd<'_>| stdout.revents().is_some_and(|said| !said.is_empty());
-        wait_for(&mut both, None)?;
-        if !is_ready(&both[1]) {
-            // The signal came first. A reader that is only slow gets what there is.
-            wait_for(&mut both[1..], Some(GRACE))?;
-            if !is_ready(&both[1]) {
-                return Ok(false);
-            }
-        }
-    }
-    sink.flush().map(|()| true)
-}
-
-/// Waits for descriptors, without end where no time is given.
-fn wait_for(descriptors: &mut [PollFd<'_>], wait: Option<Duration>) -> Result<(), Failure> {
-    let timeout = wait.map_or(PollTimeout::NONE, |wait| {
-        // Rounded up, so that the last millisecond is not spent asking again and again.
-        let ms = u16::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
-        PollTimeout::from(ms)
-    });
-    match poll(descriptors, timeout) {
+/// Waits for descriptors.
+fn wait_for(descriptors: &mut [PollFd<'_>], wait: Duration) -> Result<(), Failure> {
+    // Rounded up, so that the last millisecond is not spent asking again and again.
+    let ms = u16::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+    match poll(descriptors, PollTimeout::from(ms)) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

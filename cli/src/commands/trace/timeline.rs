@@ -13,14 +13,16 @@
 //! Slices of a track of Perfetto's may not overlap: where they do, more tracks of one name are made, which are shown as
 //! one.
 //!
-//! Rule: a slice goes to the first track of its name whose last slice has ended, and is written as a whole, so that a
-//! file which is cut between two packets shows what came until then.
+//! Rules: a slice goes to the first track of its name whose last slice has ended, and is written as a whole, so that a
+//! file which is cut between two packets shows what came until then; tracks are bounded, whatever numbers and times a
+//! host invents: what comes beyond goes to the last one.
 
 use super::directory::Whose;
 use super::line::failure;
 use crate::perfetto::packet::{Event as Mark, Mark as What, Packet};
 use gridmux_bpf::{Event, Happening, ProbeArgs};
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// The categories of what stands on tracks.
 pub(crate) const LAUNCH: &str = "launch";
@@ -32,6 +34,9 @@ const PIECE: &str = "piece";
 const RESUME: &str = "resume";
 const PLAN: &str = "plan";
 const SUBMISSION: &str = "submission";
+
+/// Most tenants, kernels of a tenant, and tracks of one name.
+const MOST: usize = 1024;
 
 /// The track of plans.
 const PLANS: u64 = 1;
@@ -114,7 +119,8 @@ impl Timeline {
         let start = at.saturating_sub(ran_ns);
         let (tenant, last_uuid) = self.tenant(args, whose, packets);
         let name = format!("{} pieces", kernel(args, whose));
-        let lanes = tenant.pieces.entry(args.key).or_default();
+        let key = bounded(&tenant.pieces, args.key, u64::MAX);
+        let lanes = tenant.pieces.entry(key).or_default();
         let lane = lanes.place((start, at), (tenant.uuid, &name), last_uuid, packets);
         let piece = of(start, What::Begin, lane, (PIECE, args, whose))
             .note("first_block", first_block)
@@ -170,10 +176,11 @@ impl Timeline {
         packets: &mut Vec<Packet>,
     ) -> (&mut Tenant, &mut u64) {
         let last = &mut self.last_uuid;
-        let tenant = self.tenants.entry(args.tenant).or_insert_with(|| {
+        let key = bounded(&self.tenants, args.tenant, u32::MAX);
+        let tenant = self.tenants.entry(key).or_insert_with(|| {
             let uuid = *last + 1;
             *last += 3;
-            let number = format!("tenant {}", args.tenant);
+            let number = format!("tenant {key}");
             packets.push(track(uuid, 0, whose.tenant.unwrap_or(&number)));
             packets.push(track(uuid + 1, uuid, "submissions"));
             packets.push(track(uuid + 2, uuid, "preemptions"));
@@ -202,10 +209,24 @@ impl Lanes {
             *last = end;
             return *uuid;
         }
+        if self.0.len() >= MOST
+            && let Some((uuid, last)) = self.0.last_mut()
+        {
+            *last = (*last).max(end);
+            return *uuid;
+        }
         *last_uuid += 1;
         packets.push(track(*last_uuid, parent, name));
         self.0.push((*last_uuid, end));
         *last_uuid
+    }
+}
+
+/// Returns a key that is known or has room, else the one for all others.
+fn bounded<K: Copy + Eq + Hash, V>(known: &HashMap<K, V>, key: K, others: K) -> K {
+    match known.len() < MOST || known.contains_key(&key) {
+        true => key,
+        false => others,
     }
 }
 
@@ -351,5 +372,21 @@ mod tests {
         assert!(packets.iter().any(
             |packet| matches!(packet, Packet::Track { name, .. } if name == "kernel #0000000000000005 pieces")
         ));
+    }
+
+    #[test]
+    fn tracks_are_bounded() {
+        let (mut timeline, mut packets) = Timeline::begin();
+        for number in 0..3 * MOST as u64 {
+            let mut event = complete(number, [0, 1, u64::MAX]);
+            timeline.add(&event, WHOSE, &mut packets);
+            event.args.tenant = u32::try_from(number).unwrap();
+            timeline.add(&event, WHOSE, &mut packets);
+        }
+        let tracks = packets
+            .iter()
+            .filter(|packet| matches!(packet, Packet::Track { .. }));
+        assert!(tracks.count() < 6 * MOST);
+        assert_eq!(timeline.tenants.len(), MOST + 1);
     }
 }

@@ -8,6 +8,7 @@ pub(super) mod open;
 
 use super::ours::Ours;
 use maps::{FileId, Kind, Mapping, is_device};
+use nix::errno::Errno;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -47,6 +48,8 @@ pub(super) struct Scan {
     pub(super) looked_at: usize,
     /// Processes that this user may not look at.
     pub(super) unread: usize,
+    /// Why others could not be looked at, of the last one.
+    pub(super) failure: Option<String>,
 }
 
 impl Process {
@@ -75,24 +78,36 @@ impl Process {
     }
 }
 
-/// Looks at every process but those of `known`.
+/// Looks at every process but this one and those of `known`.
 pub(super) fn scan(ours: &Ours, known: &[u32]) -> Scan {
     let mut scan = Scan::default();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    for pid in pids.filter(|pid| !known.contains(pid)) {
+    let entries = match fs::read_dir("/proc") {
+        Ok(entries) => entries,
+        Err(error) => {
+            scan.failure = Some(format!("/proc: {error}"));
+            return scan;
+        }
+    };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_another = |pid: &u32| *pid != std::process::id() && !known.contains(pid);
+    for pid in pids.filter(is_another) {
         match process(pid, ours) {
             Ok(found) => {
                 scan.looked_at += 1;
                 scan.found.extend(found);
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => scan.unread += 1,
-            // It has ended meanwhile.
-            Err(_) => {}
+            Err(error) if has_ended(&error) => {}
+            Err(error) => scan.failure = Some(format!("process {pid}: {error}")),
         }
     }
     scan.found.sort_by_key(|process| process.pid);
     scan
+}
+
+/// Returns whether a file of `/proc` could not be read because its process has ended.
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
 
 /// Looks at a process; none if it has nothing of a driver's.
