@@ -16,7 +16,6 @@ use gridmux_bpf::{Event, Probe};
 use serde_json::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes from which on packets are written.
@@ -136,15 +135,6 @@ impl Sink for Recording {
 impl TraceFile {
     fn make(path: &Path) -> Result<Self, Failure> {
         let file = File::create(path).with_context(|| path.display().to_string())?;
-        let kind = file
-            .metadata()
-            .with_context(|| path.display().to_string())?
-            .file_type();
-        if kind.is_fifo() || kind.is_socket() {
-            // Its reader could hold the recording up, and it cannot be cut.
-            let failure = Failure::new(format!("{} is a pipe", path.display()));
-            return Err(failure.hint("name a file; `gridmux trace launches -j` goes into pipes"));
-        }
         Ok(Self {
             path: path.to_owned(),
             file,

@@ -267,7 +267,7 @@ fn kernel(args: &ProbeArgs, whose: Whose<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LAUNCH, Timeline};
+    use super::{LAUNCH, MOST, Timeline};
     use crate::commands::trace::directory::Whose;
     use crate::perfetto::packet::{Mark, Packet};
     use gridmux_bpf::{Event, Happening, ProbeArgs};
@@ -386,7 +386,7 @@ mod tests {
         let tracks = packets
             .iter()
             .filter(|packet| matches!(packet, Packet::Track { .. }));
-        assert!(tracks.count() < 6 * MOST);
+        assert!(tracks.count() < 7 * MOST);
         assert_eq!(timeline.tenants.len(), MOST + 1);
     }
 }
