@@ -1,8 +1,7 @@
 //! The page about USDT probes: its table is that of the program, and its scripts run in a real bpftrace.
 
-use crate::command::PROGRAM;
 use crate::command::running::Service;
-use crate::command::{gridmux, words};
+use crate::command::{PROGRAM, gridmux, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use std::fs;
@@ -22,13 +21,13 @@ const PATIENCE: [Duration; 3] = [
 /// How often bpftrace is told to end, each time with 200 ms to do it.
 const TOLD: usize = 150;
 
-/// Maps that a script prints after some launches; of the others no launch here gives way.
+/// Maps that a script prints after some launches, of which long ones give way to short ones.
 const PRINTED: [(&str, &str); 5] = [
     ("launches.bt", "@total[0]: "),
     ("latency.bt", "@launch_us[0]: "),
     ("completion.bt", "@completion_us[0]: "),
     ("slices.bt", "@slice_us[0]: "),
-    ("preemptions.bt", ""),
+    ("preemptions.bt", "@preempted["),
 ];
 
 /// Arguments of bpftrace, and words that it is to print.
@@ -92,8 +91,17 @@ fn lacking<'a>(service: &Service, all: &[Script<'a>], patience: Duration) -> Vec
         .collect();
     std::thread::sleep(patience);
     let run_dir = service.run_dir.to_str().unwrap();
-    let work = words("workload run vecadd --size tiny --launches 20 --run-dir");
-    gridmux(work.into_iter().chain([run_dir])).succeeded();
+    let long = words(
+        "workload run matmul --tenant second --size small --launches 12 --streams 3 --run-dir",
+    );
+    let mut long = Command::new(PROGRAM)
+        .args(long.into_iter().chain([run_dir]))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let short = words("workload run vecadd --tenant first --size tiny --launches 60 --run-dir");
+    gridmux(short.into_iter().chain([run_dir])).succeeded();
+    assert!(long.wait().unwrap().success());
     let printed: Vec<String> = started.into_iter().map(stop).collect();
     let lacks = |(script, printed): (&Script<'a>, &String)| {
         let has = script.1.split(' ').all(|part| printed.contains(part));

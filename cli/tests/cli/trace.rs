@@ -293,6 +293,13 @@ fn two_tenants_are_watched_recorded_and_summed_up_alike() {
     assert!(lines.iter().all(|line| text(&line["tenant"]) == "first"));
     assert_eq!(lines.len(), 60);
     let (preemptions, _) = preemptions.stop();
+    let gave_way = preemptions
+        .iter()
+        .filter(|line| text(&line["event"]) == "preempt");
+    assert!(
+        gave_way.count() > 0,
+        "the short launches go above the long ones"
+    );
     let (pieces, _) = slices_of_all.stop();
     let ended = pieces.iter().filter(|line| text(&line["event"]) == "end");
     let blocks = |lines: &mut dyn Iterator<Item = &Value>| -> u64 {
