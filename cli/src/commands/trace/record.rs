@@ -58,6 +58,7 @@ impl Record {
         files::check_writable(&self.perfetto)?;
         let probes = [
             Probe::Plan,
+            Probe::SliceStart,
             Probe::SliceEnd,
             Probe::Preempt,
             Probe::Resume,
@@ -98,8 +99,9 @@ impl Recording {
 
     /// Ends the file; returns its length.
     fn end(mut self, end: &End) -> Result<u64, Failure> {
-        let packet = Timeline::end(self.last_ns, end.events, end.lost);
-        self.file.add(&packet);
+        let ended = (self.last_ns, end.events, end.lost);
+        self.timeline.end(ended, &mut self.packets);
+        self.packets.iter().for_each(|packet| self.file.add(packet));
         self.file.flush()?;
         Ok(self.file.written)
     }

@@ -9,7 +9,8 @@
 //!   preemptions            an instant for each preemption, and for each return
 //! ```
 //!
-//! All times are the device's. A launch is drawn when it has ended, because only then all of its times are known.
+//! All times are the device's. A launch is drawn when it has ended, because only then all of its times are known; one
+//! that has not when the recording ends is drawn from its first piece on, without an end.
 //! Slices of a track of Perfetto's may not overlap: where they do, more tracks of one name are made, which are shown as
 //! one.
 //!
@@ -38,6 +39,9 @@ const SUBMISSION: &str = "submission";
 /// Most tenants, kernels of a tenant, and tracks of one name.
 const MOST: usize = 1024;
 
+/// Most launches that are remembered until they end.
+const MOST_OPEN: usize = 1 << 16;
+
 /// The track of plans.
 const PLANS: u64 = 1;
 
@@ -46,6 +50,17 @@ const PLANS: u64 = 1;
 pub(super) struct Timeline {
     last_uuid: u64,
     tenants: HashMap<u32, Tenant>,
+    /// Launches of which a piece was handed over and that have not ended, by their numbers.
+    open: HashMap<u64, Open>,
+}
+
+/// A launch that has not ended.
+#[derive(Debug)]
+struct Open {
+    /// The event of its first piece.
+    first: Event,
+    /// Its slice, of no track yet.
+    launch: Mark,
 }
 
 /// The tracks of a tenant.
@@ -68,6 +83,7 @@ impl Timeline {
         let timeline = Self {
             last_uuid: PLANS,
             tenants: HashMap::new(),
+            open: HashMap::new(),
         };
         (timeline, vec![track(PLANS, 0, "plans")])
     }
@@ -99,8 +115,17 @@ impl Timeline {
             }
             Happening::SliceEnd { .. } => return self.add_piece(event, whose, packets),
             Happening::Complete { .. } => return self.add_launch(event, whose, packets),
-            // It is drawn when it ends.
-            Happening::SliceStart { .. } => return,
+            Happening::SliceStart { .. } => {
+                if self.open.len() < MOST_OPEN {
+                    let launch = || of(at, What::Begin, 0, (LAUNCH, args, whose));
+                    let open = || Open {
+                        first: *event,
+                        launch: launch(),
+                    };
+                    self.open.entry(args.seq).or_insert_with(open);
+                }
+                return;
+            }
         };
         packets.push(Packet::Event(mark));
     }
@@ -141,6 +166,7 @@ impl Timeline {
             return;
         };
         let (args, at) = (&event.args, event.args.time_ns);
+        self.open.remove(&args.seq);
         let submitted = at.saturating_sub(submit_to_complete_ns);
         let start = submitted.saturating_add(submit_to_start_ns).min(at);
         let (tenant, last_uuid) = self.tenant(args, whose, packets);
@@ -162,10 +188,25 @@ impl Timeline {
         packets.push(end_of(lane, at));
     }
 
-    /// Returns the packet that says how a recording ended, after the last event.
-    pub(super) fn end(last_ns: u64, events: u64, lost: u64) -> Packet {
+    /// Adds the launches that have not ended, and how the recording ended, after the last event.
+    pub(super) fn end(
+        &mut self,
+        (last_ns, events, lost): (u64, u64, u64),
+        packets: &mut Vec<Packet>,
+    ) {
+        let mut open: Vec<Open> = std::mem::take(&mut self.open).into_values().collect();
+        open.sort_by_key(|open| open.first.args.seq);
+        for Open { first, mut launch } in open {
+            let start = first.args.time_ns;
+            let (tenant, last_uuid) = self.tenant(&first.args, Whose::default(), packets);
+            let above = (tenant.uuid, "launches");
+            launch.track = tenant
+                .launches
+                .place((start, u64::MAX), above, last_uuid, packets);
+            packets.push(Packet::Event(launch.note_text("state", "not ended")));
+        }
         let end = Mark::new(last_ns, What::Instant, PLANS, END, "end of the recording");
-        Packet::Event(end.note("events", events).note("lost", lost))
+        packets.push(Packet::Event(end.note("events", events).note("lost", lost)));
     }
 
     /// Returns the tracks of a tenant, which are made with its first event, and the number of the last track.
@@ -372,6 +413,25 @@ mod tests {
         assert!(packets.iter().any(
             |packet| matches!(packet, Packet::Track { name, .. } if name == "kernel #0000000000000005 pieces")
         ));
+    }
+
+    #[test]
+    fn a_launch_that_has_not_ended_has_no_end() {
+        let (mut timeline, mut packets) = Timeline::begin();
+        let (first_block, blocks) = (0, 4);
+        for seq in [1, 2] {
+            let mut event = complete(seq, [0, 0, 10]);
+            event.what = Happening::SliceStart {
+                first_block,
+                blocks,
+            };
+            timeline.add(&event, WHOSE, &mut packets);
+        }
+        timeline.add(&complete(1, [0, 10, 30]), WHOSE, &mut packets);
+        timeline.end((30, 3, 0), &mut packets);
+        let mut on: Vec<_> = slices(&packets).into_values().collect();
+        on.sort();
+        assert_eq!(on, [vec![(10, 30)], vec![(10, u64::MAX)]]);
     }
 
     #[test]
