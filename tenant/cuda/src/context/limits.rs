@@ -29,8 +29,8 @@ pub const GREATEST_PRIORITY: c_int = -5;
 /// `malloc`, depth and number of launches from the device, L2 fetch granularity, persisting L2 cache, three for sharing
 /// with a graphics client, and memory of a block. The device decides; values are remembered.
 const AT_FIRST: [usize; 11] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0, 0, 0];
-/// The stack of a thread, and its greatest size in bytes: the local memory of a thread, by the programming guide's table
-/// of compute capabilities.
+/// The stack of a thread, and its greatest size in bytes: the local memory of a thread, by the programming guide's
+/// table of compute capabilities.
 const STACK: c_uint = 0;
 const MOST_STACK: usize = 512 << 10;
 /// The buffer of `printf` and the heap of `malloc`.

@@ -296,6 +296,7 @@ fn calls_at_the_end_of_a_thread_and_of_the_process() {
             work_at_end();
         });
     });
+    // Relaxed: as above.
     while CALLS_AT_END.load(Ordering::Relaxed) == 0 {
         // `scope` waits for the closure, not for the destructors of keys.
         std::thread::yield_now();
