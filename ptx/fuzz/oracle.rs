@@ -7,6 +7,7 @@ use gridmux_ptx::Module;
 use gridmux_ptx::check::check;
 use gridmux_ptx::forms::{Form, Options, Rewritten, rewrite};
 use gridmux_ptx::link::{Part, link as link_parts};
+use gridmux_ptx::print::print;
 use std::collections::BTreeSet;
 
 /// Lexer and parser: an error with a position inside the text, or tokens that tile it and print it back.
@@ -33,7 +34,7 @@ pub fn parse(bytes: &[u8]) -> Option<Module> {
     Some(module)
 }
 
-/// Typed layer and analyses: an error, or a report on every kernel.
+/// Typed layer and analyses: an error, or a report on every kernel and a print that is a module again.
 pub fn decode(bytes: &[u8]) {
     let Some(module) = parse(bytes) else { return };
     if let Ok(program) = module.decode() {
@@ -43,6 +44,21 @@ pub fn decode(bytes: &[u8]) {
         drop(program);
         let reports = check(&module).unwrap_or_else(|e| panic!("it decoded before: {e}"));
         assert_eq!(reports.len(), kernels, "a kernel without a report");
+        printed(module, kernels);
+    }
+}
+
+/// The print of a module of so many kernels: a module again, in which each is, or a reason why it is not.
+fn printed(module: Module, kernels: usize) {
+    let Ok(program) = module.decode() else { return };
+    drop(module);
+    let printed = print(&program);
+    drop(program);
+    let named = printed.kernels.len() + printed.refused.len();
+    assert_eq!(named, kernels, "a kernel is neither printed nor refused");
+    let again = Module::parse(printed.text).and_then(|module| module.decode());
+    if let Err(e) = again {
+        panic!("the print is no module: {e}");
     }
 }
 

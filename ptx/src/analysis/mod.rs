@@ -10,7 +10,7 @@ mod effects;
 mod flow;
 mod liveness;
 mod mix;
-mod operands;
+pub(crate) mod operands;
 mod phases;
 mod registers;
 mod stride;

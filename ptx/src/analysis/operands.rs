@@ -73,7 +73,7 @@ pub fn for_each_register(i: &Instruction, mut each: impl FnMut(RegId, Access)) {
 /// Calls `each` with the registers of an operand. Nearly all operands hold one or none, and every analysis comes by
 /// here for each of them.
 #[inline]
-fn each_in(operand: &Operand, mut each: impl FnMut(RegId)) {
+pub(crate) fn each_in(operand: &Operand, mut each: impl FnMut(RegId)) {
     match operand {
         Operand::Reg(r)
         | Operand::Address {

@@ -201,6 +201,9 @@ pub(crate) fn decode_body(
             K::BranchTargets => branch_targets(decoder, statement, body),
             K::CallTargets => call_targets(decoder, statement, body)?,
             K::CallPrototype => call_prototype(&mut c, body)?,
+            K::Pragma if is_nounroll(&c, statement) => {
+                body.function.nounroll.push(index(body.function.body.len()));
+            }
             K::Loc => location = source_location(&mut c),
             K::Instruction => {
                 if let Err(fault) = instruction(decoder, statement, body, location) {
@@ -227,6 +230,12 @@ fn call_prototype(c: &mut Cursor<'_>, body: &mut Body<'_>) -> Result<(), Fault> 
     })?;
     body.function.call_prototypes.push(prototype);
     Ok(())
+}
+
+/// Returns whether a pragma says that a loop is not to be unrolled.
+fn is_nounroll(c: &Cursor<'_>, statement: Statement) -> bool {
+    let tokens = &c.tokens[statement.first..statement.end];
+    tokens.iter().any(|token| c.text(*token) == b"\"nounroll\"")
 }
 
 /// Reads the file index and line of `.loc file line column`.

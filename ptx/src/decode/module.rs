@@ -5,7 +5,8 @@ use super::initialiser::{Initialisers, initialise};
 use super::opcode::Mnemonics;
 use super::unknown::UsedNames;
 use super::{
-    FuncId, Function, Opcode, Operand, Param, Program, ScalarType, StateSpace, VarId, Variable,
+    ClusterBound, FuncId, Function, Opcode, Operand, Param, Program, ScalarType, StateSpace, VarId,
+    Variable,
 };
 use crate::error::Fault;
 use crate::syntax::constant::integer;
@@ -205,9 +206,11 @@ impl Decoder<'_> {
         mut body: Option<(FuncId, &mut Body<'_>)>,
     ) -> Result<(), Fault> {
         let start = *c;
-        let mut is_extern = false;
+        let (mut is_extern, mut is_visible) = (false, false);
         while c.directive() == Some(Directive::Linkage) {
-            is_extern |= c.name(c.token().sym()) == "extern";
+            let word = c.name(c.token().sym());
+            is_extern |= word == "extern";
+            is_visible |= word != "extern";
             c.at += 1;
         }
         let module = self.module;
@@ -228,7 +231,8 @@ impl Decoder<'_> {
                 _ => {
                     let owner = body.as_ref().map(|(id, _)| *id);
                     let c = module.cursor(start.at);
-                    let id = self.variable((&c, span), (head, &d), is_extern, owner)?;
+                    let id =
+                        self.variable((&c, span), (head, &d), (is_extern, is_visible), owner)?;
                     if let (Some((_, body)), StateSpace::Param) = (&mut body, head.space) {
                         body.add_call_param(id);
                     }
@@ -264,7 +268,7 @@ impl Decoder<'_> {
         &mut self,
         (c, span): (&Cursor<'_>, super::Span),
         (head, d): (Head, &Declarator),
-        is_extern: bool,
+        (is_extern, is_visible): (bool, bool),
         owner: Option<FuncId>,
     ) -> Result<VarId, Fault> {
         has_a_size(c, head, d, is_extern)?;
@@ -291,6 +295,7 @@ impl Decoder<'_> {
             init,
             relocations,
             is_extern,
+            is_visible,
             is_managed: head.is_managed,
             owner,
             span,
@@ -528,6 +533,7 @@ pub(crate) fn push_param(
         size_bytes,
         align,
         offset: u32::try_from(offset).map_err(|_| too_large())?,
+        is_register: head.space == StateSpace::Reg,
         reg: None,
     });
     Ok(())
@@ -555,7 +561,22 @@ fn performance(c: &mut Cursor<'_>, end: usize, function: &mut Function) {
             "minnctapersm" => bounds.min_blocks_per_sm = Some(numbers[0]),
             "maxnreg" => bounds.max_registers = Some(numbers[0]),
             "noreturn" => function.is_noreturn = true,
-            _ => {}
+            "explicitcluster" => function.cluster_bounds.push(ClusterBound::Explicit),
+            "blocksareclusters" => function
+                .cluster_bounds
+                .push(ClusterBound::BlocksAreClusters),
+            "reqnctapercluster" => function
+                .cluster_bounds
+                .push(ClusterBound::Required(numbers)),
+            "maxclusterrank" => function
+                .cluster_bounds
+                .push(ClusterBound::MaxRank(numbers[0])),
+            // Says nothing that must be known.
+            "pragma" | "maxnctapersm" => {}
+            unknown => {
+                let known = &mut function.unknown_directive;
+                known.get_or_insert_with(|| unknown.to_owned());
+            }
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct Variable {
     pub relocations: Vec<Relocation>,
     /// `.extern`: defined elsewhere, or dynamic shared memory.
     pub is_extern: bool,
+    /// `.visible`, `.weak` or `.common`: the host may ask for it by its name.
+    pub is_visible: bool,
     /// `.attribute(.managed)`: the host reaches it at the same address.
     pub is_managed: bool,
     /// The function whose scope declares it; `None` at module scope.
@@ -118,7 +120,9 @@ pub struct Param {
     pub align: u32,
     /// Byte offset in the parameter block.
     pub offset: u32,
-    /// For `.func` parameters declared `.reg`: the register that holds it.
+    /// Declared `.reg`, of a function or a prototype: it is handed in a register.
+    pub is_register: bool,
+    /// The register that holds it, of a function's.
     pub reg: Option<RegId>,
 }
 
@@ -133,6 +137,19 @@ pub struct LaunchBounds {
     pub min_blocks_per_sm: Option<u32>,
     /// `.maxnreg`.
     pub max_registers: Option<u32>,
+}
+
+/// A directive on clusters of blocks (PTX ISA section 11.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterBound {
+    /// `.explicitcluster`.
+    Explicit,
+    /// `.reqnctapercluster`.
+    Required([u32; 3]),
+    /// `.maxclusterrank`.
+    MaxRank(u32),
+    /// `.blocksareclusters`.
+    BlocksAreClusters,
 }
 
 /// A kernel (`.entry`) or device function (`.func`).
@@ -166,6 +183,12 @@ pub struct Function {
     pub call_prototypes: Vec<CallPrototype>,
     /// Performance directives.
     pub bounds: LaunchBounds,
+    /// Directives on clusters, in order.
+    pub cluster_bounds: Vec<ClusterBound>,
+    /// The first directive of its header that no field holds, without its dot.
+    pub unknown_directive: Option<String>,
+    /// Instructions behind a `.pragma "nounroll"`, in order: the loop that begins there is not unrolled.
+    pub nounroll: Vec<u32>,
     /// The whole function.
     pub span: Span,
 }

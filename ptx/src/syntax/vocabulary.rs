@@ -265,6 +265,24 @@ static DIRECTIVES: &[(Directive, &str)] = &[
     (Directive::CallPrototype, "callprototype"),
 ];
 
+/// Returns the name of a special register, without `%` and without its axis.
+pub(crate) fn special_word(register: R) -> String {
+    match register {
+        R::Pm(n) => return format!("pm{n}"),
+        R::Envreg(n) => return format!("envreg{n}"),
+        R::WarpSize => return "warpsize".to_owned(),
+        _ => {}
+    }
+    let same = |known: R| match (known, register) {
+        // Which of the reserved ones it is, is part of the name; the others' numbers are axes.
+        (R::ReservedSmem(a), R::ReservedSmem(b)) => a == b,
+        _ => std::mem::discriminant(&known) == std::mem::discriminant(&register),
+    };
+    let found = SPECIALS.iter().find(|(known, _)| same(*known));
+    let words = found.map_or("tid", |(_, words)| words);
+    words.split(' ').next().unwrap_or(words).to_owned()
+}
+
 /// Special registers with the names of each, without `%`; those that are numbered are added to them.
 #[rustfmt::skip]
 static SPECIALS: &[(R, &str)] = &[

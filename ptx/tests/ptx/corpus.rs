@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// One file of the corpus.
-struct Sample {
+pub(crate) struct Sample {
     /// Its folder and name, for messages.
-    name: String,
-    bytes: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
     /// Whether a compiler wrote it.
-    compiled: bool,
+    pub(crate) compiled: bool,
 }
 
-fn samples() -> Vec<Sample> {
+pub(crate) fn samples() -> Vec<Sample> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/corpus");
     let mut found = Vec::new();
     add(&corpus.join("out"), true, &mut found);
@@ -31,7 +31,7 @@ fn samples() -> Vec<Sample> {
     found
 }
 
-fn add(folder: &Path, compiled: bool, found: &mut Vec<Sample>) {
+pub(crate) fn add(folder: &Path, compiled: bool, found: &mut Vec<Sample>) {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
@@ -54,7 +54,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// Panics with all that is wrong, not only the first.
-fn report(wrong: &[String], what: &str) {
+pub(crate) fn report(wrong: &[String], what: &str) {
     assert!(
         wrong.is_empty(),
         "{} {what}:\n{}",

@@ -20,6 +20,7 @@ mod link;
 )]
 #[path = "../../fuzz/oracle.rs"]
 mod oracle;
+mod print;
 mod registers;
 mod round_trip;
 mod waits;

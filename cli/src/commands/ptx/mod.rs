@@ -1,6 +1,7 @@
 //! `gridmux ptx`: what can be done with PTX modules, and doing it.
 
 mod break_lines;
+mod identity;
 mod model;
 
 use crate::failure::Failure;
@@ -45,12 +46,21 @@ pub(crate) struct Check {
                         line by line the original, with all that was added on the line that it belongs to."
 )]
 pub(crate) struct Rewrite {
-    /// Form of every kernel that can take it; the others stay whole, with a warning
-    #[arg(long, value_name = "FORM", value_parser = form_parser())]
-    form: Form,
+    /// Form of every kernel that can take it; the others stay whole, with a warning. `identity` prints the module anew
+    /// from its tree, with names of its own and nothing changed
+    #[arg(long, value_name = "FORM", value_parser = target_parser())]
+    form: Target,
     /// PTX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
+}
+
+/// What a module is rewritten into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// Itself, printed from its tree.
+    Identity,
+    Form(Form),
 }
 
 /// The report on a kernel.
@@ -277,12 +287,16 @@ struct RewrittenKernel {
 impl Rewrite {
     fn run(self, out: &Output) -> Result<(), Failure> {
         let module = parse(&self.file)?;
-        if self.form == Form::WHOLE && !out.is_json() {
+        let form = match self.form {
+            Target::Identity => return identity::run(&self.file, &module, out),
+            Target::Form(form) => form,
+        };
+        if form == Form::WHOLE && !out.is_json() {
             return out.bytes(module.source());
         }
         let program = module.decode().map_err(|error| at(&self.file, &error))?;
         let options = Options::default();
-        let rewritten = rewrite(&module, &program, &options, |_| self.form);
+        let rewritten = rewrite(&module, &program, &options, |_| form);
         for kernel in &rewritten.kernels {
             for FormRefusal { refusal, .. } in &kernel.refusals {
                 let file = self.file.display();
@@ -320,6 +334,15 @@ fn described(kernel: Kernel) -> RewrittenKernel {
 /// Returns the parser of an argument that names a form: it knows all of them.
 pub(crate) fn form_parser() -> impl TypedValueParser<Value = Form> {
     PossibleValuesParser::new(Form::ALL.map(Form::name)).try_map(|name| name.parse::<Form>())
+}
+
+/// Returns the parser of what a module is rewritten into.
+fn target_parser() -> impl TypedValueParser<Value = Target> {
+    let names = Form::ALL.map(Form::name).into_iter().chain(["identity"]);
+    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
+        "identity" => Ok(Target::Identity),
+        form => form.parse::<Form>().map(Target::Form),
+    })
 }
 
 /// Reads and parses a file.

@@ -1,17 +1,17 @@
 //! The little of the ELF format (System V ABI, chapter 4) that tells how many instructions a kernel has in a cubin.
 
 /// Bytes of one machine instruction on every architecture from sm_70 on.
-const INSTRUCTION_BYTES: usize = 16;
+pub(super) const INSTRUCTION_BYTES: usize = 16;
 
 /// The low twelve bits of a machine instruction are its opcode; this one does nothing and fills the end of a section.
 const NOP: u16 = 0x918;
 
-/// Returns each kernel's name with the number of its instructions, the padding at the end left out.
-pub(super) fn instructions(cubin: &[u8]) -> Vec<(String, u32)> {
+/// Returns each kernel's name with its machine code, the padding at the end left out.
+pub(super) fn code(cubin: &[u8]) -> Vec<(String, &[u8])> {
     sections(cubin).unwrap_or_default()
 }
 
-fn sections(cubin: &[u8]) -> Option<Vec<(String, u32)>> {
+fn sections(cubin: &[u8]) -> Option<Vec<(String, &[u8])>> {
     let headers = usize::try_from(u64_at(cubin, 0x28)?).ok()?;
     let (size, count, names) = (
         u16_at(cubin, 0x3a)?,
@@ -38,12 +38,12 @@ fn sections(cubin: &[u8]) -> Option<Vec<(String, u32)>> {
     Some(found)
 }
 
-fn used(code: &[u8]) -> u32 {
+fn used(code: &[u8]) -> &[u8] {
     let instructions = code.chunks_exact(INSTRUCTION_BYTES);
     let last = instructions
         .map(|i| u16::from_le_bytes([i[0], i[1]]) & 0xfff)
         .rposition(|opcode| opcode != NOP);
-    last.map_or(0, |n| u32::try_from(n + 1).unwrap_or(u32::MAX))
+    &code[..last.map_or(0, |n| (n + 1) * INSTRUCTION_BYTES)]
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

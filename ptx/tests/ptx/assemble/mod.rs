@@ -23,6 +23,11 @@ pub(crate) struct Cost {
     pub(crate) spill_bytes: u32,
     /// Machine instructions, without the padding at the end.
     pub(crate) instructions: u32,
+    /// A hash of them.
+    pub(crate) code: u64,
+    /// A hash of their opcodes and first registers, in any order: the assembler orders the functions that a kernel
+    /// calls by their names.
+    pub(crate) unordered: u64,
 }
 
 /// The assembler, found.
@@ -86,7 +91,7 @@ impl Assembler {
             (salt, &self.version, target, text).hash(&mut hasher);
             hasher.finish()
         };
-        format!("{:016x}{:016x}", half(0), half(1))
+        format!("{:016x}{:016x}", half(4), half(5))
     }
 
     fn temporary(&self, extension: &str) -> PathBuf {
@@ -116,13 +121,27 @@ impl Assembler {
             return Err(wrong.take(4).collect::<Vec<_>>().join("; "));
         }
         let mut costs = read_verbose(&said);
-        for (name, instructions) in elf::instructions(&binary.map_err(|e| e.to_string())?) {
+        for (name, code) in elf::code(&binary.map_err(|e| e.to_string())?) {
             if let Some(cost) = costs.get_mut(&name) {
-                cost.instructions = instructions;
+                let count = code.len() / elf::INSTRUCTION_BYTES;
+                cost.instructions = u32::try_from(count).unwrap_or(u32::MAX);
+                cost.code = hash(&code);
+                let mut words: Vec<&[u8]> = code
+                    .chunks_exact(elf::INSTRUCTION_BYTES)
+                    .map(|instruction| &instruction[..4])
+                    .collect();
+                words.sort_unstable();
+                cost.unordered = hash(&words);
             }
         }
         Ok(costs)
     }
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns the architectures to assemble a module for: its own, and the later ones of [`ARCHITECTURES`] unless its
@@ -194,8 +213,8 @@ fn pack(result: &Result<BTreeMap<String, Cost>, String>) -> String {
             .iter()
             .map(|(name, c)| {
                 format!(
-                    "{} {} {} {name}\n",
-                    c.registers, c.spill_bytes, c.instructions
+                    "{} {} {} {} {} {name}\n",
+                    c.registers, c.spill_bytes, c.instructions, c.code, c.unordered
                 )
             })
             .collect(),
@@ -210,10 +229,13 @@ fn unpack(lines: &str) -> Result<BTreeMap<String, Cost>, String> {
     let read = |line: &str| -> Option<(String, Cost)> {
         let mut words = line.split(' ');
         let mut number = || words.next()?.parse().ok();
+        let (registers, spill_bytes, instructions) = (number()?, number()?, number()?);
         let cost = Cost {
-            registers: number()?,
-            spill_bytes: number()?,
-            instructions: number()?,
+            registers,
+            spill_bytes,
+            instructions,
+            code: words.next()?.parse().ok()?,
+            unordered: words.next()?.parse().ok()?,
         };
         Some((words.next()?.to_owned(), cost))
     };
