@@ -1,7 +1,7 @@
 //! The service's figures as Prometheus reads them: well formed, true, and served to whoever asks, however badly.
 
 use crate::command::running::{Running, Service, until};
-use crate::command::{gridmux, text_of, typed, words};
+use crate::command::{PROGRAM, gridmux, text_of, typed, words};
 use crate::tools::tool;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Runs one launch of a workload as the second tenant.
@@ -173,6 +174,96 @@ fn dcgms_series_say_what_each_tenant_holds_and_nothing_that_nobody_counts() {
         dcgm(body, "DCGM_FI_DEV_FB_USED", "second").is_some() && !body.contains("# EOF"),
         "{body}"
     );
+}
+
+/// Where the unified hierarchy of control groups may be mounted (cgroups(7)).
+const HIERARCHIES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const POD: &str = "3fa85f64-5717-4562-b3fc-2c963f66afa6";
+const CONTAINER: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// A control group of a test, named as Kubernetes names one; it is removed with the test.
+struct Group(PathBuf);
+
+impl Group {
+    /// Makes it; returns `None` with the reason on stdout where that cannot be done.
+    fn make() -> Option<Self> {
+        let unified = |folder: &&&str| Path::new(folder).join("cgroup.controllers").exists();
+        let Some(hierarchy) = HIERARCHIES.iter().find(unified) else {
+            println!("SKIPPED: no unified hierarchy of control groups is mounted");
+            return None;
+        };
+        let top = Path::new(hierarchy).join(format!("kubepods-gridmux-{}", std::process::id()));
+        let group = Self(top.join(format!("pod{POD}")).join(CONTAINER));
+        if let Err(error) = fs::create_dir_all(&group.0) {
+            println!("SKIPPED: no control group can be made: {error}");
+            return None;
+        }
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for folder in self.0.ancestors().take(3) {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+#[test]
+fn the_control_group_of_a_tenants_clients_tells_pod_and_container() {
+    let Some(group) = Group::make() else {
+        return;
+    };
+    let service = Service::start("contained");
+    let folder = service.run_dir.to_str().unwrap();
+    let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+    let contained = Command::new("sh")
+        .args(["-c", script])
+        .args([&group.0, Path::new(PROGRAM)])
+        .args(words(
+            "workload run vecadd --launches 1000000 --tenant second --run-dir",
+        ))
+        .arg(folder)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let contained = Ended(contained);
+    let labels = format!("pod=\"{POD}\",container=\"{CONTAINER}\",tenant=\"second\"");
+    let once = || text_of(["metrics", "--once", "--dcgm", "--run-dir", folder]);
+    let text = until("series of the container", || {
+        let text = once();
+        (text.contains("SM_ACTIVE{") && text.contains(&labels)).then_some(text)
+    });
+    for line in text
+        .lines()
+        .filter(|line| line.contains("tenant=\"second\""))
+    {
+        assert!(
+            line.contains(&labels) && !line.contains("namespace"),
+            "{text}"
+        );
+    }
+    // A second client elsewhere: what is not divided by client is of no container then.
+    let work =
+        format!("-j workload run vecadd --launches 1000000 --tenant second --run-dir {folder}");
+    let _elsewhere = Running::line(&work);
+    let series = |text: &str, name: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with(name) && line.contains("second"));
+        lines.map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let text = until("a second place", || {
+        let text = once();
+        (series(&text, "DCGM_FI_DEV_FB_USED").len() == 2).then_some(text)
+    });
+    let occupancy = series(&text, "DCGM_FI_PROF_SM_OCCUPANCY");
+    assert!(
+        occupancy.iter().all(|line| !line.contains("pod=")),
+        "{text}"
+    );
+    drop(contained);
 }
 
 /// Starts to serve figures, and returns where.

@@ -1,6 +1,6 @@
 //! The dashboard and the alert rules: promtool reads them, and every figure that they name is there.
 
-use crate::command::running::Service;
+use crate::command::running::{Running, Service, until};
 use crate::command::text_of;
 use crate::tools::tool;
 use serde_json::Value;
@@ -163,7 +163,17 @@ fn promtool_reads_every_query_of_the_dashboard() {
 fn every_figure_that_dashboard_and_rules_name_is_there() {
     let service = Service::start("named");
     crate::metrics::run_a_workload(&service);
-    let text = figures(&service, &[]) + &figures(&service, &["--dcgm"]);
+    // The clock of a modelled device passes while it works, and without time nothing is active.
+    let work = format!(
+        "-j workload run vecadd --launches 1000000 --run-dir {}",
+        service.run_dir.display()
+    );
+    let _worker = Running::line(&work);
+    let dcgm = until("series of device time that passed", || {
+        let text = figures(&service, &["--dcgm"]);
+        text.contains("SM_ACTIVE{").then_some(text)
+    });
+    let text = figures(&service, &[]) + &dcgm;
     let families: BTreeSet<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())

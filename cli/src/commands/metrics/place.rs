@@ -99,10 +99,9 @@ mod tests {
     #[test]
     fn kubernetes_names_groups_in_two_ways() {
         let underlined = UID.replace('-', "_");
+        let burstable = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable";
         for path in [
-            format!(
-                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{underlined}.slice/cri-containerd-{ID}.scope"
-            ),
+            format!("{burstable}-pod{underlined}.slice/cri-containerd-{ID}.scope"),
             format!("/kubepods/besteffort/pod{UID}/{ID}"),
             format!(
                 "/kubepods.slice/kubepods-pod{underlined}.slice/crio-{ID}.scope/container/more"

@@ -1,4 +1,5 @@
-//! What the package holds, laid out as debhelper packs it: `debian/` with what it reads, `files/` with what it installs.
+//! What the package holds, laid out as debhelper packs it: `debian/` with what it reads, `files/` with what gets
+//! installed, and the documents beside them.
 
 use crate::tasks::wheel::FILES;
 use crate::{process, repo};
