@@ -15,8 +15,7 @@ use std::fmt;
 
 /// Exponents of the least and the greatest bound.
 const BOUNDS: std::ops::RangeInclusive<usize> = 10..=34;
-const HELP: &str =
-    "From when a launch went above those of other tenants to its first block there, in device time";
+const HELP: &str = "From when a launch went above those of other tenants to its first block there, in device time.";
 
 /// The preemption latencies of all tenants that have any.
 #[derive(Debug)]
@@ -62,8 +61,33 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::buckets;
+    use super::{Preemptions, buckets};
     use gridmux_bpf::Histogram;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    #[test]
+    fn a_tenants_series_is_cumulative_and_ends_with_all_values() {
+        let mut histogram = Histogram::default();
+        for ns in [1500, 3_000_000, 3_000_000] {
+            histogram.add(ns);
+        }
+        let mut registry = Registry::with_prefix("gridmux");
+        let labels = vec![("tenant".to_owned(), "a".to_owned())];
+        registry.register_collector(Box::new(Preemptions(vec![(labels, histogram)])));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let series = |le: &str, count: u64| {
+            let name = "gridmux_preemption_latency_seconds";
+            let line = format!("\n{name}_bucket{{le=\"{le}\",tenant=\"a\"}} {count}\n");
+            assert!(text.contains(&line), "{line}: {text}");
+        };
+        series("0.000001023", 0);
+        series("0.000002047", 1);
+        series("0.004194303", 3);
+        series("+Inf", 3);
+        assert!(text.contains("_seconds_count{tenant=\"a\"} 3\n"), "{text}");
+    }
 
     #[test]
     fn every_value_is_in_the_first_bucket_that_has_room_for_it() {

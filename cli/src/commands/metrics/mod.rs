@@ -206,3 +206,16 @@ fn dcgm_text(reading: Option<(&ServiceStatistics, &Mark)>) -> Result<String, fmt
     let card = |host: &HostStatistics| Card::of(host, Path::new(LISTED));
     dcgm::text(reading, &card, &Place::of_process)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Page;
+
+    #[test]
+    fn dcgms_series_have_a_path_of_their_own_or_take_the_one_of_ours() {
+        let both = |path| [false, true].map(|is_dcgm| Page::at(path, is_dcgm));
+        assert_eq!(both("/metrics"), [Some(Page::Figures), Some(Page::Dcgm)]);
+        assert_eq!(both("/metrics/dcgm"), [Some(Page::Dcgm); 2]);
+        assert_eq!(both("/"), [None; 2]);
+    }
+}
