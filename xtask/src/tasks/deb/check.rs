@@ -126,6 +126,7 @@ fn upgraded(machine: &Machine, version: &str) -> Result<()> {
     }
     machine.until("gridmux -j tenant list | tr -d ' \\n' | grep '\"weight\":7'")?;
     machine.must("grep kept /var/lib/gridmux/kept")?;
+    machine.must(PROCESSES)?;
     eprintln!("deb: upgraded, with its configuration and state");
     Ok(())
 }
