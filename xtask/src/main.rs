@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use xtask::tasks::{
-    bench, ci, coverage, demo, deny, fuzz, gpu_check, ptx, repro, test, tidy, wheel,
+    bench, ci, coverage, deb, demo, deny, fuzz, gpu_check, ptx, repro, test, tidy, wheel,
 };
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
@@ -19,6 +19,7 @@ enum Task {
     Bench(bench::Args),
     Ci(ci::Args),
     Coverage(coverage::Args),
+    Deb(deb::Args),
     Demo(demo::Args),
     Deny(deny::Args),
     Fuzz(fuzz::Args),
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::Coverage(args) => coverage::run(&args),
+        Task::Deb(args) => deb::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Deny(args) => deny::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),

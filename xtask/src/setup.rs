@@ -29,6 +29,12 @@ pub enum Need {
     PythonHeaders,
     /// A C++ compiler, which the CUDA compiler preprocesses with.
     Cxx,
+    /// Debian's tools that make a package of a tree of files.
+    Debhelper,
+    /// Debian's check of packages.
+    Lintian,
+    /// What makes the root folder of a Debian.
+    Debootstrap,
 }
 
 /// What building and testing the whole workspace needs.
@@ -55,6 +61,9 @@ impl Need {
             Self::PythonVenv => "python3 python3-venv",
             Self::PythonHeaders => "python3-dev",
             Self::Cxx => "g++",
+            Self::Debhelper => "debhelper dpkg-dev",
+            Self::Lintian => "lintian",
+            Self::Debootstrap => "debootstrap",
         }
     }
 
@@ -69,6 +78,11 @@ impl Need {
             Self::Zlib => header("zlib.h"),
             Self::Clang => clang_is_new_enough(),
             Self::Cxx => process::find("g++").is_some(),
+            Self::Debhelper => ["dh", "dpkg-buildpackage"]
+                .iter()
+                .all(|name| process::find(name).is_some()),
+            Self::Lintian => process::find("lintian").is_some(),
+            Self::Debootstrap => process::find("debootstrap").is_some(),
             Self::PythonHeaders => {
                 let script = "import os, sysconfig, sys; \
                               sys.exit(not os.path.exists(sysconfig.get_path('include') + '/Python.h'))";
@@ -143,20 +157,14 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
     }
 }
 
-fn is_root() -> bool {
+/// Returns whether this process is root's.
+#[must_use]
+pub fn is_root() -> bool {
     process::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
 /// Installs with the package lists at hand, and refreshes them if that fails: they may be missing or old.
 fn install(packages: &[&str]) -> Result<()> {
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .args(["-q", "-y", "-o", "Dpkg::Use-Pty=0"])
-            .args(arguments);
-        command
-    };
     let install = || {
         let mut command = apt(&["install", "--no-install-recommends"]);
         command.args(packages);
@@ -165,7 +173,24 @@ fn install(packages: &[&str]) -> Result<()> {
     if succeeds(&mut install()) {
         return Ok(());
     }
-    eprintln!("setup: refreshing the package lists");
-    process::aloud(&mut apt(&["update"]))?;
+    refresh_package_lists()?;
     process::aloud(&mut install())
+}
+
+/// Fetches the lists of packages anew.
+///
+/// # Errors
+/// If apt cannot, as another user than root.
+pub fn refresh_package_lists() -> Result<()> {
+    eprintln!("setup: refreshing the package lists");
+    process::aloud(&mut apt(&["update"]))
+}
+
+fn apt(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["-q", "-y", "-o", "Dpkg::Use-Pty=0"])
+        .args(arguments);
+    command
 }

@@ -39,7 +39,7 @@ pages! {
 }
 
 /// Commands that are not run here, by how they begin, and why not.
-const ELSEWHERE: [(&str, &str); 20] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     ("python3 -m venv", "`cargo xtask test --clients` makes it"),
     (
         "venv/bin/gridmux run -- venv/bin/python",
@@ -99,6 +99,11 @@ const ELSEWHERE: [(&str, &str); 20] = [
         "changes the machine",
     ),
     ("systemd-sysusers", "changes the machine"),
+    (
+        "apt install ./target/deb",
+        "changes the machine; `cargo xtask deb --check` installs it on another",
+    ),
+    ("systemctl edit --full", "needs a running systemd"),
     ("systemctl enable --now gridmux", "needs a running systemd"),
     ("nvcc ", "not every machine has this compiler"),
     ("clang++ ", "not every machine has this compiler"),

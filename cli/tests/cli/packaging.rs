@@ -1,6 +1,7 @@
-//! The unit files: systemd reads them, and finds them closed enough.
+//! The unit files and the configuration that are installed: systemd reads the ones, and finds them closed enough; the
+//! service finds the other right.
 
-use crate::command::PROGRAM;
+use crate::command::{PROGRAM, gridmux};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,4 +89,29 @@ fn the_units_are_closed() {
             unit.display()
         );
     }
+}
+
+#[test]
+fn the_configuration_that_is_installed_is_right() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/gridmux.toml");
+    let folder = tempfile::tempdir().unwrap();
+    // The package makes the group and the folder; this machine has neither.
+    let text = fs::read_to_string(file).unwrap();
+    let text = text
+        .replace("\"gridmux-operators\"", "0")
+        .replace("/var/lib/gridmux", folder.path().to_str().unwrap());
+    let copy = folder.path().join("gridmux.toml");
+    fs::write(&copy, text).unwrap();
+    let run_dir = folder.path().join("run");
+    let [copy, run_dir] = [&copy, &run_dir].map(|path| path.to_str().unwrap());
+    let check = [
+        "serve",
+        "--check",
+        "-j",
+        "--config",
+        copy,
+        "--run-dir",
+        run_dir,
+    ];
+    gridmux(check).succeeded();
 }

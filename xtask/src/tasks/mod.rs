@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod ci;
 pub mod coverage;
+pub mod deb;
 pub mod demo;
 pub mod deny;
 pub mod fuzz;

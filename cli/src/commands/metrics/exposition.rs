@@ -3,6 +3,7 @@
 //! Rules: base units, ratios from 0 to 1, counters end with `_total`; what concerns a tenant has its name as the label
 //! `tenant`; what is not known is left out, and never 0.
 
+use super::histogram::Preemptions;
 use gridmux_mediator::link::{HostStatistics, TenantStatistics};
 use gridmux_mediator::supervisor::ServiceStatistics;
 use prometheus_client::encoding::text::encode;
@@ -14,11 +15,14 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 
 /// Labels of a figure.
-type Labels = Vec<(String, String)>;
+pub(super) type Labels = Vec<(String, String)>;
 /// A figure that goes up and down.
-type Level = Gauge<f64, AtomicU64>;
+pub(super) type Level = Gauge<f64, AtomicU64>;
 /// A figure that only grows while the service lives.
 type Total = Counter<f64, AtomicU64>;
+
+/// Latencies of tenants that are told by quantiles.
+const QUANTILES: [&str; 2] = ["launch_latency", "completion_latency"];
 
 /// Returns the text for a reading, or for a service that does not answer.
 pub(super) fn text(statistics: Option<&ServiceStatistics>) -> Result<String, std::fmt::Error> {
@@ -31,6 +35,8 @@ pub(super) fn text(statistics: Option<&ServiceStatistics>) -> Result<String, std
     if let Some(statistics) = statistics {
         service(&mut registry, statistics);
         device(&mut registry, &statistics.host);
+        let preemptions = Preemptions::of(&statistics.host.tenants);
+        registry.register_collector(Box::new(preemptions));
         let tenants = registry.sub_registry_with_prefix("tenant");
         settings(tenants, &statistics.host.tenants);
         counters(tenants, &statistics.host.tenants);
@@ -39,7 +45,16 @@ pub(super) fn text(statistics: Option<&ServiceStatistics>) -> Result<String, std
     }
     let mut text = String::new();
     encode(&mut text, &registry)?;
-    Ok(text)
+    Ok(as_summaries(text))
+}
+
+/// Returns the text with the type of quantiles, which the library does not know: those of a tenant's latencies.
+fn as_summaries(mut text: String) -> String {
+    for name in QUANTILES {
+        let family = format!("# TYPE gridmux_tenant_{name}_seconds ");
+        text = text.replace(&format!("{family}gauge\n"), &format!("{family}summary\n"));
+    }
+    text
 }
 
 fn service(registry: &mut Registry, statistics: &ServiceStatistics) {
@@ -116,7 +131,8 @@ fn total(
     }
 }
 
-fn labels(tenant: &TenantStatistics) -> Labels {
+/// Returns the labels of what concerns a tenant.
+pub(super) fn labels(tenant: &TenantStatistics) -> Labels {
     vec![("tenant".to_owned(), tenant.tenant.name.clone())]
 }
 
@@ -228,11 +244,12 @@ fn latencies(registry: &mut Registry, tenants: &[TenantStatistics]) {
         registry.register_with_unit(name, help, Unit::Seconds, family);
     };
     let help = "From a launch's submission to the start of its first block, in device time";
-    add("launch_latency", help, |t| {
+    let [launch, completion] = QUANTILES;
+    add(launch, help, |t| {
         [t.latency.start_p50_ns, t.latency.start_p99_ns]
     });
     let help = "From a launch's submission to the end of its last block, in device time";
-    add("completion_latency", help, |t| {
+    add(completion, help, |t| {
         [t.latency.complete_p50_ns, t.latency.complete_p99_ns]
     });
 }

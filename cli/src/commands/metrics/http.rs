@@ -6,6 +6,7 @@
 //! answered who call it by its address or `localhost`: a page of somebody else's, which a browser on this machine
 //! shows, may let its own name lead here.
 
+use super::format::Format;
 use anyhow::{Context, Result};
 use gridmux_mediator::lock::CountedMutex;
 use std::fs;
@@ -27,8 +28,9 @@ const REQUEST_BYTES: usize = 8192;
 const HEADERS: usize = 64;
 /// The longest time for a request to come, and for its answer to go.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The type of the answer's content.
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Returns what stands at a path, in a format; nothing where nothing stands there.
+pub(super) type Pages = dyn Fn(&str, Format) -> Option<Result<String>> + Send + Sync;
 
 /// An address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,12 +200,9 @@ impl Server {
         }
     }
 
-    /// Answers for ever with what `page` returns.
-    pub(super) fn run(
-        &self,
-        page: impl Fn() -> Result<String> + Send + Sync + 'static,
-    ) -> Result<()> {
-        let (page, open) = (Arc::new(page), Arc::new(Open::default()));
+    /// Answers for ever with what stands in `pages`.
+    pub(super) fn run(&self, pages: Arc<Pages>) -> Result<()> {
+        let open = Arc::new(Open::default());
         let is_local = self.is_local();
         loop {
             let accepted: io::Result<Arc<dyn Connection>> = match self {
@@ -228,15 +227,15 @@ impl Server {
                 continue;
             }
             let served = (
-                Arc::clone(&page),
+                Arc::clone(&pages),
                 Arc::clone(&open),
                 Arc::clone(&connection),
             );
             let thread = thread::Builder::new().name("connection".into());
             let begun = thread.spawn(move || {
-                let (page, open, connection) = served;
+                let (pages, open, connection) = served;
                 let heard = || open.hear(&connection);
-                if let Err(error) = serve(&*connection, is_local, &heard, &*page) {
+                if let Err(error) = serve(&*connection, is_local, &heard, &*pages) {
                     tracing::debug!(%error, "connection");
                 }
                 open.leave(&connection);
@@ -259,7 +258,7 @@ fn serve(
     connection: &dyn Connection,
     is_local: bool,
     heard: &dyn Fn(),
-    page: &dyn Fn() -> Result<String>,
+    pages: &Pages,
 ) -> io::Result<()> {
     let mut stream = connection.stream();
     let deadline = Instant::now() + PATIENCE;
@@ -281,7 +280,7 @@ fn serve(
         if request.len() > REQUEST_BYTES {
             break Answer::plain("431 Request Header Fields Too Large", "");
         }
-        if let Some(answer) = answer(&request, is_local, heard, page) {
+        if let Some(answer) = answer(&request, is_local, heard, pages) {
             break answer;
         }
     };
@@ -339,12 +338,7 @@ impl Answer {
 }
 
 /// Returns the answer to a request, as soon as all of its head is there, and calls `heard` then.
-fn answer(
-    request: &[u8],
-    is_local: bool,
-    heard: &dyn Fn(),
-    page: &dyn Fn() -> Result<String>,
-) -> Option<Answer> {
+fn answer(request: &[u8], is_local: bool, heard: &dyn Fn(), pages: &Pages) -> Option<Answer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     match parsed.parse(request) {
@@ -364,17 +358,18 @@ fn answer(
     if !matches!(method, "GET" | "HEAD") {
         return Some(Answer::plain("405 Method Not Allowed", ""));
     }
-    if path != "/metrics" {
-        return Some(Answer::plain("404 Not Found", "metrics are at /metrics\n"));
-    }
-    let mut answer = match page() {
-        Ok(body) => Answer {
+    let accepts = parsed.headers.iter();
+    let accepts = accepts.filter(|header| header.name.eq_ignore_ascii_case("accept"));
+    let format = Format::accepted(accepts.map(|header| header.value));
+    let mut answer = match pages(path, format) {
+        None => Answer::plain("404 Not Found", "metrics are at /metrics\n"),
+        Some(Ok(body)) => Answer {
             status: "200 OK",
-            content_type: CONTENT_TYPE,
+            content_type: format.content_type(),
             body,
             is_whole: true,
         },
-        Err(error) => {
+        Some(Err(error)) => {
             tracing::warn!("{error:#}");
             Answer::plain("500 Internal Server Error", "")
         }
@@ -402,15 +397,18 @@ fn is_this_machine(host: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, answer};
+    use super::{Address, Format, answer};
 
     fn status(request: &str) -> Option<&'static str> {
         status_at(false, request)
     }
 
     fn status_at(is_local: bool, request: &str) -> Option<&'static str> {
-        let page = || Ok("figures".to_owned());
-        answer(request.as_bytes(), is_local, &|| (), &page).map(|answer| answer.status)
+        answer(request.as_bytes(), is_local, &|| (), &pages).map(|answer| answer.status)
+    }
+
+    fn pages(path: &str, format: Format) -> Option<anyhow::Result<String>> {
+        (path == "/metrics").then(|| Ok(format!("{format:?}")))
     }
 
     #[test]
@@ -456,14 +454,25 @@ mod tests {
             status(&format!("GET / HTTP/1.1\r\n{many}\r\n")),
             Some("400 Bad Request")
         );
-        let head = answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", false, &|| (), &|| {
-            Ok("figures".to_owned())
-        });
+        let head = answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", false, &|| (), &pages);
         let head = head.unwrap().text();
         assert!(
-            head.contains("Content-Length: 7\r\n") && head.ends_with("\r\n\r\n"),
+            head.contains("Content-Length: 11\r\n") && head.ends_with("\r\n\r\n"),
             "{head}"
         );
+    }
+
+    #[test]
+    fn the_format_is_the_one_that_is_asked_for() {
+        let asked = b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n";
+        let text = answer(asked, false, &|| (), &pages).unwrap();
+        assert_eq!(
+            (&*text.body, text.content_type),
+            ("Text", Format::Text.content_type())
+        );
+        let asked = b"GET /metrics HTTP/1.1\r\n\r\n";
+        let text = answer(asked, false, &|| (), &pages).unwrap();
+        assert_eq!(text.content_type, Format::Openmetrics.content_type());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 pub(crate) mod clients;
 mod tally;
 
-use crate::{process, repo, setup};
+use crate::{debian, process, repo, setup};
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::Write;
@@ -159,10 +159,12 @@ fn summarise(stages: Vec<Stage>, args: &Args) -> Result<()> {
 /// Binaries run one after another, each with a thread for each core: tests of the service wait for events of other
 /// processes, and two binaries at a time would make them wait for each other.
 fn stages(args: &Args) -> Result<Vec<Stage>> {
+    debian::unpack_wanted();
     let mut workspace = repo::cargo("test");
     workspace
         .args(["--workspace", "--no-fail-fast", "--tests"])
-        .env(PROGRAMS, programs());
+        .env(PROGRAMS, programs())
+        .env(debian::UNPACKED, debian::root());
     let mut documents = repo::cargo("test");
     documents.args(["--workspace", "--no-fail-fast", "--doc"]);
     if args.long {

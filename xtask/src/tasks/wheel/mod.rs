@@ -31,8 +31,9 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Largest size of the wheel in bytes.
 const LARGEST: u64 = 60_000_000;
 /// What is built: the package, its file in the profile's folder, and its place in the wheel behind the `.data` folder.
-/// pip makes files of `scripts` programs of the environment, and puts files of `data` below its root.
-const FILES: [(&str, &str, &str); 7] = [
+/// pip makes files of `scripts` programs of the environment, and puts files of `data` below its root. Debian's package
+/// has them at the same places below /usr.
+pub(crate) const FILES: [(&str, &str, &str); 7] = [
     ("gridmux", "gridmux", "scripts/gridmux"),
     (
         "gridmux-cuda",
