@@ -30,6 +30,7 @@ mod sockets;
 mod stop;
 mod tenants;
 mod tracing_maps;
+mod usage;
 
 pub use admin::{AdminError, AdminReply, AdminRequest, KernelStatistics, ServiceStatistics, ask};
 pub use hosts::HostState;
@@ -63,6 +64,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tenants::Tenants;
 use tracing_maps::LatencyMaps;
+use usage::Accounts;
 
 /// Longest wait: the samples' ring is emptied now and then even when nothing else happens.
 const TURN: Duration = Duration::from_millis(100);
@@ -120,6 +122,8 @@ struct Supervisor {
     news: Vec<State<'static>>,
     /// None before the first device host says what the device is.
     profiles: Option<Kept>,
+    /// None where no accounts are kept.
+    accounts: Option<Accounts>,
     /// Clients that the device host has, by number.
     connected: BTreeSet<u32>,
     last_id: u32,
@@ -187,6 +191,7 @@ pub fn serve(
         is_host_behind: false,
         news: Vec::new(),
         profiles: None,
+        accounts: Accounts::start(&config),
         connected: BTreeSet::new(),
         last_id: 0,
         handing: None,
@@ -274,6 +279,7 @@ impl Supervisor {
         if let Some(profiles) = &mut self.profiles {
             profiles.write_if_due();
         }
+        self.keep_accounts(now);
         Ok(())
     }
 
@@ -316,6 +322,9 @@ impl Supervisor {
         let due = [
             self.hosts.time_to_start(now),
             self.readings.time_left(now),
+            self.accounts
+                .as_ref()
+                .map(|accounts| accounts.time_left(now)),
             self.reloads.time_left(),
         ];
         let longest = due.into_iter().flatten().fold(TURN, Duration::min);
@@ -358,9 +367,12 @@ impl Supervisor {
 
     fn obey(&mut self, message: ToSupervisor) {
         match message {
-            ToSupervisor::Gone { id } => {
+            ToSupervisor::Gone { id, last } => {
                 if self.connected.remove(&id) {
                     tracing::debug!(id, "gone");
+                }
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.end(id, last.as_ref(), &self.tenants);
                 }
             }
             ToSupervisor::Profiles(learnt) => {
@@ -406,6 +418,7 @@ impl Supervisor {
             );
         }
         self.connected.clear();
+        self.take_last_use();
     }
 
     /// Accepts connections, as many as a turn has room for.
@@ -456,7 +469,8 @@ impl Supervisor {
             self.warn_now_and_then("too many connections at once; one was closed unheard", now);
             return;
         }
-        let peer = match identity::establish(&connection, self.tenants.need_cgroup()) {
+        let with_cgroup = self.tenants.need_cgroup() || self.accounts.is_some();
+        let peer = match identity::establish(&connection, with_cgroup) {
             Ok(peer) => peer,
             Err(error) => {
                 tracing::warn!(%error, "cannot tell who connected; connection refused");
@@ -488,15 +502,19 @@ impl Supervisor {
         };
         let (id, peer) = (handing.id, &handing.peer);
         let descriptors = [handing.connection.as_raw_fd(), peer.process.as_raw_fd()];
+        let allowed = self.tenants.allowed(peer);
         let message = ToHost::Client(ClientIdentity {
             id,
             credentials: peer.credentials,
-            allowed: self.tenants.allowed(peer),
+            allowed: allowed.clone(),
             rules: self.tenants.generation(),
         });
         match self.hosts.tell(&message, &descriptors) {
             Ok(()) => {
                 self.connected.insert(id);
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.begin(id, peer, allowed);
+                }
             }
             Err(error) if link::is_broken(&error) => {
                 // It is served by the next host. What this one said before it ended is heard first.
@@ -556,6 +574,10 @@ impl Supervisor {
                 }
                 Ok(AdminRequest::Kernels) => {
                     self.ask_for_reading((request.number, Subject::Kernels), now);
+                    continue;
+                }
+                Ok(AdminRequest::Usage(query)) => {
+                    self.ask_for_reading((request.number, Subject::Usage(query)), now);
                     continue;
                 }
                 Ok(AdminRequest::Change(change)) => self.change(&change, request.user),
