@@ -151,3 +151,166 @@ fn amounts(usage: &crate::dispatch::client_accounting::ClientUsage, memory: u128
         failed: usage.failed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{At, Counts, PAGE_LAG_NS, Tenants};
+    use crate::accounting::queue::Queue;
+    use crate::accounting::{Amounts, Identity};
+    use crate::dispatch::client_accounting::ClientUsage;
+    use crate::link::{ClientFacts, Credentials, LastUse, MemoryTime};
+    use crate::page::{Snapshot, TenantSnapshot};
+
+    /// Tenants `a` and `b`, of numbers 0 and 1.
+    struct Two;
+
+    impl Tenants for Two {
+        fn number_of(&self, name: &str) -> Option<u16> {
+            ["a", "b"]
+                .iter()
+                .position(|known| *known == name)?
+                .try_into()
+                .ok()
+        }
+
+        fn name_of(&self, number: u16) -> Option<&str> {
+            ["a", "b"].get(usize::from(number)).copied()
+        }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(seconds: u64) -> At {
+        At {
+            monotonic_ns: seconds * SECOND,
+            unix: 6000 + seconds,
+        }
+    }
+
+    fn client(id: u32, launches: u64, memory_time: MemoryTime) -> ClientFacts {
+        ClientFacts {
+            id,
+            name: "x".into(),
+            credentials: Credentials {
+                pid: 1,
+                // What a host says of users is not heard.
+                uid: 666,
+                gid: 1,
+            },
+            memory_used_bytes: memory_time.bytes,
+            usage: ClientUsage {
+                launches,
+                ..ClientUsage::default()
+            },
+            memory_time,
+        }
+    }
+
+    fn page(tenant: &str, clients: Vec<ClientFacts>) -> Snapshot {
+        Snapshot {
+            tenants: vec![TenantSnapshot {
+                name: tenant.into(),
+                clients,
+                ..TenantSnapshot::default()
+            }],
+            ..Snapshot::default()
+        }
+    }
+
+    fn all(queue: &Queue) -> Vec<(Identity, Amounts)> {
+        let entries = queue.iter();
+        entries.map(|(_, who, used)| (who.clone(), *used)).collect()
+    }
+
+    #[test]
+    fn a_client_counts_under_what_the_kernel_said_and_for_a_tenant_that_it_may_be() {
+        let mut counts = Counts::default();
+        let mut queue = Queue::default();
+        counts.begin(1, (1000, Some("/x".into())), vec![0], at(1));
+        let nothing = MemoryTime::default();
+        for (tenant, id) in [("b", 1), ("nobody", 1), ("a", 2)] {
+            let page = page(tenant, vec![client(id, 50, nothing)]);
+            counts.read(&page, &Two, at(2), &mut queue);
+            assert!(queue.is_empty(), "{tenant} {id}");
+        }
+        counts.read(
+            &page("a", vec![client(1, 7, nothing)]),
+            &Two,
+            at(3),
+            &mut queue,
+        );
+        // Whatever tenant it is said to be later.
+        counts.read(
+            &page("b", vec![client(1, 9, nothing)]),
+            &Two,
+            at(4),
+            &mut queue,
+        );
+        let [(who, used)] = &all(&queue)[..] else {
+            panic!("{queue:?}");
+        };
+        assert_eq!(*who, Identity::new("a", 1000, Some("/x")));
+        assert_eq!(used.launches, 9);
+    }
+
+    #[test]
+    fn what_was_used_last_counts_and_a_client_ends_once() {
+        let mut counts = Counts::default();
+        let mut queue = Queue::default();
+        let last = |tenant, launches| LastUse {
+            tenant,
+            usage: ClientUsage {
+                launches,
+                ..ClientUsage::default()
+            },
+            memory_byte_ns: 5,
+        };
+        counts.begin(1, (1, None), vec![0, 1], at(1));
+        counts.begin(2, (1, None), vec![0], at(1));
+        counts.begin(3, (1, None), vec![0], at(1));
+        counts.end(1, Some(&last(1, 4)), (&Two, at(2)), &mut queue);
+        counts.end(1, Some(&last(1, 4)), (&Two, at(2)), &mut queue);
+        // It never became a tenant's; it is said to be one that it may not be; there is no such tenant.
+        counts.end(2, None, (&Two, at(2)), &mut queue);
+        counts.end(3, Some(&last(1, 4)), (&Two, at(2)), &mut queue);
+        counts.end(9, Some(&last(70_000, 4)), (&Two, at(2)), &mut queue);
+        let [(who, used)] = &all(&queue)[..] else {
+            panic!("{queue:?}");
+        };
+        assert_eq!(
+            (&*who.tenant, used.launches, used.memory_byte_ns),
+            ("b", 4, 5)
+        );
+        assert!(counts.clients.is_empty());
+    }
+
+    #[test]
+    fn memory_counts_until_a_page_ago_and_from_when_the_client_came() {
+        let mut counts = Counts::default();
+        let mut queue = Queue::default();
+        counts.begin(1, (1, None), vec![0], at(10));
+        // It is said to have held a byte since the machine started.
+        let held = MemoryTime {
+            bytes: 1,
+            byte_ns: 0,
+            since_ns: 0,
+        };
+        for seconds in [11, 11, 12] {
+            counts.read(
+                &page("a", vec![client(1, 0, held)]),
+                &Two,
+                at(seconds),
+                &mut queue,
+            );
+        }
+        let used = all(&queue)[0].1.memory_byte_ns;
+        assert_eq!(used, u128::from(2 * SECOND - PAGE_LAG_NS));
+        let last = LastUse {
+            tenant: 0,
+            usage: ClientUsage::default(),
+            memory_byte_ns: u128::from(2 * SECOND),
+        };
+        counts.end(1, Some(&last), (&Two, at(12)), &mut queue);
+        assert_eq!(all(&queue)[0].1.memory_byte_ns, u128::from(2 * SECOND));
+    }
+}

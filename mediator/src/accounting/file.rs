@@ -54,18 +54,26 @@ pub enum FileError {
 /// # Errors
 /// [`FileError`].
 pub(super) fn open(path: &Path) -> Result<File, FileError> {
+    make_folder(path).map_err(|what| FileError::Kind {
+        path: path.to_owned(),
+        what: format!("cannot be kept: {what}"),
+    })?;
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true).mode(MODE);
+    let file = open_plain(path, options)?;
+    check_own(path, &file)?;
+    check_beginning(path, &file)?;
+    Ok(file)
+}
+
+/// Checks that a file is this user's, and that nobody else decides what it holds.
+fn check_own(path: &Path, file: &File) -> Result<(), FileError> {
     let kind = |what: String| {
         Err(FileError::Kind {
             path: path.to_owned(),
             what,
         })
     };
-    if let Err(what) = make_folder(path) {
-        return kind(format!("cannot be kept: {what}"));
-    }
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).create(true).mode(MODE);
-    let file = open_plain(path, options)?;
     let found = file.metadata().map_err(system(path))?;
     let (owner, own) = (found.uid(), geteuid().as_raw());
     if owner != own {
@@ -79,8 +87,7 @@ pub(super) fn open(path: &Path) -> Result<File, FileError> {
     if found.nlink() != 1 {
         return kind("has other names (hard links); name another file in accounting.file".into());
     }
-    check_beginning(path, &file)?;
-    Ok(file)
+    Ok(())
 }
 
 /// Opens a regular file, not following a link, nor waiting for a pipe.
@@ -93,23 +100,21 @@ fn open_plain(path: &Path, options: &mut OpenOptions) -> Result<File, FileError>
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => {
-            kind("is a link; name the file that it leads to in accounting.file")
-        }
+        Some(libc::ELOOP) => kind("is a link; name the file that it leads to in accounting.file"),
         _ => system(path)(error),
     })?;
     match file.metadata().map_err(system(path))?.is_file() {
         true => Ok(file),
-        false => Err(kind("is no plain file; name another one in accounting.file")),
+        false => Err(kind(
+            "is no plain file; name another one in accounting.file",
+        )),
     }
 }
 
 fn check_beginning(path: &Path, file: &File) -> Result<(), FileError> {
-    let mut head = Vec::new();
-    let limited = file.try_clone().map_err(system(path))?;
     let mut buffer = [0; MAGIC.len()];
-    let read = limited.read_at(&mut buffer, 0).map_err(system(path))?;
-    head.extend_from_slice(&buffer[..read]);
+    let read = file.read_at(&mut buffer, 0).map_err(system(path))?;
+    let head = &buffer[..read];
     if head.is_empty() || head == MAGIC {
         return Ok(());
     }
@@ -138,11 +143,36 @@ fn system(path: &Path) -> impl Fn(io::Error) -> FileError {
 /// # Errors
 /// [`FileError`], also where a service has it open.
 pub fn read_only(path: &Path, query: UsageQuery) -> Result<UsageReport, FileError> {
+    let mut sums = Sums::new(query);
+    let file = open_plain(path, OpenOptions::new().read(true))?;
+    read_into((path, file), 0, &mut sums)?;
+    Ok(sums.report(None))
+}
+
+/// Adds what stands in a file of this user's that nobody has open; returns the number of a writer's last flush, if one
+/// is in it.
+///
+/// # Errors
+/// As [`read_only`].
+pub(super) fn read_own(
+    path: &Path,
+    writer: u64,
+    sums: &mut Sums,
+) -> Result<Option<u64>, FileError> {
+    let file = open_plain(path, OpenOptions::new().read(true))?;
+    check_own(path, &file)?;
+    read_into((path, file), writer, sums)
+}
+
+fn read_into(
+    (path, file): (&Path, File),
+    writer: u64,
+    sums: &mut Sums,
+) -> Result<Option<u64>, FileError> {
     let of_store = |source| FileError::Store {
         path: path.to_owned(),
         source,
     };
-    let file = open_plain(path, OpenOptions::new().read(true))?;
     check_beginning(path, &file)?;
     let file = match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(file) => file,
@@ -159,12 +189,12 @@ pub fn read_only(path: &Path, query: UsageQuery) -> Result<UsageReport, FileErro
         });
     }
     if bytes.is_empty() {
-        return Ok(Sums::new(query).report(None));
+        return Ok(None);
     }
     guarded(|| {
-        let mut sums = Sums::new(query);
-        Store::of_bytes(bytes)?.sum(&mut sums)?;
-        Ok(sums.report(None))
+        let store = Store::of_bytes(bytes, writer)?;
+        store.sum(sums)?;
+        store.flushed()
     })
     .map_err(of_store)
 }
@@ -172,5 +202,9 @@ pub fn read_only(path: &Path, query: UsageQuery) -> Result<UsageReport, FileErro
 /// Does something with a database; that it panics on what it finds there means that it is damaged.
 pub(super) fn guarded<T>(act: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
-    done.unwrap_or_else(|_| Err(StoreError::Damaged("what it holds contradicts itself".into())))
+    done.unwrap_or_else(|_| {
+        Err(StoreError::Damaged(
+            "what it holds contradicts itself".into(),
+        ))
+    })
 }

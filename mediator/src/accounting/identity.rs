@@ -108,7 +108,10 @@ mod tests {
     fn jobs_are_found_where_their_managers_make_them() {
         let found = |cgroup: &str| job_of(cgroup).unwrap_or_default();
         for (cgroup, job) in [
-            ("/system.slice/slurmstepd.scope/job_123/step_0/user/task_0", "slurm:123"),
+            (
+                "/system.slice/slurmstepd.scope/job_123/step_0/user/task_0",
+                "slurm:123",
+            ),
             ("/system.slice/node7_slurmstepd.scope/job_5", "slurm:5"),
             ("/slurm/uid_1000/job_77/step_batch", "slurm:77"),
             (

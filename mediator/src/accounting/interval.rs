@@ -88,14 +88,23 @@ mod tests {
         // 2024-02-29T23:59:59Z, a second before the month's end of a leap year.
         let at = 1_709_251_199;
         let starts = Level::ALL.map(|level| level.start_of(at));
-        assert_eq!(starts, [1_709_251_140, 1_709_247_600, 1_709_164_800, 1_706_745_600]);
+        assert_eq!(
+            starts,
+            [1_709_251_140, 1_709_247_600, 1_709_164_800, 1_706_745_600]
+        );
         for level in Level::ALL {
             let start = level.start_of(at);
-            assert_eq!((level.start_of(start), level.end_of(start)), (start, at + 1));
+            assert_eq!(
+                (level.start_of(start), level.end_of(start)),
+                (start, at + 1)
+            );
             assert_eq!(level.start_of(at + 1), at + 1);
             assert!(level.end_of(u64::MAX - 1) > 0);
         }
         let longer: Vec<_> = Level::ALL.map(Level::longer).into();
-        assert_eq!(longer[..3], [Level::Hour, Level::Day, Level::Month].map(Some));
+        assert_eq!(
+            longer[..3],
+            [Level::Hour, Level::Day, Level::Month].map(Some)
+        );
     }
 }

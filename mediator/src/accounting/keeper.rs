@@ -14,8 +14,10 @@ use super::queue::Queue;
 use super::report::{Sums, UsageQuery, UsageReport};
 use super::store::{Store, StoreError};
 use crate::kept_file::set_aside;
+use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -40,8 +42,47 @@ pub struct Keeper {
 
 #[derive(Debug)]
 enum State {
-    Open(Box<Store>),
+    Open(Box<Open>),
     Closed { why: String, retry_at: Instant },
+}
+
+/// A file that is open.
+#[derive(Debug)]
+struct Open {
+    store: Store,
+    /// The file once more, to see what becomes of it.
+    file: File,
+    /// Its length after the last flush.
+    length: u64,
+}
+
+impl Open {
+    /// Checks that the path still leads to the file, and that nobody has cut it.
+    fn check(&self, path: &Path) -> Result<(), StoreError> {
+        let own = self.file.metadata()?;
+        let there = path.symlink_metadata();
+        if !there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+            return Err(io::Error::other("somebody took it away while it was open").into());
+        }
+        match own.len() < self.length {
+            true => Err(StoreError::Damaged(
+                "somebody cut it while it was open".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(
+        &mut self,
+        path: &Path,
+        (number, queue): &(u64, Queue),
+        now: u64,
+    ) -> Result<(), StoreError> {
+        self.check(path)?;
+        self.store.flush(*number, queue, now)?;
+        self.length = self.file.metadata()?.len();
+        Ok(())
+    }
 }
 
 impl Keeper {
@@ -70,15 +111,17 @@ impl Keeper {
         if matches!(&self.state, State::Closed { retry_at, .. } if *retry_at <= Instant::now()) {
             self.open();
         }
-        let State::Open(store) = &mut self.state else {
+        let State::Open(open) = &mut self.state else {
             return;
         };
         if self.queue.is_empty() {
             return;
         }
         self.number += 1;
-        let flight = self.flight.insert((self.number, std::mem::take(&mut self.queue)));
-        match guarded(|| store.flush(flight.0, &flight.1, now)) {
+        let flight = self
+            .flight
+            .insert((self.number, std::mem::take(&mut self.queue)));
+        match guarded(|| open.flush(&self.path, flight, now)) {
             Ok(()) => {
                 self.flight = None;
                 if std::mem::replace(&mut self.pause, PAUSES.0) != PAUSES.0 {
@@ -95,18 +138,28 @@ impl Keeper {
     /// Why the file cannot be read now.
     pub fn report(&mut self, query: UsageQuery) -> Result<UsageReport, String> {
         let mut sums = Sums::new(query);
+        let mut flushed = None;
         let unwritten = match &self.state {
-            State::Open(store) => {
-                if let Err(error) = guarded(|| store.sum(&mut sums)) {
+            State::Open(open) => {
+                if let Err(error) = guarded(|| open.store.sum(&mut sums)) {
                     let why = format!("{}: {error}", self.path.display());
                     self.take_error(error);
                     return Err(why);
                 }
                 None
             }
-            State::Closed { why, .. } => Some(why.clone()),
+            State::Closed { why, .. } => {
+                // What cannot be written may be readable, such as on a full disk.
+                let mut read = Sums::new(query);
+                if let Ok(last) = file::read_own(&self.path, self.writer, &mut read) {
+                    (sums, flushed) = (read, last);
+                }
+                Some(why.clone())
+            }
         };
-        let waiting = self.flight.iter().map(|(_, queue)| queue);
+        let waiting = self.flight.iter();
+        let waiting = waiting.filter(|(number, _)| flushed != Some(*number));
+        let waiting = waiting.map(|(_, queue)| queue);
         for queue in waiting.chain([&self.queue]) {
             let mut add = |(start, identity, used): (u64, &Identity, &Amounts)| {
                 let span = (start, Level::Minute.end_of(start));
@@ -128,16 +181,14 @@ impl Keeper {
                     source: StoreError::Damaged(_),
                     ..
                 },
-            ) => {
-                match self.set_aside(&error.to_string()).map(|()| self.try_open()) {
-                    Ok(Ok(())) => return,
-                    Ok(Err(error)) => error,
-                    Err(source) => FileError::System {
-                        path: self.path.clone(),
-                        source,
-                    },
-                }
-            }
+            ) => match self.set_aside(&error.to_string()).map(|()| self.try_open()) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(source) => FileError::System {
+                    path: self.path.clone(),
+                    source,
+                },
+            },
             Err(error) => error,
         };
         self.close(&error.to_string());
@@ -151,7 +202,7 @@ impl Keeper {
         };
         let file = file::open(path)?;
         let again = file.try_clone().map_err(system)?;
-        let is_new = file.metadata().map_err(system)?.len() == 0;
+        let length = file.metadata().map_err(system)?.len();
         let writer = self.writer;
         let opened = guarded(|| {
             let store = Store::open(file, writer)?;
@@ -159,7 +210,7 @@ impl Keeper {
             Ok((store, flushed))
         });
         let (store, flushed) = opened.map_err(|source| {
-            if is_new {
+            if length == 0 {
                 // What was made of it so far is none, such as on a full disk.
                 let _ = again.set_len(0);
             }
@@ -174,7 +225,11 @@ impl Keeper {
             let newer = std::mem::replace(&mut self.queue, queue);
             self.queue.merge(newer);
         }
-        self.state = State::Open(Box::new(store));
+        self.state = State::Open(Box::new(Open {
+            store,
+            file: again,
+            length,
+        }));
         Ok(())
     }
 

@@ -87,7 +87,10 @@ mod tests {
         for at in [60, 61, 119, 120] {
             queue.add(at, &identity, &launches(1));
         }
-        let held: Vec<_> = queue.iter().map(|(at, _, all)| (at, all.launches)).collect();
+        let held: Vec<_> = queue
+            .iter()
+            .map(|(at, _, all)| (at, all.launches))
+            .collect();
         assert_eq!(held, [(60, 3), (120, 1)]);
         let mut other = Queue::default();
         other.add(125, &identity, &launches(4));
@@ -106,7 +109,10 @@ mod tests {
             queue.add_within(step * 977, &identity, &launches(1), 64);
             assert!(queue.entries.len() <= 64 + 5, "{}", queue.entries.len());
         }
-        assert_eq!(queue.iter().map(|(.., all)| all.launches).sum::<u64>(), 10_000);
+        assert_eq!(
+            queue.iter().map(|(.., all)| all.launches).sum::<u64>(),
+            10_000
+        );
         let tenants = queue.iter().map(|(_, who, _)| &*who.tenant);
         assert_eq!(tenants.collect::<std::collections::BTreeSet<_>>().len(), 5);
     }

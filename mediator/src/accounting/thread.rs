@@ -58,8 +58,9 @@ impl Accountant {
             return;
         }
         let order = Order::Flush(std::mem::take(queue));
-        if let Err(TrySendError::Full(Order::Flush(back)) | TrySendError::Disconnected(Order::Flush(back))) =
-            self.orders.try_send(order)
+        if let Err(
+            TrySendError::Full(Order::Flush(back)) | TrySendError::Disconnected(Order::Flush(back)),
+        ) = self.orders.try_send(order)
         {
             *queue = back;
         }
@@ -104,7 +105,9 @@ fn keep(path: &Path, orders: &Receiver<Order>, answers: &Sender<Answer>) {
             }
             // A file that could not be used may be tried again.
             Err(RecvTimeoutError::Timeout) => keeper.flush(Queue::default(), unix_now()),
-            Err(RecvTimeoutError::Disconnected) => return keeper.flush(Queue::default(), unix_now()),
+            Err(RecvTimeoutError::Disconnected) => {
+                return keeper.flush(Queue::default(), unix_now());
+            }
         }
     }
 }

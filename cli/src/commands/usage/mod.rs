@@ -74,10 +74,10 @@ Columns. The use of all clients is counted from when accounts are kept
   LAUNCHES  launches of kernels that ended without an error
   FAILED    launches, copies and fills that ended with an error or were refused
 
-Use is kept by the minute for 2 hours, by the hour for 32 days, by the day for
-400 days, and by the month (all in UTC). An interval counts whole where a part of
-it lies between --since and --until; the first line says what counts. An answer is
-at most a second old while the service runs.";
+Use is kept by the minute for 2 hours, by the hour for 32 days, by the day
+for 400 days, and by the month, all in UTC. An interval counts whole where a
+part of it lies between --since and --until; the first line says what counts.
+While the service runs an answer is at most a second old.";
 
 /// Use as it is printed.
 #[derive(Debug, Serialize)]
@@ -264,7 +264,11 @@ impl Row {
     fn cells(&self) -> Vec<String> {
         let name = self.user.as_ref().or(self.name.as_ref());
         // Below 2^64 for as long as there are machines.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates"
+        )]
         let byte_hours = (self.memory_byte_seconds / 3600.0) as u64;
         vec![
             name.cloned().unwrap_or_else(|| "-".to_owned()),
@@ -314,7 +318,10 @@ mod tests {
     fn use_has_units_and_whatever_name_is_one_line() {
         let text = shown(By::Tenant, Some("a\u{1b}[2J\nb"));
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "used from 1970-01-01T00:00:00Z to 1970-01-01T00:01:00Z");
+        assert_eq!(
+            lines[0],
+            "used from 1970-01-01T00:00:00Z to 1970-01-01T00:01:00Z"
+        );
         assert!(lines[3].starts_with("a\\u{1b}[2J\\nb "), "{text}");
         for part in ["2.0h", "1.0GiBh", "1.0MiB", " 3 "] {
             assert!(lines[3].contains(part), "{part}: {text}");
@@ -327,7 +334,15 @@ mod tests {
     fn a_user_is_shown_by_name_where_there_is_one() {
         assert!(shown(By::User, Some("0")).contains("root"));
         assert!(shown(By::User, Some("4294967001")).contains("4294967001"));
-        let row = |by| Row::of(by, UsageRow { of: Some("0".into()), amounts: Amounts::default() });
+        let row = |by| {
+            Row::of(
+                by,
+                UsageRow {
+                    of: Some("0".into()),
+                    amounts: Amounts::default(),
+                },
+            )
+        };
         assert_eq!(row(By::User).user.as_deref(), Some("root"));
         assert_eq!(row(By::Tenant).user, None);
     }

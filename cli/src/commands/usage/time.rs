@@ -65,7 +65,13 @@ mod tests {
         assert_eq!(parse("1970-01-02"), Ok(86_400));
         assert_eq!(parse("1970-01-01T01:00:00Z"), Ok(3600));
         assert_eq!(parse("1970-01-01T01:00:00+01:00"), Ok(0));
-        for (text, seconds) in [("90s", 90), ("30m", 1800), ("24h", 86_400), ("7d", 604_800), ("1w", 604_800)] {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("30m", 1800),
+            ("24h", 86_400),
+            ("7d", 604_800),
+            ("1w", 604_800),
+        ] {
             let ago = unix_now() - parse(text).unwrap();
             assert!((seconds..seconds + 5).contains(&ago), "{text}: {ago}");
         }
@@ -74,9 +80,23 @@ mod tests {
 
     #[test]
     fn anything_else_is_named_with_what_would_be_right() {
-        for bad in ["", "7", "d", "7y", "-7d", "1.5h", "yesterday", "2026-13-01", "1969-12-31", "99999999999999999999d"] {
+        for bad in [
+            "",
+            "7",
+            "d",
+            "7y",
+            "-7d",
+            "1.5h",
+            "yesterday",
+            "2026-13-01",
+            "1969-12-31",
+            "99999999999999999999d",
+        ] {
             let error = parse(bad).unwrap_err();
-            assert!(error.contains(&format!("{bad:?}")) && error.contains("7d"), "{error}");
+            assert!(
+                error.contains(&format!("{bad:?}")) && error.contains("7d"),
+                "{error}"
+            );
         }
     }
 }

@@ -4,26 +4,29 @@
 //! is beyond the limit of a length is its oldest interval. Identities that no row names any more are forgotten once a
 //! day, and where there is no room for new ones.
 
-use super::{IDENTITIES, Key, NAMES, Names, StoreError, add, amounts, number_of, table};
+use super::{Key, NAMES, Names, StoreError, add, amounts, number_of, table};
 use crate::accounting::amounts::Amounts;
 use crate::accounting::interval::Level;
 use redb::{ReadableTable as _, ReadableTableMetadata as _, WriteTransaction};
 use std::collections::BTreeSet;
 
-/// The most rows of each length of intervals.
+/// How much a database holds at most.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rows {
-    /// Of minutes, hours and days each.
-    pub(super) each: u64,
-    /// Of months.
+pub(super) struct Bounds {
+    /// Rows of minutes, of hours and of days, each.
+    pub(super) rows: u64,
+    /// Rows of months.
     pub(super) months: u64,
+    /// Identities that are kept apart; use of further ones is their tenant's.
+    pub(super) identities: usize,
 }
 
-impl Default for Rows {
+impl Default for Bounds {
     fn default() -> Self {
         Self {
-            each: 1 << 16,
+            rows: 1 << 16,
             months: 1 << 17,
+            identities: 1 << 16,
         }
     }
 }
@@ -31,7 +34,7 @@ impl Default for Rows {
 /// Folds what is older than it is kept by its length, and what is too much.
 pub(super) fn fold(
     write: &WriteTransaction,
-    most: &Rows,
+    most: &Bounds,
     names: &mut Names,
     now: u64,
 ) -> Result<(), StoreError> {
@@ -40,7 +43,7 @@ pub(super) fn fold(
             continue;
         };
         move_before(write, (level, longer), level.start_of(kept_from))?;
-        while write.open_table(table(level))?.len()? > most.each {
+        while write.open_table(table(level))?.len()? > most.rows {
             let Some((oldest, _)) = first_key(write, level)? else {
                 break;
             };
@@ -48,10 +51,10 @@ pub(super) fn fold(
         }
     }
     if write.open_table(table(Level::Month))?.len()? > most.months {
-        shrink_months(write, most.months, names)?;
+        shrink_months(write, most, names)?;
     }
     let is_new_day = now % 86_400 < 60;
-    if is_new_day || names.by_number.len() >= IDENTITIES {
+    if is_new_day || names.by_number.len() >= most.identities {
         forget_unused(write, names)?;
     }
     Ok(())
@@ -75,15 +78,23 @@ fn move_before(
     for row in moved {
         let (key, value) = row?;
         let (start, identity) = key.value();
-        add(&mut target, (to.start_of(start), identity), &amounts(value.value()))?;
+        add(
+            &mut target,
+            (to.start_of(start), identity),
+            &amounts(value.value()),
+        )?;
     }
     Ok(())
 }
 
 /// Takes users and control groups out of the oldest months until there are nine tenths of the most rows, and, where
 /// that is not enough, puts the oldest months together.
-fn shrink_months(write: &WriteTransaction, most: u64, names: &mut Names) -> Result<(), StoreError> {
-    let enough = most - most / 10;
+fn shrink_months(
+    write: &WriteTransaction,
+    most: &Bounds,
+    names: &mut Names,
+) -> Result<(), StoreError> {
+    let enough = most.months - most.months / 10;
     let mut rows = write.open_table(table(Level::Month))?;
     let mut starts = BTreeSet::new();
     for row in rows.iter()? {
@@ -98,7 +109,7 @@ fn shrink_months(write: &WriteTransaction, most: u64, names: &mut Names) -> Resu
             let known = names.by_number.get(&number);
             let folded = known.map(super::Identity::folded);
             let number = match folded {
-                Some(folded) => number_of(write, names, &folded)?,
+                Some(folded) => number_of(write, (names, most), &folded)?,
                 None => number,
             };
             add(&mut rows, (*start, number), &amounts)?;

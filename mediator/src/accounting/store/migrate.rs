@@ -50,7 +50,11 @@ pub(super) fn to_current(db: &Database) -> Result<(), StoreError> {
     }
     write.commit()?;
     if let Some(found) = found {
-        tracing::info!(from = found, to = SCHEMA, "the database of use was brought to this version");
+        tracing::info!(
+            from = found,
+            to = SCHEMA,
+            "the database of use was brought to this version"
+        );
     }
     Ok(())
 }

@@ -26,19 +26,16 @@ use super::report::Sums;
 use memory::MemoryBackend;
 use redb::backends::FileBackend;
 use redb::{
-    Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition,
-    WriteTransaction,
+    Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 
-use fold::Rows;
+use fold::Bounds;
 
 /// Version of the schema that this program writes.
 pub const SCHEMA: u64 = 2;
-/// Most identities that are kept apart; use of further ones is their tenant's.
-const IDENTITIES: usize = 1 << 16;
 /// Memory for pages of the file.
 const CACHE_BYTES: usize = 16 << 20;
 /// Writers whose last flush is remembered: for longer than one may take to open its file again.
@@ -69,7 +66,9 @@ fn table(level: Level) -> TableDefinition<'static, Key, Value> {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// It was made by a newer version.
-    #[error("it is of version {found}, and this program knows {SCHEMA}: use the newer gridmux that made it")]
+    #[error(
+        "it is of version {found}, and this program knows {SCHEMA}: use the newer gridmux that made it"
+    )]
     Newer {
         /// Its version.
         found: u64,
@@ -126,7 +125,7 @@ pub struct Store {
     /// Who writes, by a number that no other has.
     writer: u64,
     names: Names,
-    rows: Rows,
+    bounds: Bounds,
     /// The minute in which old intervals were last folded.
     folded_at: u64,
 }
@@ -171,8 +170,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn of_bytes(bytes: Vec<u8>) -> Result<Self, StoreError> {
-        Self::of(builder().create_with_backend(MemoryBackend::new(bytes))?, 0)
+    pub fn of_bytes(bytes: Vec<u8>, writer: u64) -> Result<Self, StoreError> {
+        let memory = MemoryBackend::new(bytes);
+        Self::of(builder().create_with_backend(memory)?, writer)
     }
 
     /// Opens a database on storage of a test's.
@@ -195,15 +195,15 @@ impl Store {
             db,
             writer,
             names,
-            rows: Rows::default(),
+            bounds: Bounds::default(),
             folded_at: 0,
         })
     }
 
-    /// Obeys other limits of rows.
+    /// Obeys other bounds.
     #[cfg(test)]
-    fn limited(mut self, rows: Rows) -> Self {
-        self.rows = rows;
+    fn bounded(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
         self
     }
 
@@ -230,7 +230,7 @@ impl Store {
             let names = names.as_mut().unwrap_or(&mut self.names);
             let mut rows = write.open_table(table(Level::Minute))?;
             for (at, identity, amounts) in queue.iter() {
-                let number = number_of(&write, names, identity)?;
+                let number = number_of(&write, (names, &self.bounds), identity)?;
                 add(&mut rows, (Level::Minute.start_of(at), number), amounts)?;
             }
         }
@@ -241,7 +241,7 @@ impl Store {
         }
         if self.folded_at != minute {
             let names = names.get_or_insert_with(|| self.names.clone());
-            fold::fold(&write, &self.rows, names, now)?;
+            fold::fold(&write, &self.bounds, names, now)?;
         }
         write.commit()?;
         self.folded_at = minute;
@@ -266,9 +266,8 @@ impl Store {
                     continue;
                 }
                 let identity = self.names.by_number.get(&number);
-                let identity = identity.ok_or_else(|| {
-                    StoreError::Damaged(format!("identity {number} has no name"))
-                })?;
+                let identity = identity
+                    .ok_or_else(|| StoreError::Damaged(format!("identity {number} has no name")))?;
                 sums.add(span, identity, &amounts(value.value()));
             }
         }
@@ -305,14 +304,14 @@ fn builder() -> Builder {
 /// Returns the number of an identity, which gets one if there is room, and else that of all others of its tenant.
 fn number_of(
     write: &WriteTransaction,
-    names: &mut Names,
+    (names, bounds): (&mut Names, &Bounds),
     identity: &Identity,
 ) -> Result<u32, StoreError> {
     if let Some(number) = names.numbers.get(identity) {
         return Ok(*number);
     }
     let folded = identity.folded();
-    let is_full = names.by_number.len() >= IDENTITIES;
+    let is_full = names.by_number.len() >= bounds.identities;
     let identity = match is_full {
         true => &folded,
         false => identity,
@@ -329,11 +328,7 @@ fn number_of(
 }
 
 /// Adds amounts to a row.
-fn add(
-    rows: &mut redb::Table<'_, Key, Value>,
-    key: Key,
-    more: &Amounts,
-) -> Result<(), StoreError> {
+fn add(rows: &mut redb::Table<'_, Key, Value>, key: Key, more: &Amounts) -> Result<(), StoreError> {
     let found = rows.get(key)?.map(|row| amounts(row.value()));
     let mut sum = found.unwrap_or_default();
     sum.add(more);
