@@ -2,8 +2,8 @@
 //!
 //! Rules: a client counts from when it is handed to a device host, under the identity that the kernel told, and for the
 //! tenant that its host says, if it is one of those that the client may be; the first one that is said stays. What a
-//! host says of other numbers is not heard. Amounts are believed: a host that was taken over may say what it likes of the
-//! clients that it has.
+//! host says of other numbers is not heard. Amounts are believed: a host that was taken over may say what it likes of
+//! the clients that it has.
 
 use super::amounts::Amounts;
 use super::identity::Identity;

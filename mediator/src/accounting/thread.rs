@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Orders that wait at most.
 const ORDERS: usize = 64;
+/// Orders that wait while a question is still taken: flushes do not wait behind many of them.
+const BEFORE_A_QUESTION: usize = 4;
 /// Time between two looks at whether the thread has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -69,7 +71,8 @@ impl Accountant {
     /// Asks a question, which [`Accountant::answers`] has the answer to; returns whether the thread has room for it.
     #[must_use]
     pub fn ask(&self, number: u64, query: UsageQuery) -> bool {
-        self.orders.try_send(Order::Report(number, query)).is_ok()
+        let is_quiet = self.orders.len() < BEFORE_A_QUESTION;
+        is_quiet && self.orders.try_send(Order::Report(number, query)).is_ok()
     }
 
     /// Returns the answers that have come.

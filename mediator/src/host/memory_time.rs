@@ -1,7 +1,7 @@
 //! The time integral of the device memory that a client holds, for accounts.
 //!
-//! What is published changes only when the memory does: the integral until its last change, and when that was. Who reads
-//! it adds what has passed since ([`MemoryTime::until`]), so that an idle client that holds memory costs the host
+//! What is published changes only when the memory does: the integral until its last change, and when that was. Who
+//! reads it adds what has passed since ([`MemoryTime::until`]), so that an idle client that holds memory costs the host
 //! nothing.
 //!
 //! Rule: the control thread notes a change after each request of the client and before each page of statistics, so

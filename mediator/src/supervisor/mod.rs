@@ -11,9 +11,10 @@
 //! told the reason by an error number (`gridmux_channel::session`).
 //!
 //! Rules: it parses not one byte that a tenant wrote, holds no GPU context, and one thread does all of it but reading
-//! the configuration again; it waits in one place for whatever is ready and nowhere for one process. What a device host
-//! says is checked for form and believed for nothing that matters to another tenant; it is heard for a bounded number
-//! of messages in a turn. Which tenants a process may be is matched in the moment in which it is handed on.
+//! the configuration again and writing accounts; it waits in one place for whatever is ready and nowhere for one
+//! process. What a device host says is checked for form and believed for nothing that matters to another tenant, but
+//! for amounts of use; it is heard for a bounded number of messages in a turn. Which tenants a process may be is matched
+//! in the moment in which it is handed on.
 
 mod admin;
 mod doors;
@@ -24,6 +25,7 @@ mod operators;
 mod profiles;
 mod reading;
 mod reload;
+mod requests;
 mod rules;
 mod signals;
 mod sockets;
@@ -46,10 +48,9 @@ use identity::Peer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::geteuid;
 use operators::Operators;
 use profiles::Kept;
-use reading::{Readings, Subject};
+use reading::Readings;
 use reload::Reloads;
 pub use reload::Source;
 use rules::Rules;
@@ -322,9 +323,7 @@ impl Supervisor {
         let due = [
             self.hosts.time_to_start(now),
             self.readings.time_left(now),
-            self.accounts
-                .as_ref()
-                .map(|accounts| accounts.time_left(now)),
+            self.time_to_flush(now),
             self.reloads.time_left(),
         ];
         let longest = due.into_iter().flatten().fold(TURN, Duration::min);
@@ -560,36 +559,6 @@ impl Supervisor {
             self.warned_at = Some(now);
             tracing::warn!("{what}");
         }
-    }
-
-    fn hear_operators(&mut self, now: Instant) {
-        for request in self.operators.go_on(now) {
-            let reply = match serde_json::from_slice::<AdminRequest>(&request.line) {
-                Ok(asked) if !asked.is_permitted_to(request.user, geteuid().as_raw()) => {
-                    AdminReply::Error(admin::NOT_PERMITTED.into())
-                }
-                Ok(AdminRequest::Statistics) => {
-                    self.ask_for_reading((request.number, Subject::Counters), now);
-                    continue;
-                }
-                Ok(AdminRequest::Kernels) => {
-                    self.ask_for_reading((request.number, Subject::Kernels), now);
-                    continue;
-                }
-                Ok(AdminRequest::Usage(query)) => {
-                    self.ask_for_reading((request.number, Subject::Usage(query)), now);
-                    continue;
-                }
-                Ok(AdminRequest::Change(change)) => self.change(&change, request.user),
-                Ok(AdminRequest::Stop) => {
-                    self.stopping = true;
-                    AdminReply::Done
-                }
-                Err(error) => AdminReply::Error(format!("request not understood: {error}")),
-            };
-            self.operators.answer(request.number, &reply, now);
-        }
-        self.answer_late_readings(now);
     }
 }
 

@@ -85,11 +85,6 @@ impl Accounts {
         }
         is_due
     }
-
-    /// Returns how long it is until a flush is due.
-    pub(super) fn time_left(&self, now: Instant) -> Duration {
-        self.due.saturating_duration_since(now)
-    }
 }
 
 fn now() -> At {
@@ -120,6 +115,12 @@ impl Supervisor {
         self.answer_with_use(now);
     }
 
+    /// Returns how long it is until a flush is due, if accounts are kept.
+    pub(super) fn time_to_flush(&self, now: Instant) -> Option<Duration> {
+        let accounts = self.accounts.as_ref()?;
+        Some(accounts.due.saturating_duration_since(now))
+    }
+
     /// Takes what clients used until now and hands it to the thread.
     pub(super) fn take_use(&mut self) {
         let Some(accounts) = &mut self.accounts else {
@@ -144,7 +145,9 @@ impl Supervisor {
         let error = match &self.accounts {
             None => OFF,
             Some(accounts) if accounts.accountant.ask(operator, query) => return,
-            Some(_) => "the disk under the database of use does not keep up; ask again later",
+            Some(_) => {
+                "too many ask for use at once, or the disk under its database does not keep up; ask again"
+            }
         };
         let reply = AdminReply::Error(error.into());
         self.operators.answer(operator, &reply, now);

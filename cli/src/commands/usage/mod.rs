@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(after_help = COLUMNS)]
 pub(crate) struct Usage {
-    /// From when on: a date (2026-12-01, in UTC), a time (2026-12-01T08:00:00Z), or how long ago (90s, 30m, 24h, 7d, 4w)
-    /// [default: the beginning]
+    /// From when on: a date (2026-12-01, in UTC), a time (2026-12-01T08:00:00Z), or how long ago (90s, 30m, 24h, 7d,
+    /// 4w) [default: the beginning]
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     since: Option<u64>,
     /// Until when, likewise [default: now]
@@ -264,11 +264,7 @@ impl Row {
     fn cells(&self) -> Vec<String> {
         let name = self.user.as_ref().or(self.name.as_ref());
         // Below 2^64 for as long as there are machines.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "saturates"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
         let byte_hours = (self.memory_byte_seconds / 3600.0) as u64;
         vec![
             name.cloned().unwrap_or_else(|| "-".to_owned()),

@@ -1,8 +1,8 @@
 //! Folding of old intervals into longer ones, and of too many rows into fewer, so that the file stays bounded.
 //!
 //! Rules: a row moves whole, in the transaction that takes it away, so that sums over all intervals never change. What
-//! is beyond the limit of a length is its oldest interval. Identities that no row names any more are forgotten once a
-//! day, and where there is no room for new ones.
+//! is beyond the limit of a length is its oldest interval. Identities that no row names any more are forgotten in the
+//! first minute of a day, and where there is no room for new ones.
 
 use super::{Key, NAMES, Names, StoreError, add, amounts, number_of, table};
 use crate::accounting::amounts::Amounts;

@@ -149,10 +149,16 @@ impl Names {
         }
     }
 
-    /// Returns the lowest number above all that are taken.
+    /// Returns a number that is not taken: the next above all of them, as long as there is one.
     fn next(&self) -> u32 {
         let last = self.by_number.last_key_value();
-        last.map_or(0, |(number, _)| number.wrapping_add(1))
+        let above = last.map_or(Some(0), |(number, _)| number.checked_add(1));
+        above.unwrap_or_else(|| {
+            let mut numbers = 0..;
+            let is_free = |number: &u32| !self.by_number.contains_key(number);
+            // Far fewer are taken than there are.
+            numbers.find(is_free).unwrap_or_default()
+        })
     }
 }
 

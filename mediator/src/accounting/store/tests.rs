@@ -94,6 +94,17 @@ fn what_was_used_is_summed_by_tenant_user_job_and_control_group() {
 }
 
 #[test]
+fn numbers_of_identities_begin_anew_behind_the_greatest() {
+    let mut names = super::Names::default();
+    for (number, next) in [(0, 1), (7, 8), (u32::MAX, 1), (1, 2)] {
+        names.insert(number, Identity::new("a", number, None));
+        assert_eq!(names.next(), next);
+    }
+    names.remove(u32::MAX);
+    assert_eq!(names.next(), 8);
+}
+
+#[test]
 fn years_are_folded_and_no_amount_changes() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(file(&folder.path().join("usage.redb")), 1).unwrap();
