@@ -75,8 +75,8 @@ fn use_is_counted_whole_while_the_service_runs_and_after_its_end() {
     let shown = service.ask(&["tenant", "show", "first"]);
     let held = shown[0]["held_sm_ns"].as_f64().unwrap() / 1e9;
     let counted = figure(&usage_again, "first", "device_sm_seconds");
-    // Blocks of one kernel are short of one resource, so that both measures are of the same, but for the first launches,
-    // of which shares do not know yet what they hold.
+    // Blocks of one kernel are short of one resource, so that both measures are of the same, but for the first
+    // launches, of which shares do not know yet what they hold.
     assert!(
         (0.9..2.0).contains(&(counted / held)),
         "{counted} s, and {held} s were held"

@@ -13,8 +13,8 @@
 //! Rules: it parses not one byte that a tenant wrote, holds no GPU context, and one thread does all of it but reading
 //! the configuration again and writing accounts; it waits in one place for whatever is ready and nowhere for one
 //! process. What a device host says is checked for form and believed for nothing that matters to another tenant, but
-//! for amounts of use; it is heard for a bounded number of messages in a turn. Which tenants a process may be is matched
-//! in the moment in which it is handed on.
+//! for amounts of use; it is heard for a bounded number of messages in a turn. Which tenants a process may be is
+//! matched in the moment in which it is handed on.
 
 mod admin;
 mod doors;
