@@ -407,10 +407,10 @@ fn place(path: &Path, what: &str) -> Result<Option<String>, (Verdict, String)> {
     }
     match fs::symlink_metadata(path) {
         Err(failed) if failed.kind() == ErrorKind::NotFound => {
-            return Ok(Some(format!("{name} will be made")));
+            Ok(Some(format!("{name} will be made")))
         }
         Ok(found) if !found.is_file() => {
-            return warning(format!("{name} is no regular file, {NOTHING}")).map(Some);
+            warning(format!("{name} is no regular file, {NOTHING}")).map(Some)
         }
         _ => Ok(None),
     }

@@ -56,6 +56,12 @@ fn place() -> Place {
     Place { folder, path }
 }
 
+/// Makes of the bytes of a file those of a damaged one.
+type Damage = fn(Vec<u8>) -> Vec<u8>;
+
+/// What stands in the place of a file, what is said of it, and how it comes there.
+type Other = (&'static str, &'static str, fn(&Place));
+
 /// Makes a file in which 5 launches stand.
 fn filled() -> Place {
     let place = place();
@@ -83,7 +89,7 @@ fn a_file_is_made_for_its_group_and_read_while_nobody_has_it() {
 
 #[test]
 fn a_damaged_file_is_set_aside_by_name_and_a_new_one_is_begun() {
-    let damages: [(&str, fn(Vec<u8>) -> Vec<u8>); 5] = [
+    let damages: [(&str, Damage); 5] = [
         ("cut in the middle", |bytes| {
             bytes[..bytes.len() / 2].to_vec()
         }),
@@ -148,7 +154,7 @@ fn a_file_that_is_damaged_while_it_is_open_loses_nothing_that_is_new() {
 
 #[test]
 fn what_is_no_database_of_ours_is_left_alone_and_use_waits() {
-    let others: [(&str, &str, fn(&Place)); 6] = [
+    let others: [Other; 6] = [
         ("text", "is no database and is left as it is", |place| {
             fs::write(&place.path, "root:x:0:0:\n").unwrap();
         }),
