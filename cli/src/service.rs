@@ -68,7 +68,8 @@ pub(crate) fn holds(host_told: bool) -> String {
     format!("{from}until the configuration is read again or the service ends")
 }
 
-fn explain(error: AdminError) -> Failure {
+/// Makes the failure of a question to a service, with what to do about it.
+pub(crate) fn explain(error: AdminError) -> Failure {
     let hint = match &error {
         AdminError::Connect { source, .. } => match source.kind() {
             ErrorKind::PermissionDenied => Some(

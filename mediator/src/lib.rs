@@ -8,6 +8,8 @@
 //! thread never waits for the control thread, nor for a tenant.
 
 #[cfg(not(loom))]
+pub mod accounting;
+#[cfg(not(loom))]
 pub mod backoff;
 mod bucket;
 #[cfg(not(loom))]
@@ -18,6 +20,8 @@ pub mod device;
 pub mod dispatch;
 #[cfg(not(loom))]
 pub mod host;
+#[cfg(not(loom))]
+mod kept_file;
 #[cfg(not(loom))]
 pub mod link;
 pub mod lock;

@@ -11,6 +11,7 @@
 use crate::config::{Config, TenantConfig};
 use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
+use crate::dispatch::client_accounting::ClientUsage;
 use crate::dispatch::samples::LatencyView;
 use crate::page::Buckets;
 use crate::settings::Settings;
@@ -106,6 +107,8 @@ pub enum ToSupervisor {
     Gone {
         /// Number.
         id: u32,
+        /// All that it used, if it had become some tenant's.
+        last: Option<LastUse>,
     },
     /// The fork server of the compilers has ended; asks for [`ToHost::Compilers`].
     NoCompilers,
@@ -187,6 +190,37 @@ impl TenantFacts {
     }
 }
 
+/// The time integral of the device memory that a client holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryTime {
+    /// What it holds, in bytes.
+    pub bytes: u64,
+    /// The integral until that changed last, in bytes · nanoseconds of wall time.
+    pub byte_ns: u128,
+    /// When that was, in nanoseconds of the machine's monotonic clock.
+    pub since_ns: u64,
+}
+
+impl MemoryTime {
+    /// Returns the integral until a time of the machine's monotonic clock, as if nothing changed until then.
+    #[must_use]
+    pub fn until(&self, now_ns: u64) -> u128 {
+        let passed = u128::from(now_ns.saturating_sub(self.since_ns));
+        self.byte_ns.saturating_add(u128::from(self.bytes) * passed)
+    }
+}
+
+/// All that a client used that is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastUse {
+    /// Number of its tenant.
+    pub tenant: u32,
+    /// What was counted.
+    pub usage: ClientUsage,
+    /// The time integral of the device memory that it held, in bytes · nanoseconds of wall time.
+    pub memory_byte_ns: u128,
+}
+
 /// A connected client of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientFacts {
@@ -198,6 +232,10 @@ pub struct ClientFacts {
     pub credentials: Credentials,
     /// Device memory that it holds, in bytes.
     pub memory_used_bytes: u64,
+    /// What was counted of it.
+    pub usage: ClientUsage,
+    /// The time integral of the device memory that it holds.
+    pub memory_time: MemoryTime,
 }
 
 /// A reading of one tenant. What is counted is counted over all of its clients since the service started.

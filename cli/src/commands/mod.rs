@@ -21,6 +21,7 @@ mod serve;
 mod sim;
 mod tenant;
 mod trace;
+mod usage;
 mod workload;
 
 use crate::failure::Failure;
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Report(report::Report),
     /// The service's figures for Prometheus, in the OpenMetrics text format
     Metrics(metrics::Metrics),
+    /// What tenants, users and jobs used over the years
+    Usage(usage::Usage),
     /// Scheduling policies
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -129,6 +132,7 @@ impl Command {
             Self::Trace(trace) => trace.run(out),
             Self::Report(report) => report.run(out),
             Self::Metrics(metrics) => metrics.run(out),
+            Self::Usage(usage) => usage.run(out),
             Self::Policy(policy) => policy.run(out),
             Self::Ptx(ptx) => ptx.run(out),
             Self::Sim(sim) => sim.run(out),

@@ -39,7 +39,7 @@ pages! {
 }
 
 /// Commands that are not run here, by how they begin, and why not.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 23] = [
     ("python3 -m venv", "`cargo xtask test --clients` makes it"),
     (
         "venv/bin/gridmux run -- venv/bin/python",
@@ -76,6 +76,10 @@ const ELSEWHERE: [(&str, &str); 22] = [
     (
         "gridmux report ",
         "cli/tests/cli/trace.rs sums a recording up",
+    ),
+    (
+        "gridmux usage",
+        "needs a service that keeps accounts; cli/tests/cli/accounts.rs asks one",
     ),
     ("install target/release/gridmux", "changes the machine"),
     (

@@ -5,6 +5,7 @@
 //! - No test changes its own process: environment, working folder, limits and signals are set for the process that it
 //!   starts.
 
+mod accounts;
 mod command;
 mod demo;
 mod doctor;

@@ -66,6 +66,13 @@ impl Config {
         self.device.check()?;
         self.limits.check()?;
         self.profiles.check()?;
+        self.accounting.check()?;
+        if let Some(file) = &self.accounting.file
+            && self.profiles.file.as_ref() == Some(file)
+        {
+            let message = format!("{file:?} is that of profiles.file, too; name two files");
+            return Err(ConfigError::value("accounting.file", message));
+        }
         let mut seen = BTreeSet::new();
         for tenant in &self.tenants {
             check_name("tenant.name", &tenant.name)?;

@@ -4,7 +4,7 @@
 //! built into what was started, and stay as they were until the service is started anew. Each key is on one side or the
 //! other, which the patterns without a rest below make sure of.
 
-use super::{Config, ConfigError, DeviceConfig, Limits, ProfilesConfig};
+use super::{AccountingConfig, Config, ConfigError, DeviceConfig, Limits, ProfilesConfig};
 
 impl Config {
     /// Returns what is in force when a service that obeys `self` reads `new`, and the keys in which `new` says
@@ -22,6 +22,7 @@ impl Config {
             device,
             limits,
             profiles,
+            accounting,
             host_user,
             operator_group,
             tenants: _,
@@ -30,6 +31,7 @@ impl Config {
         keep("instance", &self.instance, instance, &mut kept);
         self.device.keep_in(device, &mut kept);
         self.profiles.keep_in(profiles, &mut kept);
+        self.accounting.keep_in(accounting, &mut kept);
         keep("host_user", &self.host_user, host_user, &mut kept);
         keep(
             "operator_group",
@@ -76,6 +78,13 @@ impl ProfilesConfig {
     fn keep_in(&self, new: &mut Self, kept: &mut Vec<&'static str>) {
         let Self { file } = new;
         keep("profiles.file", &self.file, file, kept);
+    }
+}
+
+impl AccountingConfig {
+    fn keep_in(&self, new: &mut Self, kept: &mut Vec<&'static str>) {
+        let Self { file } = new;
+        keep("accounting.file", &self.file, file, kept);
     }
 }
 
@@ -159,6 +168,7 @@ mod tests {
                     module_memory_bytes = 1048576\nkernel_budget_cycles = 1000\nclock_hold_ms = 1\n\
                     kernel_budget_cpu_seconds = 1\ntenants = 3\nclients = 4\nconnects_per_second = 5\n\
                     host_patience_seconds = 6\n[profiles]\nfile = \"/y\"\n\
+                    [accounting]\nfile = \"/z\"\n\
                     [[tenant]]\nname = \"b\"\nweight = 9\n[[tenant]]\nname = \"a\"\n";
         let (after, kept) = before.reloaded_as(parse(text)).unwrap();
         let mut expected = before.clone();
@@ -177,6 +187,7 @@ mod tests {
             "device.memory_bytes",
             "device.clock",
             "profiles.file",
+            "accounting.file",
             "host_user",
             "operator_group",
             "limits.compile_memory_bytes",

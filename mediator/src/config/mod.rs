@@ -3,6 +3,7 @@
 //! Rules: an unknown key is an error that names it; every value has a default that is safe; nothing here touches
 //! the system, so a configuration can be validated anywhere.
 
+mod accounting;
 mod check;
 mod example;
 mod file;
@@ -11,6 +12,7 @@ mod principal;
 mod profiles;
 mod tenant;
 
+pub use accounting::AccountingConfig;
 pub use example::EXAMPLE;
 pub use principal::Principal;
 pub use profiles::ProfilesConfig;
@@ -57,6 +59,9 @@ pub struct Config {
     /// Settings of the profiles of kernels.
     #[serde(default)]
     pub profiles: ProfilesConfig,
+    /// Settings of the accounts of use.
+    #[serde(default)]
+    pub accounting: AccountingConfig,
     /// User that device hosts run as when the service is root; without it, `gridmux` if there is such a user, and
     /// `nobody` otherwise.
     #[serde(default)]

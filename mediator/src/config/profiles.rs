@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Profiles: how long blocks of kernels last, learnt while they run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,16 +16,18 @@ pub struct ProfilesConfig {
 
 impl ProfilesConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        match file.is_absolute() && file.file_name().is_some() {
-            true => Ok(()),
-            false => Err(ConfigError::value(
-                "profiles.file",
-                format!("{file:?} must be an absolute path of a file"),
-            )),
+        check_file("profiles.file", self.file.as_deref())
+    }
+}
+
+/// Checks that a file that the service keeps is named by an absolute path.
+pub(super) fn check_file(key: &str, file: Option<&Path>) -> Result<(), ConfigError> {
+    match file {
+        Some(file) if !file.is_absolute() || file.file_name().is_none() => {
+            let message = format!("{file:?} must be an absolute path of a file");
+            Err(ConfigError::value(key, message))
         }
+        _ => Ok(()),
     }
 }
 

@@ -68,11 +68,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             stream.pop();
         }
         let tenant = client.tenant;
+        let is_launch = matches!(operation.work, Work::Launch(_));
+        let ok = operation.status == CompletionStatus::Ok;
+        client.counters.completed(is_launch, ok);
         if let Some(account) = self.feed.accounts.get(tenant) {
-            let ok = operation.status == CompletionStatus::Ok;
             account.counters.completed(ok);
         }
-        if matches!(operation.work, Work::Launch(_)) {
+        if is_launch {
             let (start, end) = operation.span();
             self.judge_behaviour(tenant, operation.status, end - start);
         }

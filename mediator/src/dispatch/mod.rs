@@ -29,7 +29,8 @@ pub use admission::{ControlLink, Doorbells, client, clients, message, params, po
 pub use completions::samples;
 pub use dispatcher::{Dispatcher, DispatcherConfig, Turn};
 pub use feed::{
-    accounting, accounts, enforces, policy_choice, policy_link, rows, samples, tenant_set,
+    accounting, accounts, client_accounting, enforces, policy_choice, policy_link, rows, samples,
+    tenant_set,
 };
 pub use ids::Slot;
 pub use issuer::{lanes, reading, transfers, window};

@@ -13,6 +13,7 @@ use crate::device::{Device, DeviceReport, Outcome, Residency, Tag};
 use gridmux_bpf::probes;
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
+use gridmux_policy::shape::Held;
 use gridmux_policy::units::Nanos;
 
 impl<D: Device, P: TenantPort> Dispatcher<D, P> {
@@ -169,6 +170,12 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             }
             _ => false,
         };
+        let is_copy = matches!(&operation.work, Work::Copy(_));
+        if let Some((_, bytes)) = flight.transfer.filter(|_| is_copy)
+            && let Some(client) = clients.get(slot)
+        {
+            client.counters.copied(bytes);
+        }
         if fresh_failure {
             let notice = Notice::Failed {
                 slot,
@@ -281,6 +288,12 @@ fn count_retired<P>(
 ) {
     if let Some(account) = feed.accounts.get(flight.tenant) {
         account.counters.retired(blocks, held);
+    }
+    if let Some(client) = clients.get(flight.op.slot) {
+        let mut one = Held::default();
+        one.add(&flight.shape, 1);
+        let part = one.dominant(&feed.shape);
+        client.counters.retired(held, part);
     }
     feed.meter.retired(flight.tenant, &flight.shape, blocks, at);
     let row = flight.row.and_then(|id| Some((id, feed.rows.get_mut(id)?)));

@@ -16,7 +16,8 @@ use super::session::{Session, SessionParts};
 use crate::device::DeviceControl;
 use crate::dispatch::clients::CLIENTS;
 use crate::dispatch::ids::Slot;
-use crate::link::{ClientFacts, ClientIdentity, turn_away};
+use crate::link::{ClientFacts, ClientIdentity, LastUse, turn_away};
+use crate::page::monotonic_ns;
 use gridmux_channel::ring::host::HostRings;
 use gridmux_channel::ring::{HostState, RingError, RingLayout};
 use gridmux_channel::server::{Connection, SessionError, Status};
@@ -53,6 +54,13 @@ pub(super) struct Client {
     pub(super) rings: Option<HostRings>,
     /// State that it reads in its rings when it is gone.
     pub(super) farewell: HostState,
+}
+
+/// A client of which nothing is left.
+pub(super) struct Gone {
+    pub(super) id: u32,
+    /// The account of its tenant and what it used, if it had become some tenant's.
+    pub(super) member: Option<(Rc<TenantAccount>, LastUse)>,
 }
 
 /// Why a client leaves.
@@ -109,6 +117,14 @@ impl Client {
             return Err(Departure::Refused);
         }
         Ok(())
+    }
+
+    /// Takes note of the device memory that it holds now.
+    pub(super) fn note_memory(&self, device: &dyn DeviceControl) {
+        if let Some(member) = self.session.membership() {
+            let bytes = device.used_bytes(member.domain);
+            member.memory.note(bytes, monotonic_ns());
+        }
     }
 }
 
@@ -255,24 +271,30 @@ impl Clients {
         Some(deadline.saturating_duration_since(now))
     }
 
-    /// Frees everything of a client of which nothing is in flight any more; returns its number, and the account of its
-    /// tenant if it had one.
+    /// Frees everything of a client of which nothing is in flight any more.
     pub(super) fn take_gone(
         &mut self,
         slot: Slot,
         device: &Arc<dyn DeviceControl>,
-    ) -> Option<(u32, Option<Rc<TenantAccount>>)> {
+    ) -> Option<Gone> {
         let place = self.places.get_mut(usize::from(slot.0))?;
         place
             .take_if(|client| client.drained && !client.session.compiling)
             .map(|mut client| {
                 client.session.release();
-                let account = client.session.membership().map(|member| {
+                let member = client.session.membership().map(|member| {
+                    let memory = member.memory.note(0, monotonic_ns());
                     device.destroy_domain(member.domain);
                     member.account.leave(member.domain);
-                    Rc::clone(&member.account)
+                    let last = LastUse {
+                        tenant: member.account.number,
+                        usage: member.counters.read(),
+                        memory_byte_ns: memory.byte_ns,
+                    };
+                    (Rc::clone(&member.account), last)
                 });
-                (client.session.identity().id, account)
+                let id = client.session.identity().id;
+                Gone { id, member }
             })
     }
 
@@ -285,11 +307,16 @@ impl Clients {
         let facts = |client: &Client| {
             let member = client.session.membership()?;
             let identity = client.session.identity();
-            (member.account.number == account.number).then(|| ClientFacts {
-                id: identity.id,
-                name: member.name.clone(),
-                credentials: identity.credentials,
-                memory_used_bytes: device.used_bytes(member.domain),
+            (member.account.number == account.number).then(|| {
+                let memory_used_bytes = device.used_bytes(member.domain);
+                ClientFacts {
+                    id: identity.id,
+                    name: member.name.clone(),
+                    credentials: identity.credentials,
+                    memory_used_bytes,
+                    usage: member.counters.read(),
+                    memory_time: member.memory.note(memory_used_bytes, monotonic_ns()),
+                }
             })
         };
         // Most tenants have none, and a look at every place for each tenant would be a million looks.

@@ -11,6 +11,7 @@ use super::clients::{Clients, ConnectError, Making};
 use super::compile::{CompileResult, Compilers};
 use super::kernels::{Around, KernelReading, Next};
 use super::learnt::Learnt;
+use super::memory_time::MemoryClock;
 use super::outbound::Outbound;
 use super::session::{Hello, Member};
 use super::statistics::Statistics;
@@ -269,7 +270,7 @@ impl ControlThread {
                     if self.outbound.lines.may_say(uid) {
                         tracing::warn!(id, %reason, "client refused");
                     }
-                    link.send(&ToSupervisor::Gone { id }, &[])?;
+                    link.send(&ToSupervisor::Gone { id, last: None }, &[])?;
                 }
             }
             Some((ToHost::Settings(settings), _)) => self.obey_settings(&settings, watch, link)?,
@@ -367,7 +368,11 @@ impl ControlThread {
         let Some(client) = self.clients.get_mut(slot).filter(|client| !client.leaving) else {
             return Ok(());
         };
+        let before = client.session.holdings();
         let served = client.serve();
+        if client.session.holdings() != before {
+            client.note_memory(&*self.device);
+        }
         if let Some(hello) = client.session.take_hello()
             && let Err(error) = self.greet(slot, hello)
             && let Some(client) = self.clients.get_mut(slot)
@@ -458,11 +463,14 @@ impl ControlThread {
             tracing::info!(id, tenant = %name, client = ?hello.name, "welcome");
         }
         let account = std::rc::Rc::clone(account);
+        let counters = Arc::clone(&joining.counters);
         self.outbound.tell(Message::Join(slot, Box::new(joining)));
         let member = Member {
             account,
             domain,
             name: hello.name,
+            counters,
+            memory: MemoryClock::new(monotonic_ns()),
         };
         for mapping in client.session.welcome(member) {
             self.outbound.tell(Message::AddMapping(slot, mapping));
@@ -507,11 +515,12 @@ impl ControlThread {
     /// Frees what a client held, if nothing of it is in flight any more.
     fn part_with(&mut self, slot: Slot, link: &HostLink) -> io::Result<()> {
         match self.clients.take_gone(slot, &self.device) {
-            Some((id, account)) => {
-                if let Some(account) = account {
-                    self.close_account(&account);
+            Some(gone) => {
+                if let Some((account, _)) = &gone.member {
+                    self.close_account(account);
                 }
-                link.send(&ToSupervisor::Gone { id }, &[])
+                let last = gone.member.map(|(_, last)| last);
+                link.send(&ToSupervisor::Gone { id: gone.id, last }, &[])
             }
             None => Ok(()),
         }

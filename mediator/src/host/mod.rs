@@ -16,6 +16,7 @@ mod holdings;
 mod kernels;
 mod learnt;
 mod lines;
+mod memory_time;
 mod outbound;
 mod parts;
 mod session;

@@ -15,13 +15,13 @@ use std::os::unix::fs::FileExt;
 /// "gridmux" and a version of the whole format, as the first word.
 const MAGIC: u64 = u64::from_be_bytes(*b"gridmux\x01");
 /// Version of the snapshot's encoding.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 /// Bytes of a copy for what there is one of.
 const BASE_BYTES: usize = 64 << 10;
 /// Bytes of a copy for each tenant: about 300 for names and counters, and as much for each histogram.
 const TENANT_BYTES: usize = 1 << 10;
 /// Bytes of a copy for each client.
-const CLIENT_BYTES: usize = 128;
+const CLIENT_BYTES: usize = 256;
 
 /// Why a page cannot be written or read.
 #[derive(Debug, thiserror::Error)]

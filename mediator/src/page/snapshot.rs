@@ -229,7 +229,8 @@ pub(crate) fn plain(text: &str) -> String {
 mod tests {
     use super::{Buckets, PolicySnapshot, Snapshot, TenantSnapshot};
     use crate::dispatch::accounting::TenantUsage;
-    use crate::link::{ClientFacts, Credentials};
+    use crate::dispatch::client_accounting::ClientUsage;
+    use crate::link::{ClientFacts, Credentials, MemoryTime};
 
     fn tenant(name: &str) -> TenantSnapshot {
         TenantSnapshot {
@@ -243,6 +244,8 @@ mod tests {
                     gid: 3,
                 },
                 memory_used_bytes: 4,
+                usage: ClientUsage::default(),
+                memory_time: MemoryTime::default(),
             }],
             memory_used_bytes: 4,
             share_by_weight: f64::NAN,

@@ -5,6 +5,7 @@
 //! asking side; the answering side is `operators`.
 
 use super::HostState;
+use crate::accounting::{UsageQuery, UsageReport};
 use crate::link::{HostStatistics, TenantFacts};
 use crate::page::KernelsSnapshot;
 use crate::settings::Change;
@@ -31,6 +32,8 @@ pub enum AdminRequest {
     Statistics,
     /// The same, and the kernels of the tenants.
     Kernels,
+    /// What was used over the years, where accounts are kept.
+    Usage(UsageQuery),
     /// Changes settings until the configuration is read again.
     Change(Change),
     /// Ends the service.
@@ -41,7 +44,7 @@ impl AdminRequest {
     /// Returns whether a user may ask this of a service whose own user is `own`.
     pub(super) fn is_permitted_to(&self, user: u32, own: u32) -> bool {
         match self {
-            Self::Statistics | Self::Kernels => true,
+            Self::Statistics | Self::Kernels | Self::Usage(_) => true,
             Self::Change(_) | Self::Stop => user == 0 || user == own,
         }
     }
@@ -53,6 +56,8 @@ impl AdminRequest {
 pub enum AdminReply {
     /// To [`AdminRequest::Statistics`] and [`AdminRequest::Kernels`].
     Statistics(Box<ServiceStatistics>),
+    /// To [`AdminRequest::Usage`].
+    Usage(Box<UsageReport>),
     /// To [`Change::Tenant`]: what the tenant's settings are now.
     Tenant {
         /// The settings.

@@ -11,9 +11,10 @@
 //! told the reason by an error number (`gridmux_channel::session`).
 //!
 //! Rules: it parses not one byte that a tenant wrote, holds no GPU context, and one thread does all of it but reading
-//! the configuration again; it waits in one place for whatever is ready and nowhere for one process. What a device host
-//! says is checked for form and believed for nothing that matters to another tenant; it is heard for a bounded number
-//! of messages in a turn. Which tenants a process may be is matched in the moment in which it is handed on.
+//! the configuration again and writing accounts; it waits in one place for whatever is ready and nowhere for one
+//! process. What a device host says is checked for form and believed for nothing that matters to another tenant, but
+//! for amounts of use; it is heard for a bounded number of messages in a turn. Which tenants a process may be is
+//! matched in the moment in which it is handed on.
 
 mod admin;
 mod doors;
@@ -24,12 +25,14 @@ mod operators;
 mod profiles;
 mod reading;
 mod reload;
+mod requests;
 mod rules;
 mod signals;
 mod sockets;
 mod stop;
 mod tenants;
 mod tracing_maps;
+mod usage;
 
 pub use admin::{AdminError, AdminReply, AdminRequest, KernelStatistics, ServiceStatistics, ask};
 pub use hosts::HostState;
@@ -45,10 +48,9 @@ use identity::Peer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::geteuid;
 use operators::Operators;
 use profiles::Kept;
-use reading::{Readings, Subject};
+use reading::Readings;
 use reload::Reloads;
 pub use reload::Source;
 use rules::Rules;
@@ -63,6 +65,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tenants::Tenants;
 use tracing_maps::LatencyMaps;
+use usage::Accounts;
 
 /// Longest wait: the samples' ring is emptied now and then even when nothing else happens.
 const TURN: Duration = Duration::from_millis(100);
@@ -120,6 +123,8 @@ struct Supervisor {
     news: Vec<State<'static>>,
     /// None before the first device host says what the device is.
     profiles: Option<Kept>,
+    /// None where no accounts are kept.
+    accounts: Option<Accounts>,
     /// Clients that the device host has, by number.
     connected: BTreeSet<u32>,
     last_id: u32,
@@ -187,6 +192,7 @@ pub fn serve(
         is_host_behind: false,
         news: Vec::new(),
         profiles: None,
+        accounts: Accounts::start(&config),
         connected: BTreeSet::new(),
         last_id: 0,
         handing: None,
@@ -274,6 +280,7 @@ impl Supervisor {
         if let Some(profiles) = &mut self.profiles {
             profiles.write_if_due();
         }
+        self.keep_accounts(now);
         Ok(())
     }
 
@@ -316,6 +323,7 @@ impl Supervisor {
         let due = [
             self.hosts.time_to_start(now),
             self.readings.time_left(now),
+            self.time_to_flush(now),
             self.reloads.time_left(),
         ];
         let longest = due.into_iter().flatten().fold(TURN, Duration::min);
@@ -358,9 +366,12 @@ impl Supervisor {
 
     fn obey(&mut self, message: ToSupervisor) {
         match message {
-            ToSupervisor::Gone { id } => {
+            ToSupervisor::Gone { id, last } => {
                 if self.connected.remove(&id) {
                     tracing::debug!(id, "gone");
+                }
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.end(id, last.as_ref(), &self.tenants);
                 }
             }
             ToSupervisor::Profiles(learnt) => {
@@ -406,6 +417,7 @@ impl Supervisor {
             );
         }
         self.connected.clear();
+        self.take_last_use();
     }
 
     /// Accepts connections, as many as a turn has room for.
@@ -456,7 +468,8 @@ impl Supervisor {
             self.warn_now_and_then("too many connections at once; one was closed unheard", now);
             return;
         }
-        let peer = match identity::establish(&connection, self.tenants.need_cgroup()) {
+        let with_cgroup = self.tenants.need_cgroup() || self.accounts.is_some();
+        let peer = match identity::establish(&connection, with_cgroup) {
             Ok(peer) => peer,
             Err(error) => {
                 tracing::warn!(%error, "cannot tell who connected; connection refused");
@@ -488,15 +501,19 @@ impl Supervisor {
         };
         let (id, peer) = (handing.id, &handing.peer);
         let descriptors = [handing.connection.as_raw_fd(), peer.process.as_raw_fd()];
+        let allowed = self.tenants.allowed(peer);
         let message = ToHost::Client(ClientIdentity {
             id,
             credentials: peer.credentials,
-            allowed: self.tenants.allowed(peer),
+            allowed: allowed.clone(),
             rules: self.tenants.generation(),
         });
         match self.hosts.tell(&message, &descriptors) {
             Ok(()) => {
                 self.connected.insert(id);
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.begin(id, peer, allowed);
+                }
             }
             Err(error) if link::is_broken(&error) => {
                 // It is served by the next host. What this one said before it ended is heard first.
@@ -542,32 +559,6 @@ impl Supervisor {
             self.warned_at = Some(now);
             tracing::warn!("{what}");
         }
-    }
-
-    fn hear_operators(&mut self, now: Instant) {
-        for request in self.operators.go_on(now) {
-            let reply = match serde_json::from_slice::<AdminRequest>(&request.line) {
-                Ok(asked) if !asked.is_permitted_to(request.user, geteuid().as_raw()) => {
-                    AdminReply::Error(admin::NOT_PERMITTED.into())
-                }
-                Ok(AdminRequest::Statistics) => {
-                    self.ask_for_reading((request.number, Subject::Counters), now);
-                    continue;
-                }
-                Ok(AdminRequest::Kernels) => {
-                    self.ask_for_reading((request.number, Subject::Kernels), now);
-                    continue;
-                }
-                Ok(AdminRequest::Change(change)) => self.change(&change, request.user),
-                Ok(AdminRequest::Stop) => {
-                    self.stopping = true;
-                    AdminReply::Done
-                }
-                Err(error) => AdminReply::Error(format!("request not understood: {error}")),
-            };
-            self.operators.answer(request.number, &reply, now);
-        }
-        self.answer_late_readings(now);
     }
 }
 

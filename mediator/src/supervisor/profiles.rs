@@ -13,19 +13,18 @@
 //! plain file, it is left alone and nothing is written. No link is followed. One service writes a file: it holds the
 //! lock beside it.
 
+use crate::kept_file::{beside, make_folder, set_aside};
 use gridmux_policy::{Profile, ProfileFile, ProfileFileError, ProfileKey, ProfiledDevice};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Least time between two writes of the file.
 const WRITE_PAUSE: Duration = Duration::from_secs(60);
-/// Files that are set aside at most.
-const MOST_ASIDE: u32 = 100;
 
 /// The profiles of the service's device.
 #[derive(Debug)]
@@ -194,21 +193,6 @@ fn is_no_place(error: &io::Error) -> bool {
     )
 }
 
-/// Makes the folder of the file where it is missing and the one above it is there: others may not look into it.
-fn make_folder(file: &Path) -> Result<(), String> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let made = fs::DirBuilder::new().mode(0o750).create(folder);
-    made.map_err(|error| {
-        let name = folder.display();
-        format!(
-            "{name} is not there and cannot be made: {error}; make it, as a folder of the service's user with mode 0750"
-        )
-    })
-}
-
 /// Opens and reads the file; nothing if there is none.
 fn read(path: &Path, device: &ProfiledDevice) -> Result<Option<ProfileFile>, Unusable> {
     let place = |what: String| Unusable::File(format!("{}: {what}", path.display()));
@@ -241,27 +225,6 @@ fn read(path: &Path, device: &ProfiledDevice) -> Result<Option<ProfileFile>, Unu
         }
         Err(error) => Err(Unusable::Content(error)),
     }
-}
-
-/// Gives the file another name, which no file has; returns it.
-fn set_aside(path: &Path) -> io::Result<PathBuf> {
-    for number in 1..=MOST_ASIDE {
-        let aside = beside(path, &format!(".bad{number}"));
-        if aside.symlink_metadata().is_err() {
-            fs::rename(path, &aside)?;
-            return Ok(aside);
-        }
-    }
-    Err(io::Error::other(format!(
-        "{MOST_ASIDE} files were set aside already; remove them"
-    )))
-}
-
-/// Returns the path with an addition to the file's name.
-fn beside(path: &Path, addition: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(addition);
-    name.into()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::Supervisor;
 use super::admin::{AdminReply, KernelStatistics, ServiceStatistics};
 use super::folder::Folder;
 use super::tenants::Tenants;
+use crate::accounting::UsageQuery;
 use crate::config::{MAX_CLIENTS, MAX_TENANTS};
 use crate::dispatch::samples::LatencyView;
 use crate::link::{HostStatistics, PolicyInForce, TenantStatistics, ToHost};
@@ -46,6 +47,8 @@ pub(super) enum Subject {
     Counters,
     /// The same, and the tenants' kernels.
     Kernels,
+    /// What was used over the years.
+    Usage(UsageQuery),
 }
 
 /// An operator's number, and what that one asked for.
@@ -98,6 +101,12 @@ impl Readings {
         }
     }
 
+    /// Reads the page; returns the last snapshot that made sense.
+    pub(super) fn newest(&mut self, tenants: &Tenants) -> &Snapshot {
+        self.look(tenants);
+        &self.last
+    }
+
     /// Takes note that the host has written its page for a question; returns who waited for that.
     pub(super) fn take_written(&mut self, written: u64) -> Vec<Asked> {
         self.take(|waiting| waiting.number == written)
@@ -128,7 +137,7 @@ impl Supervisor {
         readings.asked += 1;
         let number = readings.asked;
         let question = match asked.1 {
-            Subject::Counters => ToHost::WriteStatistics { number },
+            Subject::Counters | Subject::Usage(_) => ToHost::WriteStatistics { number },
             Subject::Kernels => ToHost::WriteKernels { number },
         };
         match self.hosts.tell(&question, &[]) {
@@ -147,8 +156,15 @@ impl Supervisor {
         self.answer_with_readings(&late, now);
     }
 
-    /// Answers operators with what the page says.
+    /// Answers operators with what the page says, or has the thread that keeps accounts do so.
     pub(super) fn answer_with_readings(&mut self, asked: &[Asked], now: Instant) {
+        for (operator, subject) in asked {
+            if let Subject::Usage(query) = subject {
+                self.ask_for_use(*operator, *query, now);
+            }
+        }
+        let is_of_page = |(_, subject): &&Asked| !matches!(subject, Subject::Usage(_));
+        let asked: Vec<Asked> = asked.iter().filter(is_of_page).copied().collect();
         if asked.is_empty() {
             return;
         }
@@ -198,7 +214,7 @@ impl Supervisor {
             taken_out: self.tenants.taken_out(),
             kernels: None,
         };
-        for (operator, subject) in asked {
+        for (operator, subject) in &asked {
             let reply = AdminReply::Statistics(Box::new(ServiceStatistics {
                 kernels: (*subject == Subject::Kernels).then(|| kernels(snapshot)),
                 ..statistics.clone()

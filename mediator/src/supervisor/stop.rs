@@ -53,6 +53,7 @@ impl Supervisor {
         if let Some(profiles) = &mut self.profiles {
             profiles.write();
         }
+        self.close_accounts();
     }
 
     fn wait_for_the_end(&self) {

@@ -79,6 +79,18 @@ impl Tenants {
         self.numbers.contains_key(name)
     }
 
+    /// Returns the number of a name that was configured at any time since the service started.
+    pub(super) fn number(&self, name: &str) -> Option<u16> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Returns the name of a number.
+    pub(super) fn name(&self, number: u16) -> Option<&str> {
+        let mut all = self.numbers.iter();
+        let found = all.find(|(_, known)| **known == number);
+        found.map(|(name, _)| &**name)
+    }
+
     /// Returns the numbers of those that are configured now, in the order of the configuration.
     pub(super) fn numbers(&self) -> &[u16] {
         &self.current

@@ -8,6 +8,8 @@ use crate::commands::policy::unsampled;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table;
+use gridmux_mediator::accounting::store::StoreError;
+use gridmux_mediator::accounting::{self, By, FileError, UsageQuery};
 use gridmux_mediator::config::{Config, Principal, TenantConfig};
 use gridmux_mediator::sandbox;
 use gridmux_mediator::supervisor::{CLIENT_SOCKET, tenants_of_host_user};
@@ -121,6 +123,9 @@ pub(super) fn look(config: &Config, file: Option<&Path>, writer: Option<String>)
     findings.push(Finding::of("policy", policy(&config.policy)));
     if let Some(path) = &config.profiles.file {
         findings.push(Finding::of("profiles.file", profiles(path)));
+    }
+    if let Some(path) = &config.accounting.file {
+        findings.push(Finding::of("accounting.file", accounts(path)));
     }
     findings.extend(tenants(config));
     findings.push(Finding::of("eBPF", ebpf()));
@@ -329,39 +334,14 @@ fn device(kind: &str) -> Said {
     }
 }
 
+/// What follows where a file cannot be kept.
+const NOTHING: &str = "so nothing will be kept";
+
 /// Looks at the file of profiles, or at the folder in which it would be made.
 fn profiles(path: &Path) -> Said {
-    const NOTHING: &str = "so nothing will be kept";
-    let name = path.display();
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let above = folder.parent().unwrap_or(Path::new("/"));
-    if let Some(kind) = of_the_kernel(folder).or_else(|| of_the_kernel(above)) {
-        return warning(format!(
-            "{name} would be among the kernel's files ({kind}), {NOTHING}"
-        ));
-    }
-    if let Some((above, owner)) = endangered(path) {
-        return warning(format!(
-            "{} is user {owner}'s or can be written by others, who could put other profiles in the place of {name}",
-            above.display()
-        ));
-    }
-    let is_missing = fs::symlink_metadata(folder).is_err();
-    if is_missing && above.is_dir() && access(above, AccessFlags::W_OK).is_ok() {
-        return Ok(format!("{name} will be made, and its folder"));
-    }
-    if access(folder, AccessFlags::W_OK).is_err() || !folder.is_dir() {
-        let message = format!("{} is no folder that this user may write", folder.display());
-        return warning(format!("{message}, {NOTHING}"));
-    }
-    match fs::symlink_metadata(path) {
-        Err(failed) if failed.kind() == ErrorKind::NotFound => {
-            return Ok(format!("{name} will be made"));
-        }
-        Ok(found) if !found.is_file() => {
-            return warning(format!("{name} is no regular file, {NOTHING}"));
-        }
-        _ => {}
+    let said = place(path, "profiles")?;
+    if let Some(said) = said {
+        return Ok(said);
     }
     match ProfileFile::open(path) {
         Ok(file) => Ok(format!(
@@ -371,6 +351,68 @@ fn profiles(path: &Path) -> Said {
         )),
         Err(failed @ ProfileFileError::Other { .. }) => warning(format!("{failed}, {NOTHING}")),
         Err(failed) => warning(format!("{failed}; the service begins without")),
+    }
+}
+
+/// Looks at the file of accounts, or at the folder in which it would be made.
+fn accounts(path: &Path) -> Said {
+    let said = place(path, "accounts")?;
+    if let Some(said) = said {
+        return Ok(said);
+    }
+    let all = UsageQuery {
+        since: None,
+        until: None,
+        by: By::Tenant,
+    };
+    match accounting::read_only(path, all) {
+        Ok(report) => Ok(format!("use of {} tenants", report.rows.len())),
+        Err(FileError::Store { source, .. }) => match source {
+            StoreError::Busy => Ok("a service has it open".into()),
+            StoreError::Damaged(why) => warning(format!(
+                "{} is damaged ({why}); the service will set it aside and begin a new one",
+                path.display()
+            )),
+            source => warning(format!("{}: {source}, {NOTHING}", path.display())),
+        },
+        Err(failed) => warning(format!("{failed}, {NOTHING}")),
+    }
+}
+
+/// Looks at where a file is kept; says nothing where the file is there and is a regular one.
+fn place(path: &Path, what: &str) -> Result<Option<String>, (Verdict, String)> {
+    let name = path.display();
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let above = folder.parent().unwrap_or(Path::new("/"));
+    if let Some(kind) = of_the_kernel(folder).or_else(|| of_the_kernel(above)) {
+        return warning(format!(
+            "{name} would be among the kernel's files ({kind}), {NOTHING}"
+        ))
+        .map(Some);
+    }
+    if let Some((above, owner)) = endangered(path) {
+        return warning(format!(
+            "{} is user {owner}'s or can be written by others, who could put other {what} in the place of {name}",
+            above.display()
+        ))
+        .map(Some);
+    }
+    let is_missing = fs::symlink_metadata(folder).is_err();
+    if is_missing && above.is_dir() && access(above, AccessFlags::W_OK).is_ok() {
+        return Ok(Some(format!("{name} will be made, and its folder")));
+    }
+    if access(folder, AccessFlags::W_OK).is_err() || !folder.is_dir() {
+        let message = format!("{} is no folder that this user may write", folder.display());
+        return warning(format!("{message}, {NOTHING}")).map(Some);
+    }
+    match fs::symlink_metadata(path) {
+        Err(failed) if failed.kind() == ErrorKind::NotFound => {
+            Ok(Some(format!("{name} will be made")))
+        }
+        Ok(found) if !found.is_file() => {
+            warning(format!("{name} is no regular file, {NOTHING}")).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 

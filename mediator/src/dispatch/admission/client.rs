@@ -8,6 +8,7 @@ use super::operation::{Operation, OperationTable, Work};
 use super::params::ParamPool;
 use super::port::TenantPort;
 use crate::device::{BufferId, DomainId, KernelLimits, entry_of};
+use crate::dispatch::feed::client_accounting::ClientCounters;
 use crate::dispatch::ids::{OPERATIONS_PER_CLIENT, OperationId};
 use gridmux_channel::ring::RELEASE_STREAMS;
 use gridmux_policy::ids::{KernelKey, TenantId};
@@ -172,6 +173,8 @@ pub struct ClientSlot<P> {
     pub domain: DomainId,
     /// Its rings.
     pub port: P,
+    /// What is counted of it for accounts.
+    pub counters: Arc<ClientCounters>,
     /// Kernels by handle.
     pub kernels: Vec<Option<ClientKernel>>,
     /// Buffers.
@@ -214,6 +217,7 @@ impl<P> ClientSlot<P> {
             tenant,
             domain,
             port,
+            counters: Arc::default(),
             kernels: Vec::with_capacity(KERNELS_PER_CLIENT),
             mappings: Vec::with_capacity(MAPPINGS_PER_CLIENT),
             streams: streams.into_boxed_slice(),

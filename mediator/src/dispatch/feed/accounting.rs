@@ -254,7 +254,7 @@ fn take_one(counter: &AtomicU64) {
     write(counter, read(counter).wrapping_sub(1));
 }
 
-fn read(counter: &AtomicU64) -> u64 {
+pub(super) fn read(counter: &AtomicU64) -> u64 {
     // Relaxed: it publishes nothing but itself.
     counter.load(Ordering::Relaxed)
 }

@@ -8,6 +8,7 @@
 
 pub mod accounting;
 pub mod accounts;
+pub mod client_accounting;
 mod enforce;
 pub mod policy_choice;
 pub mod policy_link;

@@ -15,10 +15,12 @@ pub(super) use modules::{LoadFailure, ModuleForSession};
 
 use super::accounts::TenantAccount;
 use super::facts::facts_for_tenant;
+use super::memory_time::MemoryClock;
 use super::outbound::Outbound;
 use super::parts::OF_A_CLIENT;
 use crate::device::{BufferId, DeviceControl, DeviceError, DomainId};
 use crate::dispatch::client::{Mapping, STREAMS_PER_CLIENT};
+use crate::dispatch::client_accounting::ClientCounters;
 use crate::dispatch::clients::CLIENTS;
 use crate::dispatch::ids::Slot;
 use crate::dispatch::message::{Message, Refusal};
@@ -91,6 +93,10 @@ pub(super) struct Member {
     pub(super) domain: DomainId,
     /// The name that it gave itself.
     pub(super) name: String,
+    /// What the dispatcher counts of it.
+    pub(super) counters: Arc<ClientCounters>,
+    /// For how long it held how much memory.
+    pub(super) memory: MemoryClock,
 }
 
 /// A client's request to be welcome; the control thread judges it.
@@ -238,6 +244,12 @@ impl Session {
         for buffer in mapped.chain(unmapped) {
             self.parts.device.unregister_buffer(buffer);
         }
+    }
+
+    /// Returns how many things it holds that take device memory: another number where that memory has changed.
+    pub(super) fn holdings(&self) -> (usize, usize, usize) {
+        let (held, freed) = (self.allocations.len(), self.deferred.len());
+        (held, freed, self.modules.len())
     }
 
     /// Keeps the text of a failure until the client asks for it.

@@ -16,7 +16,7 @@ struct Forbidden {
     because: &'static str,
 }
 
-const FORBIDDEN: [Forbidden; 4] = [
+const FORBIDDEN: [Forbidden; 6] = [
     Forbidden {
         folder: "ptx",
         from: "syntax",
@@ -34,6 +34,18 @@ const FORBIDDEN: [Forbidden; 4] = [
         from: "host",
         to: "supervisor",
         because: "the unprivileged process does not know the privileged one",
+    },
+    Forbidden {
+        folder: "mediator",
+        from: "accounting",
+        to: "supervisor",
+        because: "what keeps accounts does not know who asks for them",
+    },
+    Forbidden {
+        folder: "mediator",
+        from: "accounting",
+        to: "host",
+        because: "accounts are the privileged process's",
     },
     Forbidden {
         folder: "mediator",
