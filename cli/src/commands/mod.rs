@@ -20,6 +20,7 @@ pub(crate) mod run;
 mod serve;
 mod sim;
 mod tenant;
+mod top;
 mod trace;
 mod workload;
 
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     /// Tenants of a running service
     #[command(subcommand)]
     Tenant(tenant::Tenant),
+    /// The device and its tenants as they are now, on a terminal
+    Top(top::Top),
     /// The device of a running service
     #[command(subcommand)]
     Device(device::Device),
@@ -119,6 +122,7 @@ impl Command {
             Self::Run(run) => run.run(out),
             Self::RunKeeper(keeper) => keeper.run(out),
             Self::Tenant(tenant) => tenant.run(out),
+            Self::Top(top) => top.run(out),
             Self::Device(device) => device.run(out),
             Self::Kernel(kernel) => kernel.run(out),
             Self::Plan(plan) => plan.run(out),

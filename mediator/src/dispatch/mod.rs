@@ -3,7 +3,7 @@
 //! It has four parts, each in a folder with its state: [`admission`] (clients and what comes from
 //! them), [`issuer`] (what goes to the device), [`completions`] (what goes back), and [`feed`] (what the policy is told
 //! and asked). [`dispatcher`] holds them and the order of the steps; a step that crosses parts has a file beside it:
-//! `messages`, `report`, `admit`, `issue`, `finish`, and `instant`, which orders what happens while virtual time stands
+//! `messages`, `pause`, `report`, `admit`, `issue`, `finish`, `judge`, and `instant`, which orders what happens while virtual time stands
 //! still. A step may change several parts.
 //!
 //! Rules: the dispatcher belongs to one thread; nothing in here blocks, and nothing allocates or takes a lock in the
@@ -20,7 +20,9 @@ pub mod ids;
 mod instant;
 mod issue;
 pub mod issuer;
+mod judge;
 mod messages;
+mod pause;
 mod report;
 
 pub use admission::clock::ClockMode;
@@ -29,7 +31,7 @@ pub use admission::{ControlLink, Doorbells, client, clients, message, params, po
 pub use completions::samples;
 pub use dispatcher::{Dispatcher, DispatcherConfig, Turn};
 pub use feed::{
-    accounting, accounts, enforces, policy_choice, policy_link, rows, samples, tenant_set,
+    accounting, accounts, enforces, policy_choice, policy_link, rows, samples, tenant_set, why,
 };
 pub use ids::Slot;
 pub use issuer::{lanes, reading, transfers, window};
