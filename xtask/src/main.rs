@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use xtask::tasks::{
-    bench, ci, coverage, demo, deny, fuzz, gpu_check, ptx, repro, test, tidy, wheel,
+    bench, ci, coverage, demo, deny, fuzz, gpu_check, pictures, ptx, repro, test, tidy, wheel,
 };
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
@@ -20,6 +20,7 @@ enum Task {
     Ci(ci::Args),
     Coverage(coverage::Args),
     Demo(demo::Args),
+    Pictures(pictures::Args),
     Deny(deny::Args),
     Fuzz(fuzz::Args),
     GpuCheck(gpu_check::Args),
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Task::Ci(args) => ci::run(&args),
         Task::Coverage(args) => coverage::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Pictures(args) => pictures::run(&args),
         Task::Deny(args) => deny::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::GpuCheck(args) => gpu_check::run(&args),

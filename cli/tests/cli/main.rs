@@ -27,6 +27,7 @@ mod sim_mix_given;
 mod sim_mix_notes;
 mod sim_trace;
 mod systemd;
+mod top;
 mod trace;
 mod usage;
 mod width;

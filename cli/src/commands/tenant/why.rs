@@ -3,7 +3,7 @@
 //! Rule: there is a sentence for each reason, and one where no device host runs, so that nothing else binds.
 
 use super::Row;
-use crate::units;
+use crate::{table, units};
 use gridmux_mediator::dispatch::why::Why;
 use gridmux_mediator::supervisor::HostState;
 use serde::Serialize;
@@ -41,12 +41,14 @@ impl<'a> Answer<'a> {
     }
 
     pub(super) fn text(&self, stale: Option<&str>) -> String {
-        let since = match self.for_ms {
-            Some(ms) => format!(", for {}", lasts(ms)),
-            None => String::new(),
-        };
-        let stale = stale.map_or_else(String::new, |age| format!(" (figures: {age})"));
-        format!("{}: {}{since}{stale}", self.tenant, self.sentence)
+        let fields = [
+            ("tenant", Some(self.tenant.to_owned())),
+            ("why", Some(self.sentence.clone())),
+            ("for", self.for_ms.map(lasts)),
+            ("figures", stale.map(ToOwned::to_owned)),
+        ];
+        let fields = fields.into_iter();
+        table::fields(fields.filter_map(|(name, value)| Some((name, value?))))
     }
 }
 

@@ -4,7 +4,7 @@
 //! commands ask, one question at a time.
 
 use super::cost::{Cost, Meter};
-use super::frame::{Frame, History};
+use super::frame::{Frame, History, Service};
 use crate::failure::Failure;
 use crate::service::ServiceArgs;
 use gridmux_mediator::config::{MAX_CLIENTS, MAX_TENANTS};
@@ -49,6 +49,8 @@ pub(super) struct Feed {
     silent: Option<String>,
     history: History,
     frame: Option<Frame>,
+    /// When the figures of the frame came, and how old they were then.
+    came: (Instant, u64),
     kernels: Vec<KernelSnapshot>,
     cost: Cost,
 }
@@ -79,6 +81,7 @@ impl Feed {
             silent: None,
             history: History::default(),
             frame: None,
+            came: (Instant::now(), 0),
             kernels: Vec::new(),
             cost: Cost::default(),
         };
@@ -189,7 +192,9 @@ impl Feed {
             }
             // What was shown last stands, and says so.
             (Err(_), Some(frame)) => {
-                frame.service = super::frame::Service::Silent(why);
+                let passed = u64::try_from(self.came.0.elapsed().as_millis());
+                frame.age_ms = self.came.1.saturating_add(passed.unwrap_or(u64::MAX));
+                frame.service = Service::Silent(why);
                 true
             }
             (Err(_), None) => false,
@@ -198,6 +203,7 @@ impl Feed {
 
     fn show(&mut self, mut frame: Frame) {
         self.history.complete(&mut frame);
+        self.came = (Instant::now(), frame.age_ms);
         self.frame = Some(frame);
     }
 

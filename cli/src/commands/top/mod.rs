@@ -19,10 +19,14 @@ use crate::service::ServiceArgs;
 use crate::{table, units};
 use anyhow::Context;
 use clap::Args;
+use cost::Meter;
 use draw::{Scene, draw, percent, slower, sparks};
 use feed::{Ended, Feed, ended};
-use frame::{Frame, Service, safe};
+use frame::{Frame, History, Service, safe};
 use nix::sys::signal::Signal;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::{HeldSignals, Screen};
 use serde_json::json;
@@ -62,6 +66,88 @@ its weight, ? says what else there is, q quits.
 
 Where the service does not answer, its page of statistics is shown, which root may read.";
 
+/// The screen, and what is shown on it.
+struct View {
+    feed: Feed,
+    state: State,
+    screen: Screen,
+    interval: Duration,
+    /// When the service was asked last.
+    looked: Instant,
+    /// What is to be shown has changed since it was drawn.
+    is_new: bool,
+}
+
+impl View {
+    /// Draws what is new, obeys a key or a signal, and takes what has come; returns whether to go on.
+    fn go_on(&mut self) -> Result<bool, Failure> {
+        let Some(frame) = self.feed.frame() else {
+            return Err(ended());
+        };
+        if std::mem::take(&mut self.is_new) {
+            let scene = Scene {
+                frame,
+                state: &self.state,
+                kernels: self.feed.kernels(),
+                cost: self.feed.cost(),
+            };
+            let drawn = self.screen.terminal.draw(|canvas| draw(&scene, canvas));
+            drawn.context("drawing on the terminal")?;
+        }
+        let wish = match next_event().context("reading the terminal")? {
+            Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                self.is_new = true;
+                self.state.said = None;
+                self.state.press(key, frame)
+            }
+            Some(Event::Resize(..)) => {
+                self.is_new = true;
+                Wish::Nothing
+            }
+            _ => Wish::Nothing,
+        };
+        let wish = match self.screen.signal() {
+            Some(Signal::SIGTSTP) => Wish::Suspend,
+            Some(_) => Wish::Quit,
+            None => wish,
+        };
+        match wish {
+            Wish::Nothing => {}
+            Wish::Quit => return Ok(false),
+            Wish::Suspend => {
+                let resumed = self.screen.suspend();
+                resumed.context("taking the terminal again")?;
+                self.is_new = true;
+            }
+            Wish::SetState(name, state) => self.feed.set_state(&name, state),
+            Wish::SetWeight(name, weight) => self.feed.set_weight(&name, weight),
+        }
+        self.take()?;
+        Ok(true)
+    }
+
+    /// Takes what has come, and asks for more when it is time.
+    fn take(&mut self) -> Result<(), Failure> {
+        let is_due = self.looked.elapsed() >= self.interval;
+        if is_due {
+            self.looked = Instant::now();
+            self.is_new |= self.feed.read_page();
+        }
+        let (said, has_come) = self.feed.take().map_err(|Ended| ended())?;
+        self.is_new |= has_come || !said.is_empty();
+        let newest = said.into_iter().next_back();
+        // What was changed is seen at once.
+        if is_due || newest.is_some() {
+            let kernels = self.state.shows_kernels();
+            self.feed.look(kernels, self.state.counts);
+        }
+        if newest.is_some() {
+            self.state.said = newest;
+        }
+        Ok(())
+    }
+}
+
 /// How often signals and answers are looked for while no key comes.
 const PERIOD: Duration = Duration::from_millis(50);
 
@@ -76,65 +162,17 @@ impl Top {
         }
         // Before the thread that asks is started, which is to get no signal either.
         let signals = HeldSignals::begin().context("holding signals back")?;
-        let mut feed = Feed::begin(self.service)?;
-        let mut state = State::new(self.cost);
-        let mut screen = Screen::begin(signals).context("taking the terminal")?;
-        let mut looked = Instant::now();
-        let mut is_new = true;
-        loop {
-            let Some(frame) = feed.frame() else {
-                return Err(ended());
-            };
-            if std::mem::take(&mut is_new) {
-                let scene = Scene {
-                    frame,
-                    state: &state,
-                    kernels: feed.kernels(),
-                    cost: feed.cost(),
-                };
-                let drawn = screen.terminal.draw(|canvas| draw(&scene, canvas));
-                drawn.context("drawing on the terminal")?;
-            }
-            let wish = match next_event().context("reading the terminal")? {
-                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
-                    is_new = true;
-                    state.said = None;
-                    state.press(key, frame)
-                }
-                Some(Event::Resize(..)) => {
-                    is_new = true;
-                    Wish::Nothing
-                }
-                _ => Wish::Nothing,
-            };
-            let wish = match screen.signal() {
-                Some(Signal::SIGTSTP) => Wish::Suspend,
-                Some(_) => Wish::Quit,
-                None => wish,
-            };
-            match wish {
-                Wish::Nothing => {}
-                Wish::Quit => return Ok(()),
-                Wish::Suspend => {
-                    screen.suspend().context("taking the terminal again")?;
-                    is_new = true;
-                }
-                Wish::SetState(name, state) => feed.set_state(&name, state),
-                Wish::SetWeight(name, weight) => feed.set_weight(&name, weight),
-            }
-            if looked.elapsed() >= self.interval {
-                looked = Instant::now();
-                is_new |= feed.read_page();
-                feed.look(state.shows_kernels(), state.counts);
-            }
-            let (said, has_come) = feed.take().map_err(|Ended| ended())?;
-            is_new |= has_come || !said.is_empty();
-            if let Some(said) = said.into_iter().next_back() {
-                state.said = Some(said);
-                // What was changed is seen at once.
-                feed.look(state.shows_kernels(), state.counts);
-            }
-        }
+        let feed = Feed::begin(self.service)?;
+        let mut view = View {
+            feed,
+            state: State::new(self.cost),
+            screen: Screen::begin(signals).context("taking the terminal")?,
+            interval: self.interval,
+            looked: Instant::now(),
+            is_new: true,
+        };
+        while view.go_on()? {}
+        Ok(())
     }
 
     /// Prints one picture.
@@ -159,6 +197,37 @@ impl Top {
         let shown = json!({ "frame": frame, "ebpf": feed.cost() });
         out.show(&shown, || text(frame, &feed.cost().line()))
     }
+}
+
+/// Returns what a terminal of that size shows after some readings.
+///
+/// # Errors
+/// The service does not answer.
+pub(super) fn picture(
+    service: &ServiceArgs,
+    (width, height): (u16, u16),
+    (readings, pause): (u32, Duration),
+) -> Result<Buffer, Failure> {
+    let mut history = History::default();
+    let mut frame = Frame::of_answer(&service.statistics()?);
+    let mut meter = Meter::default();
+    let mut cost = meter.read(true);
+    for _ in 0..readings {
+        std::thread::sleep(pause);
+        frame = Frame::of_answer(&service.statistics()?);
+        history.complete(&mut frame);
+        cost = meter.read(true);
+    }
+    let scene = Scene {
+        frame: &frame,
+        state: &State::new(true),
+        kernels: &[],
+        cost: &cost,
+    };
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).map_err(Failure::new)?;
+    let drawn = terminal.draw(|canvas| draw(&scene, canvas));
+    drawn.map_err(Failure::new)?;
+    Ok(terminal.backend().buffer().clone())
 }
 
 /// How long `--once` waits for its last answer.

@@ -117,15 +117,83 @@ fn restore_on_panic() {
 #[cfg(test)]
 mod tests {
     use super::{HeldSignals, Screen};
+    use std::fs::File;
+    use std::io::Read as _;
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+    use std::process::{Command, Stdio};
 
-    /// Run by `cli/tests/cli/top.rs` on a terminal of its own: a panic while the terminal is drawn on. Alone it finds no
-    /// terminal, and there is nothing to restore.
+    /// Tells the test that it is the program on the terminal.
+    const ROLE: &str = "GRIDMUX_TEST_PANICS";
+
+    /// Returns the two ends of a terminal.
+    fn terminal() -> (File, OwnedFd) {
+        let (mut master, mut slave) = (-1, -1);
+        // SAFETY: both numbers are valid for the call, and it takes no name, no modes and no size.
+        let opened = unsafe {
+            libc::openpty(
+                &raw mut master,
+                &raw mut slave,
+                std::ptr::null_mut(),
+                std::ptr::null(),
+                std::ptr::null(),
+            )
+        };
+        assert_eq!(opened, 0, "a terminal");
+        // SAFETY: `openpty` has just returned them, and nobody else has them.
+        unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+    }
+
+    fn local_modes(terminal: &OwnedFd) -> u32 {
+        let mut modes = std::mem::MaybeUninit::<libc::termios>::uninit();
+        // SAFETY: the descriptor is a terminal's, and there is room for its modes.
+        let read = unsafe { libc::tcgetattr(terminal.as_raw_fd(), modes.as_mut_ptr()) };
+        assert_eq!(read, 0, "modes of the terminal");
+        // SAFETY: the call has filled it.
+        unsafe { modes.assume_init() }.c_lflag
+    }
+
     #[test]
-    fn panics_on_a_terminal() {
-        if std::env::var_os("GRIDMUX_TEST_TERMINAL").is_none() {
-            return;
+    fn a_panic_of_any_thread_gives_the_terminal_back() {
+        if let Some(role) = std::env::var_os(ROLE) {
+            let screen = Screen::begin(HeldSignals::begin().unwrap()).unwrap();
+            if role == "other" {
+                let _ = std::thread::spawn(|| panic!("on purpose")).join();
+                // What gives the terminal back is the panic, not the end of this.
+                std::mem::forget(screen);
+                std::process::exit(1);
+            }
+            panic!("on purpose");
         }
-        let _screen = Screen::begin(HeldSignals::begin().unwrap()).unwrap();
-        panic!("on purpose");
+        for role in ["drawing", "other"] {
+            let (mut master, slave) = terminal();
+            let before = local_modes(&slave);
+            let stdio = || Stdio::from(slave.try_clone().unwrap());
+            let name =
+                "commands::top::screen::tests::a_panic_of_any_thread_gives_the_terminal_back";
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name])
+                .env(ROLE, role)
+                .stdin(stdio())
+                .stdout(stdio())
+                .stderr(stdio())
+                .spawn()
+                .unwrap();
+            let reader = std::thread::spawn(move || {
+                let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+                while let Ok(count @ 1..) = master.read(&mut part) {
+                    seen.extend_from_slice(&part[..count]);
+                }
+                String::from_utf8_lossy(&seen).into_owned()
+            });
+            assert!(!child.wait().unwrap().success(), "it panics");
+            assert_eq!(local_modes(&slave), before, "{role}");
+            drop(slave);
+            let seen = reader.join().unwrap();
+            let place = |text: &str| {
+                seen.rfind(text)
+                    .unwrap_or_else(|| panic!("{text:?}: {seen:?}"))
+            };
+            assert!(place("[?1049l") > place("[?1049h"), "{role}: {seen:?}");
+        }
     }
 }

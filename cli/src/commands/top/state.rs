@@ -236,7 +236,7 @@ impl State {
             KeyCode::Backspace => _ = typed.pop(),
             KeyCode::Esc => self.mode = Mode::Table,
             KeyCode::Enter => {
-                let weight = typed.parse().ok();
+                let weight = typed.parse::<u32>().ok();
                 let weight = weight.filter(|weight| (1..=MAX_WEIGHT).contains(weight));
                 let name = std::mem::take(name);
                 self.mode = Mode::Table;

@@ -31,7 +31,7 @@ struct Column {
     cell: fn(&Tenant) -> String,
 }
 
-const COLUMNS: [Column; 13] = [
+static COLUMNS: [Column; 13] = [
     Column {
         heading: "TENANT",
         width: 12,
@@ -378,5 +378,4 @@ pub(super) fn shown(number: Option<u32>) -> String {
 }
 
 #[cfg(test)]
-#[path = "draw_tests.rs"]
 mod tests;
