@@ -95,7 +95,7 @@ fn a_tenant_is_paused_goes_on_and_says_what_binds_it() {
     until("it to go on", || (why()["why"] == "idle").then_some(()));
     let nobody = gridmux(["-j", "tenant", "pause", "nobody", "--run-dir", run_dir]);
     nobody.failed(1, &["nobody", "first, second"]);
-    let unnamed = gridmux(["tenant", "show", "--why", "--run-dir", run_dir]);
+    let unnamed = gridmux(["-j", "tenant", "show", "--why", "--run-dir", run_dir]);
     unnamed.failed(2, &["NAME"]);
     assert_eq!(service.stop(), Some(0));
 }

@@ -10,7 +10,6 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// A terminal of a test's own.
 struct Terminal {
@@ -55,6 +54,18 @@ impl Terminal {
             slave,
             seen,
         }
+    }
+
+    fn resize(&self, columns: u16, rows: u16) {
+        let size = libc::winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: the descriptor is a terminal's, and the size is valid for the call.
+        let set = unsafe { libc::ioctl(self.slave.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(set, 0, "another size");
     }
 
     /// Returns the modes of the terminal, by which it is judged.
@@ -206,6 +217,23 @@ fn keys_pause_a_tenant_and_set_a_weight() {
 }
 
 #[test]
+fn it_follows_the_size_of_its_terminal() {
+    let service = Service::start("top-size");
+    let mut terminal = Terminal::open(40, 12);
+    let (child, before) = started(&terminal, &service);
+    assert!(
+        terminal.has_seen("PREEMPT").is_none(),
+        "there is no room for it"
+    );
+    terminal.resize(150, 30);
+    until("more columns", || terminal.has_seen("PREEMPT"));
+    terminal.press("q");
+    assert_eq!(end_of(child), Some(0));
+    terminal.is_restored(before);
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
 fn a_service_that_is_stopped_or_killed_is_said_to_be_silent_and_its_figures_stay() {
     let service = Service::start("top-silent");
     let run_dir = service.run_dir.to_str().unwrap().to_owned();
@@ -241,7 +269,12 @@ fn what_is_no_terminal_gets_a_picture_when_it_asks_for_one() {
     let service = Service::start("top-once");
     let run_dir = service.run_dir.to_str().unwrap();
     let refused = gridmux(["top", "--run-dir", run_dir]);
-    refused.failed(1, &["terminal", "--once"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.stderr.contains("terminal") && refused.stderr.contains("--once"),
+        "{}",
+        refused.stderr
+    );
     let text = gridmux(["top", "--once", "--interval", "0.1", "--run-dir", run_dir]);
     let text = text.succeeded().stdout;
     for part in ["TENANT", "first", "BOUND BY", "idle", "own eBPF"] {
@@ -252,7 +285,6 @@ fn what_is_no_terminal_gets_a_picture_when_it_asks_for_one() {
     assert_eq!(shown["frame"]["service"], "answers", "{shown}");
     assert_eq!(shown["frame"]["tenants"][0]["binds"], "idle", "{shown}");
     assert_eq!(service.stop(), Some(0));
-    let nobody = gridmux(["top", "--once", "--run-dir", "/nonexistent"]);
+    let nobody = gridmux(["-j", "top", "--run-dir", "/nonexistent"]);
     nobody.failed(1, &["no service answers", "gridmux serve"]);
-    std::thread::sleep(Duration::from_millis(1));
 }

@@ -6,9 +6,10 @@
 use super::cost::{Cost, Meter};
 use super::frame::{Frame, History, Service};
 use crate::failure::Failure;
-use crate::service::ServiceArgs;
+use crate::service::{ServiceArgs, unexpected};
 use gridmux_mediator::config::{MAX_CLIENTS, MAX_TENANTS};
 use gridmux_mediator::dispatch::accounts::TenantState;
+use gridmux_mediator::link::TenantFacts;
 use gridmux_mediator::page::{KernelSnapshot, PageFile, Snapshot};
 use gridmux_mediator::settings::{Change, TenantChange};
 use gridmux_mediator::supervisor::{AdminReply, AdminRequest, ServiceStatistics};
@@ -32,7 +33,8 @@ enum Question {
 #[derive(Debug)]
 enum Answer {
     Figures(Box<Result<ServiceStatistics, String>>, Cost),
-    Changed(Result<String, String>),
+    /// The outcome of a change, in words, and what the tenant's settings are then.
+    Changed(Result<(String, Box<TenantFacts>), String>),
 }
 
 /// The source of frames.
@@ -146,12 +148,23 @@ impl Feed {
                     is_new |= self.take_figures(*figures);
                 }
                 Ok(Answer::Changed(outcome)) => said.push(match outcome {
-                    Ok(done) => done,
+                    Ok((done, facts)) => {
+                        self.change(&facts);
+                        done
+                    }
                     Err(error) => format!("error: {error}"),
                 }),
                 Err(TryRecvError::Empty) => return Ok((said, is_new)),
                 Err(TryRecvError::Disconnected) => return Err(Ended),
             }
+        }
+    }
+
+    /// Shows the settings that a tenant has now, before the next figures come.
+    fn change(&mut self, facts: &TenantFacts) {
+        let lines = self.frame.iter_mut().flat_map(|frame| &mut frame.tenants);
+        for line in lines.filter(|line| line.name == facts.name) {
+            (line.weight, line.state) = (Some(facts.weight), Some(facts.state));
         }
     }
 
@@ -252,12 +265,17 @@ fn serve(service: &ServiceArgs, questions: &Receiver<Question>, tell: &Sender<An
     }
 }
 
-fn make(service: &ServiceArgs, what: String, change: Change) -> Result<String, String> {
+fn make(
+    service: &ServiceArgs,
+    what: String,
+    change: Change,
+) -> Result<(String, Box<TenantFacts>), String> {
     match service.ask(&AdminRequest::Change(change)) {
-        Ok(AdminReply::Tenant {
-            host_told: true, ..
-        }) => Ok(what),
-        Ok(_) => Ok(format!("{what}, from when a device host is up")),
+        Ok(AdminReply::Tenant { tenant, host_told }) => match host_told {
+            true => Ok((what, tenant)),
+            false => Ok((format!("{what}, from when a device host is up"), tenant)),
+        },
+        Ok(_) => Err(unexpected().line()),
         Err(failure) => Err(failure.line()),
     }
 }

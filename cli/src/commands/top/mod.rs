@@ -91,7 +91,7 @@ impl View {
                 kernels: self.feed.kernels(),
                 cost: self.feed.cost(),
             };
-            let drawn = self.screen.terminal.draw(|canvas| draw(&scene, canvas));
+            let drawn = self.screen.draw(|canvas| draw(&scene, canvas));
             drawn.context("drawing on the terminal")?;
         }
         let wish = match next_event().context("reading the terminal")? {

@@ -1,17 +1,20 @@
 //! The terminal as `top` has it, and how it gets it back.
 //!
 //! Rules: the terminal is as it was before whatever ends the program: its own end, a signal, or a panic of any thread.
-//! Signals are held back from all threads and read between two drawings, so that none comes into the midst of one.
+//! Signals are held back from all threads and read between two drawings, so that none comes into the midst of one. Nothing
+//! is asked of the terminal that one may leave unanswered.
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode, size,
 };
+use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use std::io::{self, Stdout};
 use std::sync::Once;
 
@@ -26,8 +29,9 @@ const SIGNALS: [Signal; 5] = [
 
 /// The terminal, as long as it is drawn on.
 pub(super) struct Screen {
-    /// What is drawn on.
-    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Columns and lines of it.
+    size: (u16, u16),
     signals: SignalFd,
 }
 
@@ -57,9 +61,10 @@ impl Screen {
     /// It cannot be drawn on.
     pub(super) fn begin(signals: HeldSignals) -> io::Result<Self> {
         restore_on_panic();
-        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let size = size()?;
         let mut screen = Self {
-            terminal,
+            terminal: empty(size)?,
+            size,
             signals: signals.0,
         };
         screen.enter()?;
@@ -69,7 +74,26 @@ impl Screen {
     fn enter(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
-        self.terminal.clear()
+        self.begin_anew()
+    }
+
+    /// Has everything be drawn anew, on a terminal of the size that it has now.
+    fn begin_anew(&mut self) -> io::Result<()> {
+        self.size = size()?;
+        execute!(io::stdout(), Clear(ClearType::All))?;
+        self.terminal = empty(self.size)?;
+        Ok(())
+    }
+
+    /// Draws what has changed.
+    ///
+    /// # Errors
+    /// The terminal cannot be written.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if size()? != self.size {
+            self.begin_anew()?;
+        }
+        self.terminal.draw(draw).map(|_| ())
     }
 
     /// Returns a signal that has come.
@@ -94,6 +118,16 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
+}
+
+/// Returns a terminal of that size on which nothing is drawn. Its size is fixed: one that follows the terminal's own asks
+/// it where the cursor is.
+fn empty((columns, lines): (u16, u16)) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    let viewport = Viewport::Fixed(Rect::new(0, 0, columns, lines));
+    Terminal::with_options(
+        CrosstermBackend::new(io::stdout()),
+        TerminalOptions { viewport },
+    )
 }
 
 /// Gives the terminal back. Nothing is left to do where it is gone.

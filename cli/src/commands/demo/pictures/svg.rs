@@ -153,11 +153,11 @@ mod tests {
         );
         assert!(svg.contains(">a&lt;b&gt;&amp;&quot;</text>"), "{svg}");
         assert!(
-            svg.contains("<rect x=\"26\" y=\"27\" width=\"7\" height=\"2\""),
+            svg.contains("<rect x=\"26\" y=\"42\" width=\"7\" height=\"2\""),
             "{svg}"
         );
         assert!(
-            svg.contains("<rect x=\"34\" y=\"27\"") || svg.contains("x=\"34\""),
+            svg.contains("<rect x=\"34\" y=\"27\" width=\"7\" height=\"17\""),
             "{svg}"
         );
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));

@@ -150,7 +150,7 @@ fn names_harm_nobody() {
                     let symbol = drawn[(columns, y)].symbol();
                     let harmless = |c: char| {
                         !c.is_control()
-                            && !matches!(c, '\u{590}'..='\u{8ff}' | '\u{200b}'..='\u{202e}')
+                            && !matches!(c, '\u{590}'..='\u{8ff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
                     };
                     assert!(symbol.chars().all(harmless), "{symbol:?}");
                     columns += u16::try_from(symbol.width().max(1)).unwrap();
