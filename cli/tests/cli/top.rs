@@ -4,19 +4,22 @@ use crate::command::running::{Service, until};
 use crate::command::{PROGRAM, gridmux};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, channel};
 
 /// A terminal of a test's own.
 struct Terminal {
     master: File,
     slave: OwnedFd,
-    /// What was written to it.
-    seen: Arc<Mutex<Vec<u8>>>,
+    /// What is written to it.
+    written: Receiver<Vec<u8>>,
+    /// What was written so far.
+    seen: RefCell<Vec<u8>>,
 }
 
 impl Terminal {
@@ -41,18 +44,21 @@ impl Terminal {
         assert_eq!(opened, 0, "a terminal");
         // SAFETY: `openpty` has just returned them, and nobody else has them.
         let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (into, mut from) = (Arc::clone(&seen), master.try_clone().unwrap());
+        let (into, written) = channel();
+        let mut from = master.try_clone().unwrap();
         std::thread::spawn(move || {
             let mut part = [0; 4096];
             while let Ok(count @ 1..) = from.read(&mut part) {
-                into.lock().unwrap().extend_from_slice(&part[..count]);
+                if into.send(part[..count].to_vec()).is_err() {
+                    return;
+                }
             }
         });
         Self {
             master,
             slave,
-            seen,
+            written,
+            seen: RefCell::default(),
         }
     }
 
@@ -101,9 +107,14 @@ impl Terminal {
     }
 
     fn has_seen(&self, text: &str) -> Option<()> {
-        let seen = self.seen.lock().unwrap();
-        let seen = String::from_utf8_lossy(&seen);
-        seen.contains(text).then_some(())
+        self.seen().contains(text).then_some(())
+    }
+
+    /// Returns what was written to it so far.
+    fn seen(&self) -> String {
+        let mut seen = self.seen.borrow_mut();
+        seen.extend(self.written.try_iter().flatten());
+        String::from_utf8_lossy(&seen).into_owned()
     }
 
     fn press(&mut self, keys: &str) {
@@ -116,8 +127,7 @@ impl Terminal {
         // The screen from before and the cursor are back, after everything else.
         until("the screen from before", || self.has_seen("\u{1b}[?1049l"));
         until("the cursor", || self.has_seen("\u{1b}[?25h"));
-        let seen = self.seen.lock().unwrap();
-        let seen = String::from_utf8_lossy(&seen);
+        let seen = self.seen();
         let last = |text: &str| seen.rfind(text).unwrap();
         assert!(last("\u{1b}[?1049l") > last("\u{1b}[?1049h"), "{seen:?}");
         assert!(last("\u{1b}[?25h") > last("\u{1b}[?25l"), "{seen:?}");

@@ -61,7 +61,7 @@ fn launches_of_a_paused_tenant_wait_and_none_is_lost() {
             "{policy}: {usage:?}"
         );
         // What finds no room stays in its ring.
-        let queued = usage.pending as usize + paused.borrow().submissions.len();
+        let queued = usage.pending + paused.borrow().submissions.len() as u64;
         assert_eq!(queued, 300, "{policy}");
         set_state(&rig, 0, TenantState::Running);
         rig.settle(100_000);

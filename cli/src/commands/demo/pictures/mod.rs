@@ -12,6 +12,7 @@ use crate::files;
 use crate::perfetto::packet::Packet;
 use crate::service::ServiceArgs;
 use anyhow::Context;
+use gridmux_mediator::link::TenantStatistics;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -24,9 +25,11 @@ use std::time::Duration;
 /// Columns and lines of the terminal on which `top` is drawn.
 const TOP: (u16, u16) = (120, 9);
 /// Readings of `top`, and the time between them.
-const READINGS: (u32, Duration) = (40, Duration::from_millis(100));
+const READINGS: (u32, Duration) = (40, Duration::from_millis(250));
 /// Seconds of the recording.
-const RECORDED_SECONDS: &str = "0.5";
+const RECORDED_SECONDS: &str = "4";
+/// Launches of each tenant that are awaited before the first picture.
+const LAUNCHES: u64 = 2;
 
 /// Whoever takes the pictures.
 #[derive(Debug)]
@@ -65,12 +68,22 @@ fn take(run_dir: &Path, into: &Path) -> Result<(), Failure> {
         let path = into.join(name);
         std::fs::write(&path, picture).with_context(|| path.display().to_string())
     };
+    while !has_begun(&service)? {
+        std::thread::sleep(READINGS.1);
+    }
     let recording = record(run_dir)?;
     write("timeline.svg", recording)?;
     write("top.svg", svg::of(&top::picture(&service, TOP, READINGS)?))?;
     let plan = plan::text_of(service.kernels()?);
     write("plan.svg", svg::of(&lines(&plan)?))?;
     Ok(())
+}
+
+/// Returns whether every tenant has launched.
+fn has_begun(service: &ServiceArgs) -> Result<bool, Failure> {
+    let tenants = service.statistics()?.host.tenants;
+    let launched = |tenant: &TenantStatistics| tenant.latency.count >= LAUNCHES;
+    Ok(tenants.iter().all(launched))
 }
 
 /// Records the service for a moment; returns the picture of the timeline.

@@ -15,8 +15,8 @@ const HEIGHT: u32 = 18;
 const MARGIN: u32 = 10;
 /// Tracks of one picture, and slices of one track.
 const MOST: (usize, usize) = (24, 400);
-/// Time that is drawn, from the middle of the recording on, in nanoseconds.
-const SHOWN_NS: u64 = 2_000_000;
+/// Time that is drawn at most, from the middle of the recording on, in nanoseconds.
+const MOST_NS: u64 = 2_000_000;
 /// Colours of the tenants, in turn.
 const INKS: [&str; 4] = ["#5fb3a1", "#e0a458", "#7aa2f7", "#c678dd"];
 
@@ -36,7 +36,7 @@ pub(super) fn of(packets: impl Iterator<Item = Packet>) -> String {
         (first.min(*begin), last.max(*end))
     });
     let from = first.saturating_add(last.saturating_sub(first) / 2);
-    let window = (from, from.saturating_add(SHOWN_NS));
+    let window = (from, last.min(from.saturating_add(MOST_NS)));
     let overlaps = |slice: &&(u64, u64, String)| slice.0 < window.1 && slice.1 > window.0;
     let mut shown: Vec<&Track> = tracks
         .values()
@@ -66,7 +66,7 @@ pub(super) fn of(packets: impl Iterator<Item = Packet>) -> String {
         "<text x=\"{}\" y=\"{}\">{} of device time{note}; brighter: launches, darker: their pieces</text>\n</svg>",
         MARGIN + WIDTH.0,
         MARGIN + lines * HEIGHT + 8,
-        units::nanos(Some(SHOWN_NS)),
+        units::nanos(Some(window.1.saturating_sub(window.0))),
     );
     svg
 }
@@ -111,7 +111,7 @@ fn draw(
         top + HEIGHT - 5,
         escaped(&name)
     );
-    let scale = f64::from(WIDTH.1) / (to - from).max(1) as f64;
+    let scale = f64::from(WIDTH.1) / to.saturating_sub(from).max(1) as f64;
     let at = |ns: u64| f64::from(MARGIN + WIDTH.0) + ns.saturating_sub(from) as f64 * scale;
     let opacity = match track.name == "launches" {
         true => "1",
@@ -157,7 +157,7 @@ mod tests {
         assert!(svg.contains("a&lt;b launches"), "{svg}");
         // Drawn from the middle of the recording on.
         assert_eq!(svg.matches("<title>k&amp;</title>").count(), 2, "{svg}");
-        assert!(svg.contains("2.0ms of device time"), "{svg}");
+        assert!(svg.contains("1.2ms of device time"), "{svg}");
         let empty = of(std::iter::empty());
         assert!(empty.ends_with("</svg>\n"), "{empty}");
     }
