@@ -12,6 +12,7 @@ mod documents;
 mod first_day;
 mod metrics;
 mod packaging;
+mod pauses;
 mod probes;
 mod prog;
 mod ptx;
