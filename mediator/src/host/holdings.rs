@@ -106,8 +106,8 @@ impl Holding {
         self.refused.set((!is_granted).then_some(refused));
     }
 
-    /// Returns what binds the tenant: what the dispatcher says, or, where nothing of what it has submitted waits, device
-    /// memory that it was refused and would be refused still, of which it may have `limit` bytes.
+    /// Returns what binds the tenant: what the dispatcher says, or, where nothing of what it has submitted waits,
+    /// device memory that it was refused and would be refused still, of which it may have `limit` bytes.
     pub(super) fn binding(&self, said: Binding, used: u64, limit: impl FnOnce() -> u64) -> Binding {
         let has_clients = !self.domains.borrow().is_empty();
         let refused = self.refused.get().filter(|_| has_clients);

@@ -1,5 +1,5 @@
-//! Contract: an operator pauses a tenant. Nothing more of it goes to the device, nothing of it is lost, and to the others
-//! and the policy it is a tenant without work.
+//! Contract: an operator pauses a tenant. Nothing more of it goes to the device, nothing of it is lost, and to the
+//! others and the policy it is a tenant without work.
 
 use crate::scripted::{BLOCK_NS, Rig, SharedWire, launch, launch_on, on_stream, submit};
 use gridmux_channel::ring::{CompletionStatus, Memset, Operation, Width};

@@ -1,5 +1,6 @@
-//! Contract: what the statistics say binds a tenant is what does: each reason in a situation that makes it true, and for
-//! how long it has been that one. (Device memory, which the control thread refuses, is in `tests/tests/service/pauses.rs`.)
+//! Contract: what the statistics say binds a tenant is what does: each reason in a situation that makes it true, and
+//! for how long it has been that one. (Device memory, which the control thread refuses, is in
+//! `tests/tests/service/pauses.rs`.)
 
 use crate::scripted::{BLOCK_NS, Rig, SharedWire, launch, on_stream, sliced, submit};
 use gridmux_channel::ring::{CompletionStatus, Operation};

@@ -1,6 +1,6 @@
 //! Contract: an operator pauses tenants of a running service. A pause holds through other device hosts and readings of
-//! the configuration and until the service ends; the others share the device as if the paused one had nothing to do; and
-//! what binds a tenant is said also where that is device memory, and while the host is silent.
+//! the configuration and until the service ends; the others share the device as if the paused one had nothing to do;
+//! and what binds a tenant is said also where that is device memory, and while the host is silent.
 
 use gridmux_mediator::dispatch::accounts::TenantState;
 use gridmux_mediator::dispatch::why::Why;

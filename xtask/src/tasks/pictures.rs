@@ -1,7 +1,7 @@
 //! `cargo xtask pictures`: makes the pictures of the documents anew, from the demonstration.
 //!
-//! Rule: they show what the commands show; nothing in them is drawn by hand. A recording needs eBPF, so that the task needs
-//! root.
+//! Rule: they show what the commands show; nothing in them is drawn by hand. A recording needs eBPF, so that the task
+//! needs root.
 
 use crate::{process, repo, setup};
 use anyhow::Result;

@@ -15,8 +15,8 @@ const NOTES: &str = "\
 Nothing more of a paused tenant goes to the device: its launches, copies and fills stay queued, as many as its clients \
 may have, and none is lost. What the device has been given ends: blocks are not stopped, and of a kernel that can be \
 cut that is a slice or a window. Other tenants share the device as if the paused one had nothing to do. Clients stay \
-connected and keep their memory. A pause holds until `gridmux tenant resume` or the service's end, through other device \
-hosts and while the configuration is read again. Only root and the service's own user may pause a tenant.";
+connected and keep their memory. A pause holds until `gridmux tenant resume` or the service's end, through other \
+device hosts and while the configuration is read again. Only root and the service's own user may pause a tenant.";
 
 /// Pauses a tenant, or lets it go on.
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! What `top` shows: a reading of the service, or of its page of statistics where the service does not answer.
 //!
-//! Rules: shares of now are those of the time between two readings, on the device's clock; a reading of which that clock
-//! has not moved says nothing new. Names come from tenants and clients, so that they are drawn by [`safe`] only.
+//! Rules: shares of now are those of the time between two readings, on the device's clock; a reading of which that
+//! clock has not moved says nothing new. Names come from tenants and clients, so that they are drawn by [`safe`] only.
 
 use crate::commands::policy;
 use crate::output::harmless;

@@ -1,8 +1,8 @@
 //! `gridmux top`: the device and its tenants as they are now, on a terminal.
 //!
-//! Rules: figures come from the service, which reads its page of statistics, or from that page where the service does not
-//! answer, so that looking slows nobody; keys are obeyed whatever the service does; what is no terminal gets one picture
-//! as text or as JSON, and only when it was asked for.
+//! Rules: figures come from the service, which reads its page of statistics, or from that page where the service does
+//! not answer, so that looking slows nobody; keys are obeyed whatever the service does; what is no terminal gets one
+//! picture as text or as JSON, and only when it was asked for.
 
 mod cost;
 mod draw;

@@ -1,8 +1,8 @@
 //! The terminal as `top` has it, and how it gets it back.
 //!
 //! Rules: the terminal is as it was before whatever ends the program: its own end, a signal, or a panic of any thread.
-//! Signals are held back from all threads and read between two drawings, so that none comes into the midst of one. Nothing
-//! is asked of the terminal that one may leave unanswered.
+//! Signals are held back from all threads and read between two drawings, so that none comes into the midst of one.
+//! Nothing is asked of the terminal that one may leave unanswered.
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -120,8 +120,8 @@ impl Drop for Screen {
     }
 }
 
-/// Returns a terminal of that size on which nothing is drawn. Its size is fixed: one that follows the terminal's own asks
-/// it where the cursor is.
+/// Returns a terminal of that size on which nothing is drawn. Its size is fixed: one that follows the terminal's own
+/// asks it where the cursor is.
 fn empty((columns, lines): (u16, u16)) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     let viewport = Viewport::Fixed(Rect::new(0, 0, columns, lines));
     Terminal::with_options(

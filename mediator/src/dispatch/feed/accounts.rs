@@ -5,9 +5,9 @@
 //!
 //! Rule: a tenant whose launches keep ending at their budget goes behind the others ([`Account::is_behind`]), until its
 //! launches that end in time have run for as long as those had: its launches are handed to the device only while no
-//! other tenant has one open, or has had one for a [`GRACE`].
-//! Nothing of a tenant that an operator paused ([`TenantState::Paused`]) goes to the device, and nobody is kept back for
-//! it: it counts among those who want something as little as one that has nothing to do.
+//! other tenant has one open, or has had one for a [`GRACE`]. Nothing of a tenant that an operator paused
+//! ([`TenantState::Paused`]) goes to the device, and nobody is kept back for it: it counts among those who want
+//! something as little as one that has nothing to do.
 
 use super::accounting::TenantCounters;
 use super::rows::TENANTS;

@@ -1,8 +1,8 @@
 //! What binds a tenant: why what it has submitted is not on the device.
 //!
-//! An attempt to hand an operation over that fails leaves its reason at the tenant's account, or, where nothing more was
-//! tried, at the queue. Now and then, and before its thread sleeps, the dispatcher says what follows for each tenant
-//! that has something submitted ([`Binding`]).
+//! An attempt to hand an operation over that fails leaves its reason at the tenant's account, or, where nothing more
+//! was tried, at the queue. Now and then, and before its thread sleeps, the dispatcher says what follows for each
+//! tenant that has something submitted ([`Binding`]).
 //!
 //! Rules: a reason is what holds now, not what was; where several operations of a tenant wait for different reasons it
 //! is the newest one. Time is the machine's monotonic clock, from when the reason became this one.

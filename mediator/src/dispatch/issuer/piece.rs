@@ -1,8 +1,8 @@
 //! The next piece of an operation: whether it may go now, how it is cut ([`super::window`]), and how it is handed over.
 //!
 //! Rules: no tenant takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose
-//! launches keep ending at their budget waits until no other has one open, and one that is paused until it may go on. Several launches of a stream may be on the
-//! device at once, in one lane, which keeps their order.
+//! launches keep ending at their budget waits until no other has one open, and one that is paused until it may go on.
+//! Several launches of a stream may be on the device at once, in one lane, which keeps their order.
 
 use super::Issuer;
 use super::lanes::Flight;
