@@ -5,6 +5,7 @@ use super::frame::{Frame, HISTORY, Line, safe};
 use crate::commands::tenant::why::{lasts, sentence};
 use crate::{names, units};
 use gridmux_mediator::dispatch::why::Why;
+use gridmux_mediator::link::ClientFacts;
 use gridmux_mediator::page::KernelSnapshot;
 
 /// Returns the lines.
@@ -63,32 +64,36 @@ pub(super) fn lines_of(tenant: &Line, frame: &Frame, kernels: &[KernelSnapshot])
         String::new(),
         "CLIENT  PID      UID     MEMORY    NAME".to_owned(),
     ];
-    lines.extend(tenant.clients.iter().map(|client| {
-        format!(
-            "{:<7} {:<8} {:<7} {:<9} {}",
-            client.id,
-            client.credentials.pid,
-            client.credentials.uid,
-            units::bytes(client.memory_used_bytes),
-            safe(&client.name)
-        )
-    }));
+    lines.extend(tenant.clients.iter().map(client_line));
     lines.push(String::new());
     lines.push("RESIDENT WAITING   BLOCK     KERNEL".to_owned());
     let own = kernels.iter().filter(|kernel| kernel.tenant == tenant.name);
-    lines.extend(own.map(|kernel| {
-        let name = match &kernel.kernel {
-            Some(facts) => safe(&names::brief(&facts.name)),
-            None if kernel.row.spill => "(several)".to_owned(),
-            None => "(forgotten)".to_owned(),
-        };
-        let block_ns = Some(kernel.row.lasts_ns).filter(|ns| *ns > 0);
-        format!(
-            "{:<8} {:<9} {:<9} {name}",
-            kernel.row.live,
-            kernel.row.waiting,
-            units::nanos(block_ns)
-        )
-    }));
+    lines.extend(own.map(kernel_line));
     lines
+}
+
+fn client_line(client: &ClientFacts) -> String {
+    format!(
+        "{:<7} {:<8} {:<7} {:<9} {}",
+        client.id,
+        client.credentials.pid,
+        client.credentials.uid,
+        units::bytes(client.memory_used_bytes),
+        safe(&client.name)
+    )
+}
+
+fn kernel_line(kernel: &KernelSnapshot) -> String {
+    let name = match &kernel.kernel {
+        Some(facts) => safe(&names::brief(&facts.name)),
+        None if kernel.row.spill => "(several)".to_owned(),
+        None => "(forgotten)".to_owned(),
+    };
+    let block_ns = Some(kernel.row.lasts_ns).filter(|ns| *ns > 0);
+    format!(
+        "{:<8} {:<9} {:<9} {name}",
+        kernel.row.live,
+        kernel.row.waiting,
+        units::nanos(block_ns)
+    )
 }

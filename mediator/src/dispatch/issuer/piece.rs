@@ -204,10 +204,7 @@ impl<D: Device> Issuer<D> {
             level: level.unwrap_or(grade.level),
             piece,
             is_preempted: piece.is_none() && situation.is_preempted(),
-            why: match piece {
-                Some(_) => Why::Nothing,
-                None => situation.why_no_piece(),
-            },
+            why: piece.map_or_else(|| situation.why_no_piece(), |_| Why::Nothing),
         })
     }
 
