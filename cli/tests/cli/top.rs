@@ -42,6 +42,12 @@ impl Terminal {
             )
         };
         assert_eq!(opened, 0, "a terminal");
+        // Programs that are started are to hold no end of it but what they are given: else it never hangs up.
+        for end in [master, slave] {
+            // SAFETY: the descriptor is open, and the call changes a flag of it alone.
+            let set = unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
+            assert_eq!(set, 0, "a flag of a descriptor");
+        }
         // SAFETY: `openpty` has just returned them, and nobody else has them.
         let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let (into, written) = channel();
@@ -60,6 +66,20 @@ impl Terminal {
             written,
             seen: RefCell::default(),
         }
+    }
+
+    /// Closes it, as a window that is closed does.
+    fn hang_up(self) {
+        // SAFETY: the call changes nothing but the terminal, whose descriptor is open.
+        let hung_up = unsafe { libc::ioctl(self.slave.as_raw_fd(), libc::TIOCVHANGUP) };
+        assert_eq!(hung_up, 0, "the terminal hangs up");
+    }
+
+    /// Stops what is written to it, or lets it go on.
+    fn flow(&self, action: i32) {
+        // SAFETY: the descriptor is a terminal's.
+        let done = unsafe { libc::tcflow(self.slave.as_raw_fd(), action) };
+        assert_eq!(done, 0, "the flow of the terminal");
     }
 
     fn resize(&self, columns: u16, rows: u16) {
@@ -223,6 +243,33 @@ fn keys_pause_a_tenant_and_set_a_weight() {
     terminal.press("q");
     assert_eq!(end_of(child), Some(0));
     terminal.is_restored(before);
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn it_ends_when_its_terminal_is_gone() {
+    let service = Service::start("top-gone");
+    let terminal = Terminal::open(80, 24);
+    let (mut child, _) = started(&terminal, &service);
+    terminal.hang_up();
+    until("the program's end", || child.try_wait().unwrap());
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_it_while_its_terminal_takes_nothing() {
+    let service = Service::start("top-stuck");
+    let terminal = Terminal::open(200, 60);
+    let (child, before) = started(&terminal, &service);
+    // As Ctrl-S does.
+    terminal.flow(libc::TCOOFF);
+    // So that it has something to draw, and waits for that.
+    terminal.resize(190, 50);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(end_of(child), Some(0));
+    assert_eq!(terminal.modes(), before);
+    terminal.flow(libc::TCOON);
     assert_eq!(service.stop(), Some(0));
 }
 

@@ -4,6 +4,7 @@
 //! Signals are held back from all threads and read between two drawings, so that none comes into the midst of one.
 //! Nothing is asked of the terminal that one may leave unanswered.
 
+use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use ratatui::backend::CrosstermBackend;
@@ -15,8 +16,15 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+use std::fs::File;
 use std::io::{self, Stdout};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Once;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// How long whoever draws may take to end the program after a signal.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// Signals that end the program, and the one that stops it for a while.
 const SIGNALS: [Signal; 5] = [
@@ -32,7 +40,7 @@ pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     /// Columns and lines of it.
     size: (u16, u16),
-    signals: SignalFd,
+    signals: Receiver<Signal>,
 }
 
 /// Signals, held back from this thread and those that it starts.
@@ -49,8 +57,28 @@ impl HeldSignals {
             mask.add(signal);
         }
         mask.thread_block()?;
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        Ok(Self(SignalFd::with_flags(&mask, flags)?))
+        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// Has a thread read them. One that ends the program does so also while whoever draws waits for a terminal that takes
+    /// nothing, or is gone.
+    fn watch(self) -> io::Result<Receiver<Signal>> {
+        let (tell, told) = channel();
+        let thread = std::thread::Builder::new().name("signals".into());
+        thread.spawn(move || {
+            while let Ok(Some(read)) = self.0.read_signal() {
+                let Ok(signal) = Signal::try_from(read.ssi_signo.cast_signed()) else {
+                    continue;
+                };
+                let is_heard = tell.send(signal).is_ok();
+                if is_heard && signal != Signal::SIGTSTP {
+                    std::thread::sleep(GRACE);
+                    restore_without_waiting();
+                    std::process::exit(0);
+                }
+            }
+        })?;
+        Ok(told)
     }
 }
 
@@ -65,7 +93,7 @@ impl Screen {
         let mut screen = Self {
             terminal: empty(size)?,
             size,
-            signals: signals.0,
+            signals: signals.watch()?,
         };
         screen.enter()?;
         Ok(screen)
@@ -98,8 +126,7 @@ impl Screen {
 
     /// Returns a signal that has come.
     pub(super) fn signal(&mut self) -> Option<Signal> {
-        let read = self.signals.read_signal().ok()??;
-        Signal::try_from(read.ssi_signo.cast_signed()).ok()
+        self.signals.try_recv().ok()
     }
 
     /// Gives the terminal back until the program is continued.
@@ -134,6 +161,20 @@ fn empty((columns, lines): (u16, u16)) -> io::Result<Terminal<CrosstermBackend<S
 fn restore() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+}
+
+/// Gives the terminal back as far as it takes anything, whoever else writes to it.
+fn restore_without_waiting() {
+    let _ = disable_raw_mode();
+    // An open file of its own: that it does not wait is nobody else's business.
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let terminal = File::options()
+        .write(true)
+        .custom_flags(flags.bits())
+        .open("/dev/tty");
+    if let Ok(mut terminal) = terminal {
+        let _ = execute!(terminal, LeaveAlternateScreen, Show);
+    }
 }
 
 /// Has a panic of any thread give the terminal back before its message is written.
@@ -173,6 +214,12 @@ mod tests {
             )
         };
         assert_eq!(opened, 0, "a terminal");
+        // Programs that are started are to hold no end of it but what they are given: else it never hangs up.
+        for end in [master, slave] {
+            // SAFETY: the descriptor is open, and the call changes a flag of it alone.
+            let set = unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
+            assert_eq!(set, 0, "a flag of a descriptor");
+        }
         // SAFETY: `openpty` has just returned them, and nobody else has them.
         unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
     }
