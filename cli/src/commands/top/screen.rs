@@ -1,7 +1,8 @@
 //! The terminal as `top` has it, and how it gets it back.
 //!
 //! Rules: the terminal is as it was before whatever ends the program: its own end, a signal, or a panic of any thread.
-//! Signals are held back from all threads and read between two drawings, so that none comes into the midst of one.
+//! Signals are held back from all threads; one of them reads them, and they are obeyed between two drawings or, where
+//! that takes too long, all the same.
 //! Nothing is asked of the terminal that one may leave unanswered.
 
 use nix::fcntl::OFlag;
@@ -60,8 +61,8 @@ impl HeldSignals {
         Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// Has a thread read them. One that ends the program does so also while whoever draws waits for a terminal that takes
-    /// nothing, or is gone.
+    /// Has a thread read them. One that ends the program does so also while whoever draws waits for a terminal that
+    /// takes nothing, or is gone.
     fn watch(self) -> io::Result<Receiver<Signal>> {
         let (tell, told) = channel();
         let thread = std::thread::Builder::new().name("signals".into());
