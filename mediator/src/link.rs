@@ -11,6 +11,7 @@
 use crate::config::{Config, TenantConfig};
 use crate::device::DeviceFacts;
 use crate::dispatch::accounting::TenantUsage;
+use crate::dispatch::accounts::TenantState;
 use crate::dispatch::client_accounting::ClientUsage;
 use crate::dispatch::samples::LatencyView;
 use crate::page::Buckets;
@@ -171,12 +172,14 @@ pub struct TenantFacts {
     pub memory_limit_bytes: u64,
     /// Most clients of it at once.
     pub clients_limit: u16,
+    /// Whether an operator has paused it.
+    pub state: TenantState,
 }
 
 impl TenantFacts {
-    /// Takes what a configuration says of one of its tenants.
+    /// Takes what a configuration says of one of its tenants, which is in that state.
     #[must_use]
-    pub fn new(number: u32, tenant: &TenantConfig, config: &Config) -> Self {
+    pub fn new(number: u32, tenant: &TenantConfig, config: &Config, state: TenantState) -> Self {
         let limit = tenant.memory_limit_bytes;
         Self {
             number,
@@ -186,6 +189,7 @@ impl TenantFacts {
             // A GPU has no such key: its tenants get the key's default, because what the GPU has is not known here.
             memory_limit_bytes: limit.unwrap_or(config.device.memory_bytes),
             clients_limit: tenant.clients.unwrap_or(config.limits.clients),
+            state,
         }
     }
 }
@@ -255,6 +259,9 @@ pub struct TenantStatistics {
     pub latency: LatencyView,
     /// Preemption latencies, in nanoseconds of device time.
     pub preemption: Buckets,
+    /// For how long it has been bound by what binds it ([`TenantUsage::binding`]), in milliseconds of wall time; none
+    /// while no host has said it.
+    pub bound_for_ms: Option<u64>,
 }
 
 /// One end.

@@ -5,6 +5,7 @@
 //! before; a change is applied to a whole configuration, which is then checked as one that was read.
 
 use crate::config::{Config, ConfigError, Limits, TenantConfig};
+use crate::dispatch::accounts::TenantState;
 use crate::link::TenantFacts;
 use gridmux_policy::Class;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,8 @@ pub struct Settings {
     pub policy: String,
 }
 
-/// A change that an operator makes to a running service. It holds until the configuration is read again.
+/// A change that an operator makes to a running service. It holds until the configuration is read again; whether a
+/// tenant is paused, which no configuration says, until the next such change or the service's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -30,6 +32,13 @@ pub enum Change {
     Tenant(TenantChange),
     /// The policy, by name.
     Policy(String),
+    /// Whether a tenant is paused.
+    State {
+        /// The tenant's name.
+        name: String,
+        /// Its state from now on.
+        state: TenantState,
+    },
 }
 
 /// New settings of a tenant; what is `None` stays as it is.
@@ -74,6 +83,8 @@ impl Change {
         match self {
             Self::Tenant(change) => change.apply(find(&mut changed, &change.name)?),
             Self::Policy(name) => name.clone_into(&mut changed.policy),
+            // No part of a configuration.
+            Self::State { name, .. } => _ = find(&mut changed, name)?,
         }
         changed.check()?;
         Ok(changed)

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use xtask::tasks::{
-    bench, ci, coverage, deb, demo, deny, fuzz, gpu_check, ptx, repro, test, tidy, wheel,
+    bench, ci, coverage, deb, demo, deny, fuzz, gpu_check, pictures, ptx, repro, test, tidy, wheel,
 };
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
@@ -21,6 +21,7 @@ enum Task {
     Coverage(coverage::Args),
     Deb(deb::Args),
     Demo(demo::Args),
+    Pictures(pictures::Args),
     Deny(deny::Args),
     Fuzz(fuzz::Args),
     GpuCheck(gpu_check::Args),
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Task::Coverage(args) => coverage::run(&args),
         Task::Deb(args) => deb::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Pictures(args) => pictures::run(&args),
         Task::Deny(args) => deny::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::GpuCheck(args) => gpu_check::run(&args),

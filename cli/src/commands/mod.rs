@@ -20,6 +20,7 @@ pub(crate) mod run;
 mod serve;
 mod sim;
 mod tenant;
+mod top;
 mod trace;
 mod usage;
 mod workload;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     /// Tenants of a running service
     #[command(subcommand)]
     Tenant(tenant::Tenant),
+    /// The device and its tenants as they are now, on a terminal
+    Top(top::Top),
     /// The device of a running service
     #[command(subcommand)]
     Device(device::Device),
@@ -122,6 +125,7 @@ impl Command {
             Self::Run(run) => run.run(out),
             Self::RunKeeper(keeper) => keeper.run(out),
             Self::Tenant(tenant) => tenant.run(out),
+            Self::Top(top) => top.run(out),
             Self::Device(device) => device.run(out),
             Self::Kernel(kernel) => kernel.run(out),
             Self::Plan(plan) => plan.run(out),

@@ -155,6 +155,8 @@ fn the_tables_of_a_service_fit() {
     }
     check(&["tenant", "list", "--run-dir", folder]);
     check(&["tenant", "show", "--run-dir", folder]);
+    check(&["tenant", "show", &long, "--why", "--run-dir", folder]);
+    check(&["top", "--once", "--interval", "0.1", "--run-dir", folder]);
     check(&["device", "show", "--run-dir", folder]);
     check(&["kernel", "show", "--run-dir", folder]);
     check(&["plan", "show", "--run-dir", folder]);

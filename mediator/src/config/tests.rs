@@ -1,6 +1,7 @@
 //! What a configuration accepts, and what it refuses by name.
 
 use super::{Config, ConfigError, EXAMPLE};
+use crate::dispatch::accounts::TenantState;
 use crate::link::TenantFacts;
 use gridmux_policy::Class;
 
@@ -343,7 +344,7 @@ fn without_a_limit_a_tenant_has_all_of_a_models_memory_and_4_gib_of_a_gpu() {
         let text =
             format!("schema_version = 1\n[device]\n{device}\n[[tenant]]\nname = \"a\"\n{own}\n");
         let config = Config::parse(&text).unwrap();
-        let facts = TenantFacts::new(0, &config.tenants[0], &config);
+        let facts = TenantFacts::new(0, &config.tenants[0], &config, TenantState::Running);
         assert_eq!(facts.memory_limit_bytes, due, "{text}");
     }
     assert!(EXAMPLE.contains("on a GPU 4294967296 (4 GiB)"));

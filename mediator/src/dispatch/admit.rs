@@ -74,16 +74,18 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Asks for the end of a permit when a client has submitted something.
     fn stop_clock_for(&mut self, slot: Slot) -> bool {
-        let admission = &mut self.admission;
-        let client = admission.clients.get_mut(slot);
-        if admission.clock.permit == Permit::Recalled
-            || !client.is_some_and(|client| has_submitted(client, self.now))
-        {
-            return false;
-        }
-        let stops = self.issuer.device.submit(&Command::Pause, &[]).is_ok();
+        let now = self.now;
+        let client = self.admission.clients.get_mut(slot);
+        client.is_some_and(|client| has_submitted(client, now)) && self.stop_clock()
+    }
+
+    /// Asks for the end of a permit; returns whether there was one and it was not asked for before.
+    pub(super) fn stop_clock(&mut self) -> bool {
+        let permit = &mut self.admission.clock.permit;
+        let stops =
+            *permit == Permit::Given && self.issuer.device.submit(&Command::Pause, &[]).is_ok();
         if stops {
-            admission.clock.permit = Permit::Recalled;
+            *permit = Permit::Recalled;
         }
         stops
     }
@@ -181,6 +183,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if let Some(account) = self.feed.accounts.get(tenant) {
             let is_launch = matches!(work, Work::Launch(_));
             account.counters.admitted(is_launch);
+            self.feed.accounts.watched.insert(tenant);
         }
         let args = |time_ns| operation.probe_args(tenant, self.issuer.device_id, time_ns);
         probes::submit(args(operation.submitted_wall_ns));

@@ -140,6 +140,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         self.completions.wake_clients(&mut self.admission.clients);
         self.feed.policy.flush();
         self.feed.publish_shares(self.wall_now_ns, self.now);
+        self.publish_bindings_in_time();
         self.judge_turn(worked)
     }
 
@@ -234,6 +235,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Arms every hot client's doorbell before the thread parks; returns true if work arrived meanwhile.
     pub fn arm(&mut self) -> bool {
+        self.publish_bindings();
         self.admission.arm()
     }
 

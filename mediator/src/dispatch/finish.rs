@@ -5,7 +5,7 @@
 
 use super::admission::client::{Presence, Stream};
 use super::admission::message::Notice;
-use super::admission::operation::{Operation, Told, Work};
+use super::admission::operation::{Operation, Work};
 use super::admission::port::TenantPort;
 use super::dispatcher::Dispatcher;
 use super::ids::{OperationRef, Slot};
@@ -47,7 +47,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
 
     /// Tells the policy that a launch has ended or was taken back, and lets those behind the others go where nobody
     /// else has one open.
-    fn conclude(&mut self, op: OperationRef, at: Nanos) {
+    pub(super) fn conclude(&mut self, op: OperationRef, at: Nanos) {
         let clients = &mut self.admission.clients;
         if self.feed.conclude(clients, op, at, self.now) {
             self.issuer.unpark_those_behind(clients, &mut self.feed);
@@ -121,32 +121,6 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                 self.issuer.unpark(clients, &mut self.feed, tenant);
             }
             _ => {}
-        }
-    }
-
-    /// Takes back what the policy was told of a tenant's launches that have not begun.
-    fn take_back(&mut self, tenant: TenantId) {
-        let mut places = self.admission.clients.hot_places();
-        while let Some(slot) = self.admission.clients.next_hot(&mut places) {
-            let client = self.admission.clients.get(slot);
-            let Some(client) = client.filter(|client| client.tenant == tenant) else {
-                continue;
-            };
-            for number in 0..client.streams.len() {
-                let active = |this: &Self, place| {
-                    let client = this.admission.clients.get(slot)?;
-                    client.streams[number].as_ref()?.active_at(place)
-                };
-                let mut place = 0;
-                while let Some(id) = active(self, place) {
-                    place += 1;
-                    let op = OperationRef { slot, id };
-                    let launch = self.admission.clients.launch(op);
-                    if launch.is_some_and(|l| l.told != Told::Nothing && l.issued == 0) {
-                        self.conclude(op, self.now);
-                    }
-                }
-            }
         }
     }
 

@@ -44,10 +44,16 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             match self.is_issued(active) {
                 Some(false) => match self.try_issue(active) {
                     Attempt::Issued => worked = true,
-                    Attempt::DeviceFull => break,
-                    Attempt::Blocked if self.holds_up_others(active) => break,
-                    Attempt::Blocked | Attempt::NotItsTurn => {
-                        self.issuer.park(&mut self.feed, active);
+                    Attempt::DeviceFull(why) => {
+                        self.issuer.held_by = why;
+                        break;
+                    }
+                    Attempt::Blocked(why) if self.holds_up_others(active) => {
+                        self.issuer.held_by = why;
+                        break;
+                    }
+                    Attempt::Blocked(why) | Attempt::NotItsTurn(why) => {
+                        self.issuer.park(&mut self.feed, active, why);
                     }
                 },
                 over => {
@@ -74,10 +80,10 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                     Some(false) if !self.issuer.transfers.has_room(engine) => break,
                     Some(false) => match self.try_issue(active) {
                         Attempt::Issued => worked = true,
-                        Attempt::DeviceFull => break,
-                        Attempt::Blocked | Attempt::NotItsTurn => {
+                        Attempt::DeviceFull(_) => break,
+                        Attempt::Blocked(why) | Attempt::NotItsTurn(why) => {
                             self.issuer.transfers.pop(engine);
-                            self.feed.accounts.park(active);
+                            self.feed.accounts.park(active, why);
                         }
                     },
                     over => {

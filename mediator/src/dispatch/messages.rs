@@ -30,6 +30,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         match message {
             Message::Tenant(account) => {
                 let (tenant, weight, class) = (account.id, account.weight, account.class);
+                let state = account.state;
                 if let Some(known) = self.feed.accounts.set(account) {
                     self.admission.outbox.notify(Notice::Known(known));
                 }
@@ -39,6 +40,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                     weight,
                     class,
                 });
+                self.set_tenant_state(tenant, state);
             }
             Message::TenantGone(tenant) => self.forget_tenant(tenant),
             Message::Join(slot, client) => {

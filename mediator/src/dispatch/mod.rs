@@ -1,10 +1,10 @@
 //! The dispatcher: from a tenant's submission to blocks on the device, and back to a completion.
 //!
-//! It has four parts, each in a folder with its state: [`admission`] (clients and what comes from
-//! them), [`issuer`] (what goes to the device), [`completions`] (what goes back), and [`feed`] (what the policy is told
-//! and asked). [`dispatcher`] holds them and the order of the steps; a step that crosses parts has a file beside it:
-//! `messages`, `report`, `admit`, `issue`, `finish`, and `instant`, which orders what happens while virtual time stands
-//! still. A step may change several parts.
+//! It has four parts, each in a folder with its state: [`admission`] (clients and what comes from them), [`issuer`]
+//! (what goes to the device), [`completions`] (what goes back), and [`feed`] (what the policy is told and asked).
+//! [`dispatcher`] holds them and the order of the steps; a step that crosses parts has a file beside it: `messages`,
+//! `pause`, `report`, `admit`, `issue`, `finish`, `judge`, and `instant`, which orders what happens while virtual time
+//! stands still. A step may change several parts.
 //!
 //! Rules: the dispatcher belongs to one thread; nothing in here blocks, and nothing allocates or takes a lock in the
 //! steady state (invariant 4 of `ARCHITECTURE.md`, proved by `tests/steady_state.rs`). No part has a reference to
@@ -20,7 +20,9 @@ pub mod ids;
 mod instant;
 mod issue;
 pub mod issuer;
+mod judge;
 mod messages;
+mod pause;
 mod report;
 
 pub use admission::clock::ClockMode;
@@ -30,7 +32,7 @@ pub use completions::samples;
 pub use dispatcher::{Dispatcher, DispatcherConfig, Turn};
 pub use feed::{
     accounting, accounts, client_accounting, enforces, policy_choice, policy_link, rows, samples,
-    tenant_set,
+    tenant_set, why,
 };
 pub use ids::Slot;
 pub use issuer::{lanes, reading, transfers, window};

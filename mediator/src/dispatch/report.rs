@@ -189,6 +189,7 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
         if over {
             self.finish(op);
         } else if !still_there {
+            self.take_back_if_paused(tenant, op);
             // What is left may be in one lane now, behind which the next launch can go.
             self.activate_more(slot, stream);
         }

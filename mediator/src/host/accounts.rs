@@ -227,7 +227,11 @@ impl TenantAccount {
     /// The reason why they do not, for the client.
     pub(super) fn check_room(&self, device: &dyn DeviceControl, more: u64) -> Result<(), String> {
         let (used, limit) = (self.memory_used(device), self.memory_limit(device));
-        if used.saturating_add(more) <= limit {
+        let has_room = used.saturating_add(more) <= limit;
+        if more > 0 {
+            self.holding.note_request(more, has_room);
+        }
+        if has_room {
             return Ok(());
         }
         let why = match limit {
@@ -261,7 +265,7 @@ pub(super) struct TenantAccounts {
 /// The accounts that a change of settings affects.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// New accounts, and those whose weight or class changed.
+    /// New accounts, and those whose weight, class or state changed.
     pub(super) introduced: Vec<Rc<TenantAccount>>,
     /// Accounts whose memory limit changed.
     pub(super) limited: Vec<Rc<TenantAccount>>,
@@ -312,7 +316,8 @@ impl TenantAccounts {
             if before.memory_limit_bytes != terms.memory_limit_bytes {
                 changes.limited.push(Rc::clone(account));
             }
-            if (before.weight, before.class) != (terms.weight, terms.class) {
+            let told = |terms: &Terms| (terms.weight, terms.class, terms.state);
+            if told(&before) != told(&terms) {
                 changes.introduced.push(Rc::clone(account));
             }
             return;
@@ -328,6 +333,7 @@ impl TenantAccounts {
             domains: RefCell::default(),
             modules: Cell::new(0),
             descriptors: Cell::new(0),
+            refused: Cell::new(None),
         });
         let holdings = &self.common.holdings;
         let holdings = &mut *holdings.borrow_mut();
@@ -427,7 +433,12 @@ impl TenantAccounts {
                 present + own
             };
             let held = account.memory_used(device);
-            snapshot_of(account, clients(account), held, ratio(own, all))
+            let mut read = snapshot_of(account, clients(account), held, ratio(own, all));
+            let said = read.usage.binding;
+            read.usage.binding = account
+                .holding
+                .binding(said, held, || account.memory_limit(device));
+            read
         };
         self.iter()
             .map(read)
@@ -479,6 +490,7 @@ mod tests {
     use crate::config::Limits;
     use crate::device::DomainId;
     use crate::dispatch::accounting::TenantUsage;
+    use crate::dispatch::accounts::TenantState;
     use crate::link::TenantFacts;
     use crate::settings::Settings;
     use gridmux_policy::Class;
@@ -492,6 +504,7 @@ mod tests {
             class: Class::Normal,
             memory_limit_bytes: 1 << 20,
             clients_limit: 9,
+            state: TenantState::Running,
         };
         Settings {
             tenants: numbers.into_iter().map(tenant).collect(),
@@ -518,6 +531,9 @@ mod tests {
                 && changes.limited.is_empty()
                 && changes.removed.is_empty()
         );
+        let mut paused = settings(0..3);
+        paused.tenants[2].state = TenantState::Paused;
+        assert_eq!(names(&accounts.set(&paused).introduced), ["t2"]);
         let mut other = settings([0, 1, 4]);
         other.tenants[0].weight = 5;
         other.tenants[1].memory_limit_bytes = 1;

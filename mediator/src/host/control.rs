@@ -28,7 +28,7 @@ use crate::dispatch::reading::RowReadings;
 use crate::dispatch::samples::SampleSink;
 use crate::dispatch::{ClockMode, ControlLink, Dispatcher, DispatcherConfig, Doorbells};
 use crate::link::{ClientIdentity, HostLink, ToHost, ToSupervisor};
-use crate::page::{PolicySnapshot, Snapshot, monotonic_ns};
+use crate::page::{DeviceSnapshot, PolicySnapshot, Snapshot, monotonic_ns};
 use crate::settings::Settings;
 use crate::waker::Waker;
 use gridmux_bpf::Recorder;
@@ -313,10 +313,14 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Tells the dispatcher of a tenant, or of its weight and class.
+    /// Tells the dispatcher of a tenant, or of its weight, class and state.
     fn introduce(&self, account: &accounts::TenantAccount) {
         let (terms, counters) = (account.terms(), Arc::clone(&account.counters));
         let account = Account::new(account.id(), terms.weight, terms.class, counters);
+        let account = Account {
+            state: terms.state,
+            ..account
+        };
         self.outbound.tell(Message::Tenant(Box::new(account)));
     }
 
@@ -642,6 +646,7 @@ impl ControlThread {
         let in_force = self.policy_handle.in_force();
         let snapshot = Snapshot {
             at_ns: monotonic_ns(),
+            device: DeviceSnapshot::of(&device.facts()),
             policy: PolicySnapshot {
                 name: in_force.name().to_owned(),
                 since_ns: in_force.since_ns,

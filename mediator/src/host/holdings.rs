@@ -4,7 +4,10 @@
 use super::parts::{Holder, Shared};
 use crate::config::Limits;
 use crate::device::{DeviceControl, DomainId, HostMappings};
+use crate::dispatch::accounts::TenantState;
+use crate::dispatch::why::{Binding, Why};
 use crate::link::TenantFacts;
+use crate::page::monotonic_ns;
 use gridmux_policy::Class;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,6 +24,8 @@ pub(super) struct Terms {
     pub(super) memory_limit_bytes: u64,
     /// Most clients of it at once.
     pub(super) clients_limit: u16,
+    /// Whether an operator has paused it.
+    pub(super) state: TenantState,
 }
 
 impl From<&TenantFacts> for Terms {
@@ -30,6 +35,7 @@ impl From<&TenantFacts> for Terms {
             class: facts.class,
             memory_limit_bytes: facts.memory_limit_bytes,
             clients_limit: facts.clients_limit,
+            state: facts.state,
         }
     }
 }
@@ -76,9 +82,46 @@ pub(super) struct Holding {
     pub(super) modules: Cell<u64>,
     /// Descriptors that its clients hold.
     pub(super) descriptors: Cell<u64>,
+    /// The device memory that it was refused and has not got since: how much, and from when on.
+    pub(super) refused: Cell<Option<Refused>>,
+}
+
+/// Device memory that was refused.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refused {
+    /// How much, in bytes.
+    bytes: u64,
+    /// When the first of such requests was refused, in nanoseconds of the machine's monotonic clock.
+    since_ns: u64,
 }
 
 impl Holding {
+    /// Takes note of a request for device memory.
+    pub(super) fn note_request(&self, bytes: u64, is_granted: bool) {
+        let since_ns = match self.refused.get() {
+            Some(before) => before.since_ns,
+            None => monotonic_ns(),
+        };
+        let refused = Refused { bytes, since_ns };
+        self.refused.set((!is_granted).then_some(refused));
+    }
+
+    /// Returns what binds the tenant: what the dispatcher says, or, where nothing of what it has submitted waits,
+    /// device memory that it was refused and would be refused still, of which it may have `limit` bytes.
+    pub(super) fn binding(&self, said: Binding, used: u64, limit: impl FnOnce() -> u64) -> Binding {
+        let has_clients = !self.domains.borrow().is_empty();
+        let refused = self.refused.get().filter(|_| has_clients);
+        let refused = refused.filter(|refused| used.saturating_add(refused.bytes) > limit());
+        self.refused.set(refused);
+        match (refused, said.why) {
+            (Some(refused), Why::Idle | Why::Nothing | Why::Streams) => Binding {
+                why: Why::Memory,
+                since_ns: refused.since_ns,
+            },
+            _ => said,
+        }
+    }
+
     /// Returns the device memory that all clients hold, in bytes.
     pub(super) fn memory_used(&self, device: &dyn DeviceControl) -> u64 {
         match self.domains.borrow().as_slice() {

@@ -6,16 +6,17 @@ use super::plan::PLAN_BYTES;
 use super::snapshot::Snapshot;
 use gridmux_sync::shim::AtomicU64;
 use memmap2::{MmapMut, MmapOptions};
-use nix::fcntl::posix_fallocate;
+use nix::fcntl::{OFlag, posix_fallocate};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
+use std::path::Path;
 
 /// "gridmux" and a version of the whole format, as the first word.
 const MAGIC: u64 = u64::from_be_bytes(*b"gridmux\x01");
 /// Version of the snapshot's encoding.
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 /// Bytes of a copy for what there is one of.
 const BASE_BYTES: usize = 64 << 10;
 /// Bytes of a copy for each tenant: about 300 for names and counters, and as much for each histogram.
@@ -158,6 +159,22 @@ impl PageFile {
         Ok(Self { file, capacity })
     }
 
+    /// Opens the page of a service from its run directory, to be read while the service does not answer.
+    ///
+    /// # Errors
+    /// It is not there, may not be read, or is no page of this version.
+    pub fn open(run_dir: &Path) -> Result<Self, PageError> {
+        let file = File::options()
+            .read(true)
+            .custom_flags(flags_of_opening())
+            .open(run_dir.join(super::FILE))?;
+        if !file.metadata()?.is_file() {
+            return Err(PageError::Nonsense("it is no file".into()));
+        }
+        let capacity = capacity_of(&file)?;
+        Ok(Self { file, capacity })
+    }
+
     /// Returns its descriptor, to be handed to a host.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
@@ -186,6 +203,26 @@ impl Source for File {
     }
 }
 
+/// Returns how many bytes a copy of a page holds, as its header says.
+fn capacity_of(file: &File) -> Result<usize, PageError> {
+    let mut header = [0; HEADER_WORDS];
+    Source::read(file, 0, &mut header)?;
+    let capacity = match header {
+        [MAGIC, VERSION, capacity, ..] => usize::try_from(capacity).unwrap_or(usize::MAX),
+        _ => return Err(PageError::Nonsense("it is of another version".into())),
+    };
+    let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+    match capacity > bytes || 8 * words_for(words_of(capacity)) > bytes {
+        true => Err(PageError::Nonsense("it is short".into())),
+        false => Ok(capacity),
+    }
+}
+
+/// Returns the flags of opening a page by its name: no link is followed, and what is no file is not waited for.
+fn flags_of_opening() -> i32 {
+    (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits()
+}
+
 /// The page as its writer has it.
 #[derive(Debug)]
 pub struct MappedPage {
@@ -201,16 +238,8 @@ impl MappedPage {
     /// It is no page, or cannot be mapped.
     pub fn open(descriptor: OwnedFd) -> Result<(Self, Snapshot), PageError> {
         let file = File::from(descriptor);
-        let mut header = [0; HEADER_WORDS];
-        Source::read(&file, 0, &mut header)?;
-        let capacity = match header {
-            [MAGIC, VERSION, capacity, ..] => usize::try_from(capacity).unwrap_or(usize::MAX),
-            _ => return Err(PageError::Nonsense("it is of another version".into())),
-        };
+        let capacity = capacity_of(&file)?;
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        if capacity > bytes || 8 * words_for(words_of(capacity)) > bytes {
-            return Err(PageError::Nonsense("it is short".into()));
-        }
         let (sequence, snapshot) = read(&file, capacity)?;
         // SAFETY: the mapping is used as atomic words only, so that other processes may read and write them as well;
         // the file is not cut short, because only the supervisor, which never does, and this process can.

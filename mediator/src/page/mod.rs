@@ -19,6 +19,10 @@
 //! the host meets tenants' bytes: lengths, sequence and checksum are checked, decoding allocates no more than the page
 //! holds, and a reader tries a bounded number of times.
 
+/// Name of the page in the run directory.
+#[cfg(not(loom))]
+pub(crate) const FILE: &str = "statistics";
+
 pub mod index;
 
 #[cfg(not(loom))]
@@ -37,6 +41,6 @@ pub use kernels::{KERNELS, KernelFacts, KernelSnapshot, KernelsSnapshot, uncut};
 #[cfg(not(loom))]
 pub use plan::{PlanGroup, PlanLimit, PlanRowSnapshot, PlanSnapshot};
 #[cfg(not(loom))]
-pub use snapshot::{Buckets, PolicySnapshot, Snapshot, TenantSnapshot};
+pub use snapshot::{Buckets, DeviceSnapshot, PolicySnapshot, Snapshot, TenantSnapshot};
 #[cfg(not(loom))]
 pub(crate) use snapshot::{age_of, monotonic_ns, plain};

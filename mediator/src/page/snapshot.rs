@@ -5,8 +5,10 @@
 //! configuration.
 
 use super::kernels::KernelsSnapshot;
+use crate::device::{DeviceFacts, Timing};
 use crate::dispatch::accounting::{TenantCounters, TenantUsage};
 use crate::dispatch::samples::LatencyHistogram;
+use crate::dispatch::why::Binding;
 use crate::link::ClientFacts;
 use gridmux_bpf::histogram::Histogram;
 use gridmux_bpf::layout::BUCKETS;
@@ -21,6 +23,8 @@ const TEXT_CHARACTERS: usize = 1000;
 pub struct Snapshot {
     /// When it was taken, in nanoseconds of the machine's monotonic clock.
     pub at_ns: u64,
+    /// The device.
+    pub device: DeviceSnapshot,
     /// Which policy decides.
     pub policy: PolicySnapshot,
     /// Device time, nanoseconds.
@@ -31,6 +35,35 @@ pub struct Snapshot {
     pub tenants: Vec<TenantSnapshot>,
     /// The last reading of the tenants' kernels.
     pub kernels: KernelsSnapshot,
+}
+
+/// What is shown of a device also where only the page tells it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSnapshot {
+    /// Its name; empty before a host has said it.
+    pub name: String,
+    /// How a modelled device treats time.
+    pub timing: Option<Timing>,
+    /// Streaming multiprocessors.
+    pub sms: u16,
+    /// Core clock.
+    pub clock_khz: u32,
+    /// Memory that tenants may share.
+    pub memory_bytes: u64,
+}
+
+impl DeviceSnapshot {
+    /// Takes what is shown of a device.
+    #[must_use]
+    pub fn of(facts: &DeviceFacts) -> Self {
+        Self {
+            name: facts.name.clone(),
+            timing: facts.timing,
+            sms: facts.sms,
+            clock_khz: facts.clock_khz,
+            memory_bytes: facts.memory_bytes,
+        }
+    }
 }
 
 /// Which policy decides.
@@ -129,6 +162,7 @@ impl TenantSnapshot {
         self.usage.is_behind = false;
         self.usage.is_waiting = false;
         self.usage.slowdown = None;
+        self.usage.binding = Binding::default();
     }
 
     fn settle(&mut self, clients: &mut usize) {
@@ -170,10 +204,12 @@ impl Snapshot {
     /// `clients` clients.
     #[must_use]
     pub fn settle(mut self, tenants: usize, mut clients: usize) -> Self {
+        self.device.name = plain(&self.device.name);
         self.policy.name = plain(&self.policy.name);
         self.policy.failure = self.policy.failure.as_deref().map(plain);
         self.tenants.truncate(tenants);
         for tenant in &mut self.tenants {
+            tenant.name = plain(&tenant.name);
             tenant.settle(&mut clients);
         }
         self.kernels.settle();
@@ -195,6 +231,15 @@ impl Snapshot {
     #[must_use]
     pub fn age(&self) -> Duration {
         age_of(self.at_ns)
+    }
+}
+
+impl TenantSnapshot {
+    /// Returns for how long it has been bound by what binds it, if a host has said it.
+    #[must_use]
+    pub fn bound_for(&self) -> Option<Duration> {
+        let since_ns = self.usage.binding.since_ns;
+        (since_ns > 0).then(|| age_of(since_ns))
     }
 }
 

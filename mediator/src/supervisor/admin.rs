@@ -34,7 +34,7 @@ pub enum AdminRequest {
     Kernels,
     /// What was used over the years, where accounts are kept.
     Usage(UsageQuery),
-    /// Changes settings until the configuration is read again.
+    /// Changes settings.
     Change(Change),
     /// Ends the service.
     Stop,
@@ -58,7 +58,7 @@ pub enum AdminReply {
     Statistics(Box<ServiceStatistics>),
     /// To [`AdminRequest::Usage`].
     Usage(Box<UsageReport>),
-    /// To [`Change::Tenant`]: what the tenant's settings are now.
+    /// To [`Change::Tenant`] and [`Change::State`]: what the tenant's settings are now.
     Tenant {
         /// The settings.
         tenant: Box<TenantFacts>,
@@ -194,6 +194,7 @@ pub fn ask(run_dir: &Path, request: &AdminRequest) -> Result<AdminReply, AdminEr
 #[cfg(test)]
 mod tests {
     use super::{AdminError, AdminRequest, REPLY_BYTES, ask};
+    use crate::dispatch::accounts::TenantState;
     use crate::settings::{Change, TenantChange};
     use crate::supervisor::sockets::ADMIN_SOCKET;
     use gridmux_policy::Class;
@@ -218,6 +219,21 @@ mod tests {
             serde_json::from_str::<AdminRequest>(short).unwrap(),
             request
         );
+    }
+
+    #[test]
+    fn a_pause_is_a_change_that_names_a_tenant() {
+        let change = Change::State {
+            name: "a".into(),
+            state: TenantState::Paused,
+        };
+        let line = serde_json::to_string(&AdminRequest::Change(change.clone())).unwrap();
+        let short = r#"{"ask":"change","state":{"name":"a","state":"paused"}}"#;
+        for line in [&*line, short] {
+            let request = serde_json::from_str::<AdminRequest>(line).unwrap();
+            assert_eq!(request, AdminRequest::Change(change.clone()));
+            assert!(!request.is_permitted_to(901, 900) && request.is_permitted_to(900, 900));
+        }
     }
 
     #[test]

@@ -15,12 +15,12 @@ use crate::accounting::UsageQuery;
 use crate::config::{MAX_CLIENTS, MAX_TENANTS};
 use crate::dispatch::samples::LatencyView;
 use crate::link::{HostStatistics, PolicyInForce, TenantStatistics, ToHost};
-use crate::page::{PageError, PageFile, PolicySnapshot, Snapshot, age_of, capacity_for};
+use crate::page::{
+    FILE as PAGE, PageError, PageFile, PolicySnapshot, Snapshot, age_of, capacity_for,
+};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Name of the page.
-const PAGE: &str = "statistics";
 /// Name of the next page until it is whole.
 const NEXT_PAGE: &str = "statistics.new";
 /// Mode of the page.
@@ -178,6 +178,7 @@ impl Supervisor {
             .map(|tenant| {
                 let read = snapshot.tenant(&tenant.name).cloned().unwrap_or_default();
                 TenantStatistics {
+                    bound_for_ms: read.bound_for().map(millis),
                     tenant,
                     clients: read.clients,
                     memory_used_bytes: read.memory_used_bytes,

@@ -127,6 +127,8 @@ impl Reloads {
         }
         match change {
             Change::Policy(name) => self.policy = Some(name.clone()),
+            // No reading changes that.
+            Change::State { .. } => {}
             Change::Tenant(change) => {
                 let all = match self.changes.remove(&change.name) {
                     Some(earlier) => earlier.and_then(change),
@@ -312,13 +314,18 @@ impl Supervisor {
                 user,
                 "an operator set the policy, until the configuration is read again"
             ),
+            Change::State { name, state } => {
+                self.tenants.set_state(name, *state);
+                tracing::info!(tenant = %name, %state, user, "an operator paused a tenant or let it go on");
+            }
         }
         self.is_host_behind = true;
         self.tell_settings();
         self.reloads.keep(change);
         let host_told = !self.is_host_behind;
-        let change = match change {
-            Change::Tenant(change) => change,
+        let name = match change {
+            Change::Tenant(change) => &change.name,
+            Change::State { name, .. } => name,
             Change::Policy(policy) => {
                 return AdminReply::Policy {
                     policy: policy.clone(),
@@ -328,7 +335,7 @@ impl Supervisor {
             }
         };
         let facts = self.tenants.facts(&self.config).into_iter();
-        let mut changed = facts.filter(|tenant: &TenantFacts| tenant.name == change.name);
+        let mut changed = facts.filter(|tenant: &TenantFacts| tenant.name == *name);
         let tenant = changed
             .next()
             .expect("a tenant is configured whose change was applied");

@@ -2,13 +2,15 @@
 //!
 //! Rules: a name gets a number when it is configured first and keeps it as long as the service runs, also while it is
 //! not configured, so that what is counted under a number is always one tenant's. There are as many numbers as there
-//! may be tenants at once; when all are given out, new names are refused until the service is started anew.
+//! may be tenants at once; when all are given out, new names are refused until the service is started anew. A tenant
+//! that is paused stays so by its number, whatever becomes of the configuration.
 
 use super::identity::Peer;
 use super::rules::Rules;
 use crate::config::{Config, ConfigError, MAX_TENANTS};
+use crate::dispatch::accounts::TenantState;
 use crate::link::TenantFacts;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The tenants.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub(super) struct Tenants {
     numbers: HashMap<String, u16>,
     /// The numbers of those that are configured now, in the order of the configuration.
     current: Vec<u16>,
+    /// The numbers of those that an operator has paused.
+    paused: BTreeSet<u16>,
     rules: Rules,
     /// How often it changed who may be which tenant.
     generation: u64,
@@ -31,6 +35,7 @@ impl Tenants {
         let mut tenants = Self {
             numbers: HashMap::new(),
             current: Vec::new(),
+            paused: BTreeSet::new(),
             rules: Rules::default(),
             generation: 0,
         };
@@ -111,8 +116,25 @@ impl Tenants {
     pub(super) fn facts(&self, config: &Config) -> Vec<TenantFacts> {
         let numbered = self.current.iter().zip(&config.tenants);
         numbered
-            .map(|(number, tenant)| TenantFacts::new((*number).into(), tenant, config))
+            .map(|(number, tenant)| {
+                let state = match self.paused.contains(number) {
+                    true => TenantState::Paused,
+                    false => TenantState::Running,
+                };
+                TenantFacts::new((*number).into(), tenant, config, state)
+            })
             .collect()
+    }
+
+    /// Pauses a tenant or lets it go on, for as long as the service runs.
+    pub(super) fn set_state(&mut self, name: &str, state: TenantState) {
+        let Some(number) = self.numbers.get(name) else {
+            return;
+        };
+        match state {
+            TenantState::Paused => _ = self.paused.insert(*number),
+            TenantState::Running => _ = self.paused.remove(number),
+        }
     }
 
     /// Returns whether some tenant is matched by control group, so that a peer's must be read.
@@ -132,6 +154,7 @@ impl Tenants {
 mod tests {
     use super::Tenants;
     use crate::config::{Config, MAX_TENANTS};
+    use crate::dispatch::accounts::TenantState;
     use crate::supervisor::rules::Rules;
 
     fn config(names: &[String]) -> Config {
@@ -183,6 +206,28 @@ mod tests {
         let first = after("user = 1000");
         assert_eq!(after("user = 1000\nweight = 3"), first);
         assert_ne!(after("user = 1001"), first);
+    }
+
+    #[test]
+    fn who_is_paused_stays_so_when_the_configuration_is_read_again_and_when_it_comes_back() {
+        let first = config(&["a".into(), "b".into()]);
+        let mut tenants = Tenants::new(&first, Rules::resolve(&first).unwrap()).unwrap();
+        let states = |tenants: &Tenants, config: &Config| -> Vec<TenantState> {
+            let facts = tenants.facts(config).into_iter();
+            facts.map(|tenant| tenant.state).collect()
+        };
+        tenants.set_state("b", TenantState::Paused);
+        let expected = [TenantState::Running, TenantState::Paused];
+        assert_eq!(states(&tenants, &first), expected);
+        set(&mut tenants, &["a"]);
+        set(&mut tenants, &["b", "a"]);
+        let again = config(&["b".into(), "a".into()]);
+        assert_eq!(
+            states(&tenants, &again),
+            [TenantState::Paused, TenantState::Running]
+        );
+        tenants.set_state("b", TenantState::Running);
+        assert_eq!(states(&tenants, &again), [TenantState::Running; 2]);
     }
 
     #[test]

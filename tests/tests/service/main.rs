@@ -21,6 +21,7 @@ mod host_memory;
 mod linking;
 mod live;
 mod offenders;
+mod pauses;
 mod policy_set;
 mod repeatable;
 mod security;

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod deny;
 pub mod fuzz;
 pub mod gpu_check;
+pub mod pictures;
 pub mod ptx;
 pub mod repro;
 pub mod test;

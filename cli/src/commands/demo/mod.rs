@@ -11,6 +11,7 @@
 
 mod native;
 mod phase;
+mod pictures;
 mod report;
 mod roles;
 mod workplace;
@@ -25,7 +26,7 @@ use indicatif::{MultiProgress, ProgressDrawTarget};
 use phase::{Outcome, Phase};
 use report::{PolicyReport, Report};
 use roles::{ROLES, Role};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use workplace::Caretaker;
 
 /// Three tenants share a GPU, alone and together under two policies; takes a minute or two on two cores.
@@ -50,6 +51,9 @@ pub(crate) struct Demo {
     /// Part of the work, in percent; with little, programs may be over before a policy knows their kernels
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
     work: u64,
+    /// Take pictures of the last policy's phase, for the documents, into this folder
+    #[arg(long, value_name = "DIR", hide = true)]
+    pictures: Option<PathBuf>,
 }
 
 impl Demo {
@@ -77,7 +81,11 @@ impl Demo {
         for policy in &self.policies {
             let title = format!("together, {policy}");
             announce(&bars, &title);
-            let phase = self.phase(&title, policy);
+            let is_last = self.policies.last() == Some(policy);
+            let phase = Phase {
+                pictures: self.pictures.as_deref().filter(|_| is_last),
+                ..self.phase(&title, policy)
+            };
             let outcome = phase.run(&roles, &caretaker, &bars)?;
             policies.push(PolicyReport::new(policy, &native, &alone, &outcome)?);
             together.push(outcome);
@@ -119,6 +127,7 @@ impl Demo {
             device: &self.device,
             sms: self.sms(),
             policy,
+            pictures: None,
         }
     }
 }

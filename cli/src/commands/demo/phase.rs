@@ -1,5 +1,6 @@
 //! One phase: a service, some tenants, from start to end.
 
+use super::pictures::Camera;
 use super::roles::Role;
 use super::workplace::{Caretaker, Workplace};
 use crate::failure::Failure;
@@ -28,6 +29,8 @@ pub(super) struct Phase<'a> {
     pub(super) sms: Option<u16>,
     /// Policy.
     pub(super) policy: &'a str,
+    /// Where pictures of it go.
+    pub(super) pictures: Option<&'a Path>,
 }
 
 /// Result of a phase.
@@ -100,7 +103,12 @@ impl Phase<'_> {
         for tenant in &mut tenants {
             tenant.say("go")?;
         }
+        let camera = match self.pictures {
+            Some(into) => Some(Camera::begin(folder.path(), into)?),
+            None => None,
+        };
         let results = self.follow(roles, &mut tenants, bars)?;
+        camera.map_or(Ok(()), Camera::end)?;
         let statistics = statistics(folder.path())?;
         let outcome = Self::outcome(roles, &results, &statistics, started_ns)?;
         for tenant in &mut tenants {

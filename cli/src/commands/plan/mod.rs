@@ -140,6 +140,11 @@ impl Plan {
     }
 }
 
+/// Returns what `gridmux plan show` says of a reading.
+pub(super) fn text_of(service: ServiceStatistics) -> String {
+    Shown::new(service).text()
+}
+
 impl Shown {
     fn new(mut service: ServiceStatistics) -> Self {
         let KernelReading {

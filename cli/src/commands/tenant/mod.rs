@@ -1,17 +1,23 @@
 //! `gridmux tenant`: the tenants of a running service, what they asked for and what they got.
 
+pub(super) mod pause;
 mod set;
+pub(super) mod why;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::service::{ServiceArgs, age, check_name, host};
 use crate::{table, units};
 use clap::{Args, Subcommand};
+use gridmux_mediator::dispatch::accounts::TenantState;
+use gridmux_mediator::dispatch::why::Why;
 use gridmux_mediator::link::{ClientFacts, TenantStatistics};
 use gridmux_mediator::supervisor::HostState;
 use gridmux_policy::Class;
+use pause::Pause;
 use serde::Serialize;
 use set::Set;
+use why::Answer;
 
 /// Commands on tenants.
 #[derive(Debug, Subcommand)]
@@ -22,6 +28,10 @@ pub(crate) enum Tenant {
     Show(Show),
     /// Change a tenant's weight, class or limits until the configuration is read again
     Set(Set),
+    /// Hold a tenant's launches back until it is resumed or the service ends
+    Pause(Pause),
+    /// Let a tenant go on that was paused
+    Resume(Pause),
 }
 
 /// Lists tenants.
@@ -38,6 +48,10 @@ pub(crate) struct List {
 pub(crate) struct Show {
     /// Only this tenant
     name: Option<String>,
+    /// Say in a sentence what binds it now (a cap, its limit, the order, submission, memory, a gang, a pause, nothing),
+    /// and since when
+    #[arg(long, requires = "name")]
+    why: bool,
     #[command(flatten)]
     service: ServiceArgs,
 }
@@ -52,7 +66,7 @@ functional one.
   TENANT    its name in the configuration
   CLASS     class; (behind): its launches keep ending at their budget, so they
             wait for all others; (waiting): it has launches open and no block
-            on the device
+            on the device; (paused): an operator holds it back
   CLIENTS   processes that are connected now, or left and still hold something
   WEIGHT    weight of its share, relative to the others', 1 to 1000
   ASKED     percent of what all held while it was busy that it was entitled
@@ -124,6 +138,12 @@ struct Row {
     is_behind: bool,
     /// It has a launch open and no block on the device.
     is_waiting: bool,
+    /// Whether an operator has paused it.
+    state: TenantState,
+    /// What binds it.
+    binds: Why,
+    /// For how long that has been so, in milliseconds of wall time.
+    bound_for_ms: Option<u64>,
     memory_used_bytes: u64,
     memory_limit_bytes: u64,
     launches: u64,
@@ -185,6 +205,8 @@ impl Tenant {
             }
             Self::Show(show) => show.run(out),
             Self::Set(set) => set.run(out),
+            Self::Pause(pause) => pause.run(TenantState::Paused, out),
+            Self::Resume(pause) => pause.run(TenantState::Running, out),
         }
     }
 }
@@ -195,6 +217,11 @@ impl Show {
         if let Some(name) = &self.name {
             check_name(name, reading.rows.iter().map(|row| &*row.name))?;
             reading.rows.retain(|row| row.name == *name);
+        }
+        if let Some(row) = reading.rows.first().filter(|_| self.why) {
+            let answer = Answer::of(row);
+            let age = reading.stale.as_ref().map(|[_, (_, age)]| age.as_str());
+            return out.show(&answer, || answer.text(age));
         }
         out.show(&reading.rows, || {
             let clients = clients_text(&reading.rows);
@@ -323,6 +350,9 @@ impl Row {
             budget_ends: usage.budget_ends,
             is_behind: usage.is_behind,
             is_waiting: usage.is_waiting,
+            state: facts.state,
+            binds: usage.binding.why,
+            bound_for_ms: tenant.bound_for_ms,
             memory_used_bytes: tenant.memory_used_bytes,
             memory_limit_bytes: facts.memory_limit_bytes,
             launches: latency.count,
@@ -360,11 +390,13 @@ impl Row {
             None => "-".to_owned(),
         };
         // A tenant whose launches keep ending at their budget runs while the others have nothing to do.
-        let class = match (self.is_behind, self.is_waiting) {
-            (true, _) => format!("{} (behind)", self.class),
-            (false, true) => format!("{} (waiting)", self.class),
-            (false, false) => self.class.to_string(),
+        let note = match (self.state, self.is_behind, self.is_waiting) {
+            (TenantState::Paused, _, _) => " (paused)",
+            (TenantState::Running, true, _) => " (behind)",
+            (TenantState::Running, false, true) => " (waiting)",
+            (TenantState::Running, false, false) => "",
         };
+        let class = format!("{}{note}", self.class);
         vec![
             self.name.clone(),
             class,

@@ -137,9 +137,13 @@ impl Service {
         json_of(arguments.iter().copied().chain(["-j", "--run-dir", folder]))
     }
 
-    pub(crate) fn stop(self) -> Option<i32> {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.running.child.id()).unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+    }
+
+    pub(crate) fn stop(self) -> Option<i32> {
+        self.signal(Signal::SIGTERM);
         self.running.exit_code()
     }
 }

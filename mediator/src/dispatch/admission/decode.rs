@@ -152,6 +152,7 @@ impl<P: TenantPort> Admission<P> {
             wave,
             after: None,
             lanes: 0,
+            told_before: 0,
             unreported: UnreportedBlocks::default(),
         }))
     }

@@ -58,11 +58,19 @@ pub struct LaunchWork {
     pub after: Option<(OperationId, u64)>,
     /// Lanes that hold slices of it, as bits.
     pub lanes: u32,
+    /// Blocks that had started when it was taken back from the policy.
+    pub told_before: u64,
     /// Changes of its blocks that were not reported to the policy yet.
     pub unreported: UnreportedBlocks,
 }
 
 impl LaunchWork {
+    /// Returns how many of its blocks the policy has not been told of before it was taken back; all where it was not.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.blocks - self.told_before
+    }
+
     /// Returns whether it may go to the device in pieces.
     #[must_use]
     pub fn may_be_cut(&self) -> bool {

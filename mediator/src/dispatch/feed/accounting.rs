@@ -4,6 +4,7 @@
 //! counter by itself, so a snapshot of several may be torn by one operation. Every access is `Relaxed`: a counter
 //! publishes nothing but itself.
 
+use super::why::{Binding, Why};
 use crate::dispatch::completions::samples::LatencyHistogram;
 use gridmux_policy::ShareReading;
 use gridmux_policy::units::Nanos;
@@ -34,6 +35,8 @@ pub struct TenantCounters {
     budget_ends: AtomicU64,
     behind: AtomicBool,
     waiting: AtomicBool,
+    /// What binds the tenant, and since when.
+    binding: AtomicU64,
     /// Integrals that were counted before these counters began.
     before: ShareReading,
     start_latency: LatencyHistogram,
@@ -86,6 +89,8 @@ pub struct TenantUsage {
     /// It has a launch open and no block on the device, so that its shares say nothing of the present: they are not
     /// measured before a block of it has ended.
     pub is_waiting: bool,
+    /// What binds it, and since when.
+    pub binding: Binding,
 }
 
 impl TenantCounters {
@@ -183,6 +188,21 @@ impl TenantCounters {
         self.behind.store(is_behind, Ordering::Relaxed);
     }
 
+    /// Says what binds the tenant from `wall_ns` on, if it is something else than before.
+    pub(in crate::dispatch) fn bind(&self, why: Why, wall_ns: u64) {
+        let before = Binding::of_word(read(&self.binding));
+        if before.why == why && before.since_ns > 0 {
+            return;
+        }
+        let since_ns = wall_ns;
+        write(&self.binding, Binding { why, since_ns }.to_word());
+    }
+
+    /// Returns whether operations are admitted that have not completed.
+    pub(in crate::dispatch) fn has_pending(&self) -> bool {
+        read(&self.pending) > 0
+    }
+
     /// Counts an operation of a client that left before it completed.
     pub(in crate::dispatch) fn abandoned(&self) {
         add(&self.abandoned, 1);
@@ -240,6 +260,7 @@ impl TenantCounters {
             // Relaxed: both publish nothing but themselves.
             is_behind: self.behind.load(Ordering::Relaxed),
             is_waiting: self.waiting.load(Ordering::Relaxed),
+            binding: Binding::of_word(read(&self.binding)),
         }
     }
 }

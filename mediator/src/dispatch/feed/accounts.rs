@@ -5,16 +5,21 @@
 //!
 //! Rule: a tenant whose launches keep ending at their budget goes behind the others ([`Account::is_behind`]), until its
 //! launches that end in time have run for as long as those had: its launches are handed to the device only while no
-//! other tenant has one open, or has had one for a [`GRACE`].
+//! other tenant has one open, or has had one for a [`GRACE`]. Nothing of a tenant that an operator paused
+//! ([`TenantState::Paused`]) goes to the device, and nobody is kept back for it: it counts among those who want
+//! something as little as one that has nothing to do.
 
 use super::accounting::TenantCounters;
 use super::rows::TENANTS;
 use super::tenant_set::TenantSet;
+use super::why::Why;
 use crate::dispatch::issuer::queue::Active;
 use gridmux_policy::Class;
 use gridmux_policy::ids::{RowId, TenantId};
 use gridmux_policy::shape::Held;
 use gridmux_policy::units::Nanos;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
 /// Launches that end at their budget before their tenant goes behind the others.
@@ -23,6 +28,26 @@ pub const BUDGET_ENDS: u32 = 2;
 /// For how long after the last launch of the others a tenant behind them waits for their next one, because programs
 /// launch one kernel after the other.
 pub const GRACE: Nanos = Nanos(2_000_000);
+
+/// Whether a tenant's operations go to the device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TenantState {
+    /// They do.
+    #[default]
+    Running,
+    /// An operator holds them back: what is submitted stays queued, and what is on the device ends.
+    Paused,
+}
+
+impl fmt::Display for TenantState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+        })
+    }
+}
 
 /// One tenant's account.
 #[derive(Debug)]
@@ -33,6 +58,8 @@ pub struct Account {
     pub weight: u32,
     /// Its class.
     pub class: Class,
+    /// Whether its operations go to the device.
+    pub state: TenantState,
     /// Counters that others may read.
     pub counters: Arc<TenantCounters>,
     /// Resources that its blocks on the device take at most, which its limit binds.
@@ -47,6 +74,8 @@ pub struct Account {
     pub lanes: u32,
     /// Operations that wait until something of this tenant ends, a round ends or a plan comes.
     pub parked: Vec<Active>,
+    /// Why the last one of them could not go.
+    pub why: Why,
     /// Launches that ended at their budget and are not made good.
     pub budget_ends: u32,
     /// For how long its launches have to end in time to make these good, in nanoseconds of device time.
@@ -67,7 +96,7 @@ pub struct Accounts {
     accounts: Box<[Option<Box<Account>>]>,
     /// Tenants with a launch open.
     pub busy: TenantSet,
-    /// Tenants with operations parked.
+    /// Tenants with operations parked that are not paused.
     pub parked: TenantSet,
     /// Number of the round of submissions (`issuer/submission.rs`).
     pub round: u64,
@@ -86,6 +115,8 @@ pub struct Accounts {
     lately: [Option<(TenantId, Nanos)>; 2],
     /// Tenants of which a gang waits, until all blocks of another one have started or gangs are no longer paused.
     pub gangs: TenantSet,
+    /// Tenants of which it is to be said what binds them.
+    pub watched: TenantSet,
     /// How many tenants have something queued or on the device.
     pub wanting: u32,
     /// How many tenants have something queued.
@@ -100,6 +131,7 @@ impl Account {
             id,
             weight: weight.max(1),
             class,
+            state: TenantState::Running,
             counters,
             charged: Held::default(),
             open: 0,
@@ -107,6 +139,7 @@ impl Account {
             queued: 0,
             lanes: 0,
             parked: Vec::with_capacity(64),
+            why: Why::Idle,
             budget_ends: 0,
             lost_ns: 0,
             turns: 0,
@@ -144,8 +177,18 @@ impl Account {
         self.open > self.unproven
     }
 
+    /// Returns whether an operator holds it back.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.state == TenantState::Paused
+    }
+
+    fn queues(&self) -> bool {
+        self.queued > 0 && !self.is_paused()
+    }
+
     fn wants(&self) -> bool {
-        self.queued > 0 || self.lanes > 0
+        self.queues() || self.lanes > 0
     }
 }
 
@@ -165,6 +208,7 @@ impl Default for Accounts {
             quiet_at: Nanos::ZERO,
             lately: [None; 2],
             gangs: TenantSet::default(),
+            watched: TenantSet::default(),
             wanting: 0,
             queueing: 0,
         }
@@ -177,6 +221,7 @@ impl Accounts {
         let Some(slot) = self.accounts.get_mut(account.id.index()) else {
             return Some(account);
         };
+        self.watched.insert(account.id);
         match slot {
             Some(known) => {
                 known.weight = account.weight;
@@ -199,8 +244,9 @@ impl Accounts {
         self.yielding.remove(tenant);
         self.behind.remove(tenant);
         self.gangs.remove(tenant);
+        self.watched.remove(tenant);
         self.wanting -= u32::from(account.wants());
-        self.queueing -= u32::from(account.queued > 0);
+        self.queueing -= u32::from(account.queues());
         Some(account)
     }
 
@@ -312,10 +358,13 @@ impl Accounts {
     }
 
     /// Keeps an operation until something of its tenant ends, a round ends or a plan comes.
-    pub fn park(&mut self, active: Active) {
+    pub fn park(&mut self, active: Active, why: Why) {
         if let Some(account) = self.get_mut(active.tenant) {
             account.parked.push(active);
-            self.parked.insert(active.tenant);
+            account.why = why;
+            if !account.is_paused() {
+                self.parked.insert(active.tenant);
+            }
         }
     }
 
@@ -331,13 +380,38 @@ impl Accounts {
 
     /// Changes what a tenant has queued and how many lanes it holds, and counts the tenants that queue and want lanes.
     pub fn change(&mut self, tenant: TenantId, queued: i32, lanes: i32) {
+        self.count_change(tenant, |account| {
+            account.queued = account.queued.saturating_add_signed(queued);
+            account.lanes = account.lanes.saturating_add_signed(lanes);
+        });
+    }
+
+    /// Pauses a tenant or lets it go on; returns whether that is new. One that is paused waits for nobody's turn.
+    pub fn set_state(&mut self, tenant: TenantId, state: TenantState) -> bool {
+        let account = self.get(tenant).filter(|account| account.state != state);
+        let Some(has_parked) = account.map(|account| !account.parked.is_empty()) else {
+            return false;
+        };
+        self.count_change(tenant, |account| account.state = state);
+        match state {
+            TenantState::Paused => {
+                self.parked.remove(tenant);
+                self.gangs.remove(tenant);
+            }
+            TenantState::Running if has_parked => self.parked.insert(tenant),
+            TenantState::Running => {}
+        }
+        true
+    }
+
+    /// Changes an account, and counts the tenants that queue and want lanes.
+    fn count_change(&mut self, tenant: TenantId, change: impl FnOnce(&mut Account)) {
         let Some(account) = self.get_mut(tenant) else {
             return;
         };
-        let before = (account.wants(), account.queued > 0);
-        account.queued = account.queued.saturating_add_signed(queued);
-        account.lanes = account.lanes.saturating_add_signed(lanes);
-        let after = (account.wants(), account.queued > 0);
+        let before = (account.wants(), account.queues());
+        change(account);
+        let after = (account.wants(), account.queues());
         self.wanting = self.wanting + u32::from(after.0) - u32::from(before.0);
         self.queueing = self.queueing + u32::from(after.1) - u32::from(before.1);
     }

@@ -18,6 +18,7 @@ pub mod rows;
 mod shares;
 mod tell;
 pub mod tenant_set;
+pub mod why;
 
 pub use enforce::{enforces, samples};
 
@@ -60,6 +61,8 @@ pub(super) struct PolicyFeed {
     woken_for: Option<Nanos>,
     /// Wall time in nanoseconds, and device time, at which shares were last published.
     published: (u64, Nanos),
+    /// The same for what binds tenants.
+    published_bindings: (u64, Nanos),
     busy_scratch: Vec<TenantId>,
 }
 
@@ -84,6 +87,7 @@ impl PolicyFeed {
             resync_from: None,
             woken_for: None,
             published: (0, Nanos(0)),
+            published_bindings: (0, Nanos(0)),
             busy_scratch: Vec::with_capacity(TENANTS),
         }
     }

@@ -75,9 +75,7 @@ impl PolicyFeed {
     /// Publishes, when it is time, what every busy tenant held and was entitled to. Those that have none open any more
     /// were published when their last launch ended.
     pub(in crate::dispatch) fn publish_shares(&mut self, wall_ns: u64, now: Nanos) {
-        let since = wall_ns.saturating_sub(self.published.0);
-        let soon = self.is_virtual && (now - self.published.1).0 >= PUBLISH_NS;
-        if since < PUBLISH_WALL_NS && !soon {
+        if !self.is_time_after(self.published, (wall_ns, now)) {
             return;
         }
         self.published = (wall_ns, now);
@@ -85,6 +83,21 @@ impl PolicyFeed {
             let tenant = self.accounts.busy.members()[place];
             self.publish_share(tenant);
         }
+    }
+
+    /// Returns whether it is time to publish what binds tenants, and takes that for done.
+    pub(in crate::dispatch) fn is_time_for_bindings(&mut self, wall_ns: u64, now: Nanos) -> bool {
+        let is_time = self.is_time_after(self.published_bindings, (wall_ns, now));
+        if is_time {
+            self.published_bindings = (wall_ns, now);
+        }
+        is_time
+    }
+
+    /// Returns whether a publication is due at a wall time and a device time, after one at others.
+    fn is_time_after(&self, before: (u64, Nanos), (wall_ns, now): (u64, Nanos)) -> bool {
+        let soon = self.is_virtual && (now - before.1).0 >= PUBLISH_NS;
+        soon || wall_ns.saturating_sub(before.0) >= PUBLISH_WALL_NS
     }
 
     /// Wakes the policy on a real clock when the time that it asked for has come, once for each such time; returns

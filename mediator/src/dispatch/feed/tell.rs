@@ -66,7 +66,7 @@ impl PolicyFeed {
             return;
         }
         launch.told = Told::Behind;
-        let (row, blocks, is_ready) = (launch.row, launch.blocks, launch.after.is_none());
+        let (row, blocks, is_ready) = (launch.row, launch.left(), launch.after.is_none());
         let mut demand = blocks;
         self.accounts.open(tenant);
         self.count_working(now);
@@ -119,7 +119,7 @@ impl PolicyFeed {
             && launch.told == Told::Behind
         {
             launch.told = Told::Ready;
-            let work = (&launch.shape, launch.blocks);
+            let work = (&launch.shape, launch.left());
             self.meter.opened(tenant, work, launch.issued > 0, now);
         }
     }
@@ -190,6 +190,7 @@ impl PolicyFeed {
             return false;
         };
         let (row, unstarted) = (launch.row, launch.blocks - launch.started);
+        launch.told_before = launch.started;
         match std::mem::take(&mut launch.told) {
             Told::Nothing => return false,
             Told::Behind => {}

@@ -18,6 +18,7 @@ use crate::dispatch::admission::operation::{Operation, Work};
 use crate::dispatch::admission::port::TenantPort;
 use crate::dispatch::feed::PolicyFeed;
 use crate::dispatch::feed::policy_link::PolicyLink;
+use crate::dispatch::feed::why::Why;
 use crate::dispatch::ids::{OperationId, OperationRef, Slot};
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::ids::TenantId;
@@ -66,7 +67,8 @@ impl<D: Device> Issuer<D> {
         };
         if let Work::Launch(launch) = &mut operation.work {
             launch.after = after;
-            if !feed.accounts.get(tenant).is_some_and(|a| a.is_behind()) {
+            let account = feed.accounts.get(tenant);
+            if !account.is_some_and(|account| account.is_behind() || account.is_paused()) {
                 feed.announce(clients, op, now);
             }
         }
@@ -92,9 +94,9 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Takes the first operation out of the queue until something of its tenant ends, a round ends or a plan comes.
-    pub(in crate::dispatch) fn park(&mut self, feed: &mut PolicyFeed, active: Active) {
+    pub(in crate::dispatch) fn park(&mut self, feed: &mut PolicyFeed, active: Active, why: Why) {
         self.queue.pop();
-        feed.accounts.park(active);
+        feed.accounts.park(active, why);
     }
 
     /// Puts what is parked at an account back into the queue.

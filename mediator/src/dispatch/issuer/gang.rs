@@ -18,6 +18,7 @@
 use super::piece::Attempt;
 use crate::device::Tag;
 use crate::dispatch::feed::accounts::Accounts;
+use crate::dispatch::feed::why::Why;
 use gridmux_policy::ids::TenantId;
 use gridmux_policy::units::Nanos;
 
@@ -108,15 +109,15 @@ impl GangTurn {
     ) -> Option<Attempt> {
         let is_paused = self.paused_until() > now;
         match (&mut self.placing, is_gang) {
-            (Some(_), true) => Some(Attempt::Blocked),
+            (Some(_), true) => Some(Attempt::Blocked(Why::Gang)),
             (Some(placing), false) if (now - placing.since).0 < MOST_NS => {
                 placing.kept_back |= accounts.others_queue(placing.tenant);
-                Some(Attempt::DeviceFull)
+                Some(Attempt::DeviceFull(Why::Gang))
             }
             (None, true) if is_paused => {
                 // It waits for others, which go on, also where nothing overtakes otherwise.
                 let has_co_runners = accounts.co_runners_until(tenant, now).is_some();
-                has_co_runners.then_some(Attempt::NotItsTurn)
+                has_co_runners.then_some(Attempt::NotItsTurn(Why::Gang))
             }
             (Some(_) | None, _) => None,
         }
@@ -129,6 +130,7 @@ mod tests {
     use crate::device::{LaneId, Tag};
     use crate::dispatch::feed::accounting::TenantCounters;
     use crate::dispatch::feed::accounts::{Account, Accounts, GRACE};
+    use crate::dispatch::feed::why::Why;
     use gridmux_policy::Class;
     use gridmux_policy::ids::TenantId;
     use gridmux_policy::units::Nanos;
@@ -183,7 +185,10 @@ mod tests {
     fn turn_of(turn: &mut GangTurn, accounts: &Accounts, now: &mut Nanos, ns: u64) {
         assert_eq!(gang(turn, accounts, *now), None);
         turn.begin(FIRST, GANGS, *now);
-        assert_eq!(other(turn, accounts, *now), Some(Attempt::DeviceFull));
+        assert_eq!(
+            other(turn, accounts, *now),
+            Some(Attempt::DeviceFull(Why::Gang))
+        );
         *now += Nanos(ns);
         assert!(turn.end(FIRST, *now));
     }
@@ -199,10 +204,13 @@ mod tests {
         assert_eq!(turn.waits_until(&accounts, last), Some(over));
         assert_eq!(turn.waits_until(&accounts, over), None);
         for now in [Nanos(9), last, over] {
-            assert_eq!(gang(&mut turn, &accounts, now), Some(Attempt::Blocked));
+            assert_eq!(
+                gang(&mut turn, &accounts, now),
+                Some(Attempt::Blocked(Why::Gang))
+            );
         }
         let kept_back = other(&mut turn, &accounts, last);
-        assert_eq!(kept_back, Some(Attempt::DeviceFull));
+        assert_eq!(kept_back, Some(Attempt::DeviceFull(Why::Gang)));
         assert_eq!(other(&mut turn, &accounts, over), None);
         assert!(!turn.end(SECOND, over), "another one's end");
         assert!(turn.end(FIRST, over));
@@ -218,7 +226,7 @@ mod tests {
         while now < Nanos(100 * BURST_NS) {
             match gang(&mut turn, &accounts, now) {
                 Some(paused) => {
-                    assert_eq!(paused, Attempt::NotItsTurn);
+                    assert_eq!(paused, Attempt::NotItsTurn(Why::Gang));
                     assert_eq!(turn.waits_until(&accounts, now), None, "no gang waits");
                     accounts.gangs.insert(GANGS);
                     assert!(!turn.lets_gangs_go(&accounts, now));
@@ -255,7 +263,7 @@ mod tests {
             turn.begin(FIRST, GANGS, now);
             now += Nanos(MOST_NS);
             let second = gang(&mut turn, &accounts, now);
-            assert_eq!(second, Some(Attempt::Blocked));
+            assert_eq!(second, Some(Attempt::Blocked(Why::Gang)));
             assert!(turn.end(FIRST, now));
         }
         assert_eq!(gang(&mut turn, &accounts, now), None);
@@ -268,7 +276,7 @@ mod tests {
         join(&mut accounts);
         turn_of(&mut turn, &accounts, &mut now, MOST_NS);
         let paused = gang(&mut turn, &accounts, now);
-        assert_eq!(paused, Some(Attempt::NotItsTurn));
+        assert_eq!(paused, Some(Attempt::NotItsTurn(Why::Gang)));
         accounts.gangs.insert(GANGS);
         leave(&mut accounts, now);
         let alone = now + GRACE;
@@ -280,6 +288,6 @@ mod tests {
         // The other one is back before the pause is over, and the gangs' tenant had paused itself.
         join(&mut accounts);
         let paused = gang(&mut turn, &accounts, alone);
-        assert_eq!(paused, Some(Attempt::NotItsTurn));
+        assert_eq!(paused, Some(Attempt::NotItsTurn(Why::Gang)));
     }
 }

@@ -24,6 +24,7 @@ pub mod window;
 pub(super) use piece::Attempt;
 
 use super::feed::PolicyFeed;
+use super::feed::why::Why;
 use super::ids::{OperationId, Slot};
 use crate::device::{Command, Device};
 use crate::wall_clock::wall_ns;
@@ -47,6 +48,8 @@ pub(super) struct Issuer<D> {
     pub(super) queue: IssueQueue,
     pub(super) transfers: Transfers,
     pub(super) gang: GangTurn,
+    /// Why the first in the queue could not go when nothing behind it was tried.
+    pub(super) held_by: Why,
     /// Longest time a piece of a launch may run, in core cycles.
     budget_cycles: u64,
     /// Least time seen from handing a piece to an empty lane to its first block's start: the cost of a launch.
@@ -72,6 +75,7 @@ impl<D: Device> Issuer<D> {
             queue: IssueQueue::with_capacity(operations),
             transfers: Transfers::with_capacity(operations),
             gang: GangTurn::default(),
+            held_by: Why::Nothing,
             budget_cycles,
             launch_ns: None,
             issue_wall_ns: None,

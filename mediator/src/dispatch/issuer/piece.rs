@@ -1,8 +1,8 @@
 //! The next piece of an operation: whether it may go now, how it is cut ([`super::window`]), and how it is handed over.
 //!
 //! Rules: no tenant takes more lanes than its equal part, with a part for a tenant that may yet come; a tenant whose
-//! launches keep ending at their budget waits until no other has one open. Several launches of a stream may be on the
-//! device at once, in one lane, which keeps their order.
+//! launches keep ending at their budget waits until no other has one open, and one that is paused until it may go on.
+//! Several launches of a stream may be on the device at once, in one lane, which keeps their order.
 
 use super::Issuer;
 use super::lanes::Flight;
@@ -17,6 +17,7 @@ use crate::dispatch::admission::operation::{LaunchWork, Operation, Work};
 use crate::dispatch::feed::PolicyFeed;
 use crate::dispatch::feed::accounts::Accounts;
 use crate::dispatch::feed::rows::{LastPiece, Row};
+use crate::dispatch::feed::why::Why;
 use gridmux_bpf::probes;
 use gridmux_launch::Control;
 use gridmux_launch::boxes::{Grid, SubBox, next_box};
@@ -31,12 +32,12 @@ pub(in crate::dispatch) enum Attempt {
     /// Something was issued.
     Issued,
     /// Cap, limit, budget or stream order hold it up: under a strict head of line nothing overtakes it.
-    Blocked,
+    Blocked(Why),
     /// Its tenant holds its part of the lanes, has no turn left in this round, or has to wait for others; these may go
     /// on.
-    NotItsTurn,
+    NotItsTurn(Why),
     /// The device takes nothing more at present.
-    DeviceFull,
+    DeviceFull(Why),
 }
 
 /// The next piece of a launch, as [`Issuer::cut`] finds it.
@@ -47,6 +48,8 @@ struct Cut {
     piece: Option<Piece>,
     /// It has begun, and that is because the plan has it give room up or wait for some.
     is_preempted: bool,
+    /// Why nothing can go, where that is so.
+    why: Why,
 }
 
 impl<D: Device> Issuer<D> {
@@ -60,24 +63,31 @@ impl<D: Device> Issuer<D> {
     ) -> Attempt {
         let operation = clients.operation(active.op());
         let Some((account, operation)) = feed.accounts.get(active.tenant).zip(operation) else {
-            return Attempt::NotItsTurn;
+            return Attempt::NotItsTurn(Why::Idle);
         };
+        if account.is_paused() {
+            return Attempt::NotItsTurn(Why::Paused);
+        }
         let no_lane = self.lanes.free() == 0;
         let over_quota = account.lanes >= self.lanes_each(&feed.accounts);
         let Work::Launch(launch) = &operation.work else {
             return match (no_lane, over_quota) {
-                (true, _) => Attempt::DeviceFull,
-                (_, true) => Attempt::NotItsTurn,
+                (true, _) => Attempt::DeviceFull(Why::Queues),
+                (_, true) => Attempt::NotItsTurn(Why::Queues),
                 _ => self.issue_transfer(clients, feed, active, now),
             };
         };
         let (row, is_gang, wave) = (launch.row, launch.is_gang, launch.wave);
         if self.is_submitting(now) {
-            return Attempt::DeviceFull;
+            return Attempt::DeviceFull(Why::Submission);
         }
         let waits = feed.accounts.waits_for_others(account, now);
-        if had_its_turn(feed, active.tenant, row) || waits {
-            return Attempt::NotItsTurn;
+        let had_its_turn = had_its_turn(feed, active.tenant, row);
+        if waits {
+            return Attempt::NotItsTurn(Why::Behind);
+        }
+        if had_its_turn {
+            return Attempt::NotItsTurn(Why::Submission);
         }
         feed.announce(clients, active.op(), now);
         let kind = (active.tenant, is_gang);
@@ -90,21 +100,22 @@ impl<D: Device> Issuer<D> {
         let binds = feed.policy.row(row, active.tenant).binds(wave);
         let grades = self.grades(feed, (row, active, binds), now);
         if self.has_enough_ahead(feed, grades.0.level) {
-            return Attempt::DeviceFull;
+            return Attempt::DeviceFull(Why::Order);
         }
         let Some(cut) = self.cut(clients, feed, active, grades) else {
-            return Attempt::Blocked;
+            // Its own launches before it in its stream end first.
+            return Attempt::Blocked(Why::Nothing);
         };
         let Some(piece) = cut.piece else {
             if cut.is_preempted {
                 self.note_preempted(clients, active.op(), Nanos::ZERO, now);
             }
-            return Attempt::Blocked;
+            return Attempt::Blocked(cut.why);
         };
         match piece.behind {
-            None if no_lane => Attempt::DeviceFull,
-            None if over_quota => Attempt::NotItsTurn,
-            Some(lane) if !self.lanes.has_room(lane) => Attempt::Blocked,
+            None if no_lane => Attempt::DeviceFull(Why::Queues),
+            None if over_quota => Attempt::NotItsTurn(Why::Queues),
+            Some(lane) if !self.lanes.has_room(lane) => Attempt::Blocked(Why::Nothing),
             _ => self.issue_piece(clients, feed, active, (piece, cut.level, now)),
         }
     }
@@ -193,6 +204,7 @@ impl<D: Device> Issuer<D> {
             level: level.unwrap_or(grade.level),
             piece,
             is_preempted: piece.is_none() && situation.is_preempted(),
+            why: piece.map_or_else(|| situation.why_no_piece(), |_| Why::Nothing),
         })
     }
 
@@ -223,14 +235,14 @@ impl<D: Device> Issuer<D> {
         let tenant = active.tenant;
         let preempts = piece.behind.is_none() && self.preempts(level, tenant);
         let Some(client) = clients.get_mut(active.slot) else {
-            return Attempt::NotItsTurn;
+            return Attempt::NotItsTurn(Why::Idle);
         };
         let Some(operation) = client.operations.get(active.id) else {
-            return Attempt::NotItsTurn;
+            return Attempt::NotItsTurn(Why::Idle);
         };
         let sequence = operation.sequence;
         let Work::Launch(launch) = &operation.work else {
-            return Attempt::NotItsTurn;
+            return Attempt::NotItsTurn(Why::Idle);
         };
         let slice = box_of(launch, &piece);
         // A box may hold fewer blocks than asked for.
@@ -258,7 +270,7 @@ impl<D: Device> Issuer<D> {
             None => self.lanes.take(flight, level),
         };
         let Some(tag) = tag else {
-            return Attempt::DeviceFull;
+            return Attempt::DeviceFull(Why::Queues);
         };
         let command = Command::Launch(LaunchCommand {
             tag,
@@ -277,7 +289,7 @@ impl<D: Device> Issuer<D> {
         });
         if self.device.submit(&command, params).is_err() {
             self.lanes.release(tag);
-            return Attempt::DeviceFull;
+            return Attempt::DeviceFull(Why::Queues);
         }
         if flight.is_gang {
             self.gang.begin(tag, tenant, now);

@@ -11,6 +11,7 @@ use crate::device::{
 use crate::dispatch::admission::clients::ClientTable;
 use crate::dispatch::admission::operation::Work;
 use crate::dispatch::feed::PolicyFeed;
+use crate::dispatch::feed::why::Why;
 use gridmux_policy::units::Nanos;
 
 impl<D: Device> Issuer<D> {
@@ -25,15 +26,15 @@ impl<D: Device> Issuer<D> {
         let wall_ns = self.issue_wall_ns();
         let client = clients.get_mut(active.slot);
         let Some((account, client)) = feed.accounts.get(active.tenant).zip(client) else {
-            return Attempt::NotItsTurn;
+            return Attempt::NotItsTurn(Why::Idle);
         };
         let (weight, domain) = (account.weight, client.domain);
         let Some(operation) = client.operations.get_mut(active.id) else {
-            return Attempt::NotItsTurn;
+            return Attempt::NotItsTurn(Why::Idle);
         };
         let engine = operation.work.engine();
         let Some((engine, (all, issued))) = engine.zip(progress(&mut operation.work)) else {
-            return Attempt::NotItsTurn;
+            return Attempt::NotItsTurn(Why::Idle);
         };
         let bytes = (all - *issued).min(PIECE_BYTES);
         let flight = Flight {
@@ -41,13 +42,13 @@ impl<D: Device> Issuer<D> {
             ..Flight::new(active.op(), active.tenant, now)
         };
         let Some(tag) = self.lanes.take(flight, Level::LOWEST) else {
-            return Attempt::DeviceFull;
+            return Attempt::DeviceFull(Why::Queues);
         };
         let submitted = command(&operation.work, bytes, tag, domain)
             .is_some_and(|command| self.device.submit(&command, &[]).is_ok());
         if !submitted {
             self.lanes.release(tag);
-            return Attempt::DeviceFull;
+            return Attempt::DeviceFull(Why::Queues);
         }
         operation.note_issued_piece(wall_ns);
         if let Some((_, issued)) = progress(&mut operation.work) {

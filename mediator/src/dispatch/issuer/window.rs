@@ -31,6 +31,7 @@ use crate::device::LaneId;
 use crate::dispatch::admission::operation::LaunchWork;
 use crate::dispatch::feed::policy_link::RowView;
 use crate::dispatch::feed::rows::{Row, probe};
+use crate::dispatch::feed::why::Why;
 use gridmux_policy::shape::{DeviceShape, SmUnits};
 use gridmux_policy::units::Nanos;
 
@@ -181,6 +182,30 @@ impl Situation<'_> {
     pub fn is_preempted(&self) -> bool {
         let over = self.over_limit || u64::from(self.row.charged) > self.stretched_cap();
         !self.is_free && self.launch.issued > 0 && (over || self.in_flight == 0)
+    }
+
+    /// Returns why there is no next piece.
+    #[must_use]
+    pub fn why_no_piece(&self) -> Why {
+        let has_starts = self.view.budget.is_none_or(|most| most > self.row.starts);
+        if !has_starts {
+            return Why::Cap;
+        }
+        if self.is_free {
+            return match self.row.block_ns {
+                0 => Why::Unproven,
+                _ => Why::Nothing,
+            };
+        }
+        let by_cap = self.stretched_cap().saturating_sub(self.row.charged.into());
+        // Where both bind, the cap is the kernel's part of the limit.
+        if self.over_limit || u64::from(self.limit_room) <= by_cap {
+            return Why::Limit;
+        }
+        match self.row.is_unproven() && by_cap > 0 {
+            true => Why::Unproven,
+            false => Why::Cap,
+        }
     }
 
     /// Returns how many blocks of the row may count against its cap, with those that are handed over ahead.

@@ -281,17 +281,13 @@ fn calls_at_the_end_of_a_thread_and_of_the_process() {
     work_at_end();
     let mut key = 0;
     // SAFETY: the place is written to only, and the function is there as long as the process.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_end)) },
-        0
-    );
+    let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_end)) };
+    assert_eq!(made, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // SAFETY: the key exists, and its destructor does not look at the value.
-            assert_eq!(
-                unsafe { libc::pthread_setspecific(key, from_ref(session).cast()) },
-                0
-            );
+            let set = unsafe { libc::pthread_setspecific(key, from_ref(session).cast()) };
+            assert_eq!(set, 0);
             ok(session.cuCtxSetCurrent(session.context));
             work_at_end();
         });
@@ -302,5 +298,6 @@ fn calls_at_the_end_of_a_thread_and_of_the_process() {
         std::thread::yield_now();
     }
     // SAFETY: the function is there as long as the process.
-    assert_eq!(unsafe { libc::atexit(at_process_end) }, 0);
+    let registered = unsafe { libc::atexit(at_process_end) };
+    assert_eq!(registered, 0);
 }
