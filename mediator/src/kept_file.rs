@@ -3,6 +3,8 @@
 //!
 //! Rules: a file is never deleted or overwritten because of what it holds; no link is followed by its last name.
 
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -30,9 +32,16 @@ pub(crate) fn make_folder(file: &Path) -> Result<(), String> {
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     for number in 1..=MOST_ASIDE {
         let aside = beside(path, &format!(".bad{number}"));
-        if aside.symlink_metadata().is_err() {
-            fs::rename(path, &aside)?;
-            return Ok(aside);
+        match renameat2(
+            AT_FDCWD,
+            path,
+            AT_FDCWD,
+            &aside,
+            RenameFlags::RENAME_NOREPLACE,
+        ) {
+            Ok(()) => return Ok(aside),
+            Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Err(io::Error::other(format!(

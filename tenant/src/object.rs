@@ -2,7 +2,7 @@
 //!
 //! The mediator keeps an object for what it has admitted, but what uses it may lie in the ring still. So an object that
 //! is dropped is told to the mediator when what was submitted before has ended: at once, or when the next one is
-//! made or dropped. Dropping waits for nothing, as `cuTexObjectDestroy` does not: a program may end the kernel only
+//! made or dropped, or memory is given back. Dropping waits for nothing, as `cuTexObjectDestroy` does not: a program may end the kernel only
 //! after it.
 
 use crate::error::ClientError;
@@ -65,17 +65,27 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Waits until so few are dropped that one more may be made.
+    fn await_room(&self) -> Result<(), ClientError> {
+        let mut core = self.enter()?;
+        self.wait_for(&mut core, |core| {
+            let all = &core.dropped_objects.0;
+            let can_go = |(before, _): &(Submitted, u64)| core.pending.have_ended(before);
+            (all.len() < DROPPED || all.front().is_some_and(can_go)).then_some(())
+        })?;
+        drop(core);
+        self.destroy_dropped()
+    }
+}
+
 impl Gpu {
     /// Makes a texture or a surface of texels in device memory, which must live as long as it does.
     ///
     /// # Errors
     /// The device has none; the texels are not all in one allocation or not aligned; too many; the device was lost.
     pub fn object(&self, object: Object) -> Result<ObjectHandle, ClientError> {
-        self.link.destroy_dropped()?;
-        if self.link.enter()?.dropped_objects.0.len() >= DROPPED {
-            self.link.drain()?;
-            self.link.destroy_dropped()?;
-        }
+        self.link.await_room()?;
         match self.link.control(&ControlRequest::CreateObject(object))? {
             ControlReply::Object { handle } => Ok(ObjectHandle {
                 link: self.link.clone(),

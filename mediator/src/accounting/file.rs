@@ -149,6 +149,18 @@ pub fn read_only(path: &Path, query: UsageQuery) -> Result<UsageReport, FileErro
     Ok(sums.report(None))
 }
 
+/// Answers as [`read_only`] from a file that a service of this user may use.
+///
+/// # Errors
+/// As [`read_only`]; the file is another user's, or others decide what it holds.
+pub fn checked(path: &Path, query: UsageQuery) -> Result<UsageReport, FileError> {
+    let mut sums = Sums::new(query);
+    let file = open_plain(path, OpenOptions::new().read(true))?;
+    check_own(path, &file)?;
+    read_into((path, file), 0, &mut sums)?;
+    Ok(sums.report(None))
+}
+
 /// Adds what stands in a file of this user's that nobody has open; returns the number of a writer's last flush, if one
 /// is in it.
 ///

@@ -9,7 +9,7 @@
 //! before, with figures that the host wrote at most 200 ms before. So at the end of this process without notice, or of
 //! the machine, the use of one second is lost at most, beside the time that the disk takes. A client that leaves
 //! between two flushes is counted from what its host says last of it. Nothing is counted twice: counters are of one
-//! client, whose number is given once in the life of a supervisor; one that goes back counts for nothing until it is
+//! client, whose number no other one has while it is counted; one that goes back counts for nothing until it is
 //! past what was taken; and a flush has a number which stands in the same transaction, so that one that failed half is
 //! not repeated when it had succeeded.
 //!
@@ -29,7 +29,7 @@ pub mod store;
 mod thread;
 
 pub use amounts::Amounts;
-pub use file::{FileError, read_only};
+pub use file::{FileError, checked, read_only};
 pub use identity::{Identity, job_of};
 pub use keeper::Keeper;
 pub use report::{By, UsageQuery, UsageReport, UsageRow};

@@ -1,12 +1,12 @@
 //! Use that is not in the database yet: by minute and identity.
 //!
-//! Rule: it has at most [`MOST`] entries. Where that is not enough it loses who used something and when, and never how
-//! much, as long as there are no more tenants than a service may have.
+//! Rule: it has at most [`MOST`] entries, and one for each tenant. Where that is not enough it loses who used something
+//! and when, first of the tenants that have most entries, and never how much.
 
 use super::amounts::Amounts;
 use super::identity::Identity;
 use super::interval::Level;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Most entries: all clients that there may be, for an hour.
 const MOST: usize = 1 << 16;
@@ -29,18 +29,37 @@ impl Queue {
         }
         let mut key = (Level::Minute.start_of(at), identity.clone());
         if self.entries.len() >= most && !self.entries.contains_key(&key) {
-            self.fold(Level::Hour);
+            self.make_room(most);
             if self.entries.len() >= most {
-                self.fold(Level::Month);
+                key.1 = identity.folded();
             }
-            key.1 = identity.folded();
         }
         self.entries.entry(key).or_default().add(amounts);
     }
 
-    /// Puts users and control groups of a tenant together, and minutes into longer intervals.
-    fn fold(&mut self, level: Level) {
-        for ((at, identity), amounts) in std::mem::take(&mut self.entries) {
+    /// Puts users and control groups of tenants together, and minutes into longer intervals, until a tenth is free.
+    fn make_room(&mut self, most: usize) {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for (_, identity) in self.entries.keys() {
+            *counts.entry(identity.tenant.clone()).or_default() += 1;
+        }
+        let mut tenants: Vec<(String, usize)> = counts.into_iter().collect();
+        tenants.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        for level in [Level::Hour, Level::Month] {
+            for (tenant, _) in &tenants {
+                if self.entries.len() <= most - most.div_ceil(10) {
+                    return;
+                }
+                self.fold(tenant, level);
+            }
+        }
+    }
+
+    fn fold(&mut self, tenant: &str, level: Level) {
+        let of_tenant =
+            |(_, identity): &(u64, Identity), _: &mut Amounts| identity.tenant == tenant;
+        let folded: Vec<_> = self.entries.extract_if(.., of_tenant).collect();
+        for ((at, identity), amounts) in folded {
             let key = (level.start_of(at), identity.folded());
             self.entries.entry(key).or_default().add(&amounts);
         }
@@ -115,5 +134,26 @@ mod tests {
         );
         let tenants = queue.iter().map(|(_, who, _)| &*who.tenant);
         assert_eq!(tenants.collect::<std::collections::BTreeSet<_>>().len(), 5);
+    }
+
+    #[test]
+    fn who_has_most_loses_detail_first() {
+        let mut queue = Queue::default();
+        let quiet: Vec<Identity> = (0..20)
+            .map(|user| Identity::new("quiet", user, None))
+            .collect();
+        for identity in &quiet {
+            queue.add_within(60, identity, &launches(1), 64);
+        }
+        for step in 0..1000 {
+            let identity = Identity::new("loud", step, None);
+            queue.add_within(60, &identity, &launches(1), 64);
+        }
+        let users = queue.iter().filter(|(_, who, _)| who.tenant == "quiet");
+        assert_eq!(users.filter(|(_, who, _)| who.user.is_some()).count(), 20);
+        assert_eq!(
+            queue.iter().map(|(.., all)| all.launches).sum::<u64>(),
+            1020
+        );
     }
 }

@@ -33,6 +33,8 @@ pub struct Accountant {
     orders: Sender<Order>,
     answers: Receiver<Answer>,
     thread: JoinHandle<()>,
+    /// It has ended, which was said.
+    is_lost: bool,
 }
 
 impl Accountant {
@@ -51,20 +53,27 @@ impl Accountant {
             orders,
             answers,
             thread,
+            is_lost: false,
         })
     }
 
     /// Has what waits written, if the thread has room for it.
-    pub fn flush(&self, queue: &mut Queue) {
+    pub fn flush(&mut self, queue: &mut Queue) {
         if queue.is_empty() {
             return;
         }
         let order = Order::Flush(std::mem::take(queue));
-        if let Err(
-            TrySendError::Full(Order::Flush(back)) | TrySendError::Disconnected(Order::Flush(back)),
-        ) = self.orders.try_send(order)
-        {
-            *queue = back;
+        match self.orders.try_send(order) {
+            Err(TrySendError::Full(Order::Flush(back))) => *queue = back,
+            Err(TrySendError::Disconnected(Order::Flush(back))) => {
+                *queue = back;
+                if !std::mem::replace(&mut self.is_lost, true) {
+                    tracing::error!(
+                        "the thread that writes use has ended; use is kept in memory until the service is restarted"
+                    );
+                }
+            }
+            _ => {}
         }
     }
 
@@ -81,36 +90,51 @@ impl Accountant {
     }
 
     /// Writes what is left and ends; returns whether it did so in time.
-    pub fn stop(self, mut rest: Queue, patience: Duration) -> bool {
-        self.flush(&mut rest);
+    pub fn stop(self, rest: Queue, patience: Duration) -> bool {
         let Self {
             orders,
             answers: _,
             thread,
+            is_lost: _,
         } = self;
-        drop(orders);
         let deadline = Instant::now() + patience;
+        let was_handed_over = orders.send_timeout(Order::Flush(rest), patience).is_ok();
+        drop(orders);
         while !thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }
-        thread.is_finished() && rest.is_empty()
+        thread.is_finished() && was_handed_over
     }
 }
 
 fn keep(path: &Path, orders: &Receiver<Order>, answers: &Sender<Answer>) {
     let mut keeper = Keeper::new(path);
+    let mut next = None;
     loop {
-        match orders.recv_timeout(FLUSH_PAUSE) {
-            Ok(Order::Flush(queue)) => keeper.flush(queue, unix_now()),
+        let order = next
+            .take()
+            .map_or_else(|| orders.recv_timeout(FLUSH_PAUSE), Ok);
+        match order {
+            Ok(Order::Flush(mut queue)) => {
+                // All that waits is one transaction, so that a slow disk catches up.
+                while let Ok(order) = orders.try_recv() {
+                    match order {
+                        Order::Flush(more) => queue.merge(more),
+                        report @ Order::Report(..) => {
+                            next = Some(report);
+                            break;
+                        }
+                    }
+                }
+                keeper.flush(queue, unix_now());
+            }
             Ok(Order::Report(number, query)) => {
                 // Nobody waits for it where the service ends.
                 let _ = answers.send((number, keeper.report(query)));
             }
             // A file that could not be used may be tried again.
             Err(RecvTimeoutError::Timeout) => keeper.flush(Queue::default(), unix_now()),
-            Err(RecvTimeoutError::Disconnected) => {
-                return keeper.flush(Queue::default(), unix_now());
-            }
+            Err(RecvTimeoutError::Disconnected) => return keeper.end(unix_now()),
         }
     }
 }

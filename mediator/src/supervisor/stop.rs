@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const KILL_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest wait for a message, a signal or the end of the process.
 const TURN: Duration = Duration::from_millis(5);
+/// Turns in which the messages of a host that has ended are heard: enough for one about each of its clients.
+const LAST_TURNS: usize = 128;
 
 impl Supervisor {
     /// Ends the device host and keeps what it learnt.
@@ -39,8 +41,12 @@ impl Supervisor {
                 false => std::thread::sleep(TURN),
             }
         }
-        // Messages of a host that has just ended may be left.
-        self.hear_to_the_end();
+        // Messages of a host that has just ended may be left, the last words about its clients among them.
+        for _ in 0..LAST_TURNS {
+            if !self.hear_to_the_end() {
+                break;
+            }
+        }
         if is_up && self.hosts.ended().is_none() {
             tracing::warn!("the device host did not end by itself; it is killed");
         }

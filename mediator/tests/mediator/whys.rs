@@ -102,7 +102,7 @@ fn the_program_or_another_stream_binds_where_those_are_waited_for() {
 }
 
 #[test]
-fn a_pause_binds_with_and_without_launches_and_on_a_host_that_is_new() {
+fn a_pause_binds_with_and_without_launches() {
     let (mut rig, [party, _]) = rig("fifo");
     let set = |rig: &Rig, state| {
         let account = Account::new(TenantId(0), 1, Class::Normal, Arc::default());

@@ -128,6 +128,9 @@ impl Watch<'_> {
             scan.found.retain(|of| !self.known.contains(&of.pid));
         }
         self.note_failure(scan.failure);
+        // Another process may get the number of one that is gone.
+        let there: HashSet<u32> = scan.found.iter().map(|of| of.pid).collect();
+        self.named.retain(|pid| there.contains(pid));
         for process in scan.found {
             for (id, range) in &process.mapped {
                 if self.is_new(*id) {

@@ -365,7 +365,7 @@ fn accounts(path: &Path) -> Said {
         until: None,
         by: By::Tenant,
     };
-    match accounting::read_only(path, all) {
+    match accounting::checked(path, all) {
         Ok(report) => Ok(format!("use of {} tenants", report.rows.len())),
         Err(FileError::Store { source, .. }) => match source {
             StoreError::Busy => Ok("a service has it open".into()),

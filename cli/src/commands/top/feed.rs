@@ -55,6 +55,10 @@ pub(super) struct Feed {
     came: (Instant, u64),
     kernels: Vec<KernelSnapshot>,
     cost: Cost,
+    /// A change was asked for and has not been answered.
+    is_changing: bool,
+    /// What is to be said of changes that were not asked for.
+    refused: Vec<String>,
 }
 
 /// The thread that asks has ended, which only a fault of this program's brings about.
@@ -86,6 +90,8 @@ impl Feed {
             came: (Instant::now(), 0),
             kernels: Vec::new(),
             cost: Cost::default(),
+            is_changing: false,
+            refused: Vec::new(),
         };
         feed.look(false, false);
         let deadline = Instant::now() + PATIENCE;
@@ -115,23 +121,30 @@ impl Feed {
     }
 
     /// Asks for a pause or its end.
-    pub(super) fn set_state(&self, name: &str, state: TenantState) {
+    pub(super) fn set_state(&mut self, name: &str, state: TenantState) {
         let what = format!("{name} is {state}");
         let name = name.to_owned();
-        let change = Change::State { name, state };
-        let _ = self.questions.send(Question::Change(what, change));
+        self.ask_for(what, Change::State { name, state });
     }
 
     /// Asks for another weight.
-    pub(super) fn set_weight(&self, name: &str, weight: u32) {
+    pub(super) fn set_weight(&mut self, name: &str, weight: u32) {
         let change = TenantChange {
             name: name.to_owned(),
             weight: Some(weight),
             ..TenantChange::default()
         };
         let what = format!("{name} has weight {weight} until the configuration is read again");
-        let change = Question::Change(what, Change::Tenant(change));
-        let _ = self.questions.send(change);
+        self.ask_for(what, Change::Tenant(change));
+    }
+
+    /// Asks for a change, unless one is under way: a service that hangs would get all of them much later.
+    fn ask_for(&mut self, what: String, change: Change) {
+        if self.is_changing {
+            let said = "the service has not answered to the change before this one";
+            return self.refused.push(said.to_owned());
+        }
+        self.is_changing = self.questions.send(Question::Change(what, change)).is_ok();
     }
 
     /// Takes what has come; returns what came of changes, in words, and whether there is a new frame.
@@ -139,7 +152,7 @@ impl Feed {
     /// # Errors
     /// The thread that asks has ended.
     pub(super) fn take(&mut self) -> Result<(Vec<String>, bool), Ended> {
-        let (mut said, mut is_new) = (Vec::new(), false);
+        let (mut said, mut is_new) = (std::mem::take(&mut self.refused), false);
         loop {
             match self.answers.try_recv() {
                 Ok(Answer::Figures(figures, cost)) => {
@@ -147,13 +160,16 @@ impl Feed {
                     self.cost = cost;
                     is_new |= self.take_figures(*figures);
                 }
-                Ok(Answer::Changed(outcome)) => said.push(match outcome {
-                    Ok((done, facts)) => {
-                        self.change(&facts);
-                        done
-                    }
-                    Err(error) => format!("error: {error}"),
-                }),
+                Ok(Answer::Changed(outcome)) => {
+                    self.is_changing = false;
+                    said.push(match outcome {
+                        Ok((done, facts)) => {
+                            self.change(&facts);
+                            done
+                        }
+                        Err(error) => format!("error: {error}"),
+                    });
+                }
                 Err(TryRecvError::Empty) => return Ok((said, is_new)),
                 Err(TryRecvError::Disconnected) => return Err(Ended),
             }
@@ -201,6 +217,8 @@ impl Feed {
             (Ok((_, page)), _) => {
                 let page: Snapshot = page.settle(MAX_TENANTS.into(), usize::from(MAX_CLIENTS) * 2);
                 self.show(Frame::of_page(&page, self.last.as_deref(), why));
+                // The page does not have them.
+                self.kernels.clear();
                 true
             }
             // What was shown last stands, and says so.

@@ -109,12 +109,12 @@ impl Frame {
             memory_used_bytes: of.memory_used_bytes,
             memory_bytes: of.device.memory_bytes,
             policy: match &of.policy_failure {
-                Some(_) => format!(
+                Some(_) => safe(&format!(
                     "{}; {} failed",
                     policy::in_force(&of.policy, in_force),
                     of.policy
-                ),
-                None => policy::in_force(&of.policy, in_force),
+                )),
+                None => safe(&policy::in_force(&of.policy, in_force)),
             },
             host,
             age_ms: answer.age_ms,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! All times are the device's. A launch is drawn when it has ended, because only then all of its times are known; one
-//! that has not when the recording ends is drawn from its first piece on, without an end.
+//! of which no end was seen is drawn from its first piece on, without an end.
 //! Slices of a track of Perfetto's may not overlap: where they do, more tracks of one name are made, which are shown as
 //! one.
 //!
@@ -22,7 +22,7 @@ use super::directory::Whose;
 use super::line::failure;
 use crate::perfetto::packet::{Event as Mark, Mark as What, Packet};
 use gridmux_bpf::{Event, Happening, ProbeArgs};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// The categories of what stands on tracks.
@@ -50,11 +50,11 @@ const PLANS: u64 = 1;
 pub(super) struct Timeline {
     last_uuid: u64,
     tenants: HashMap<u32, Tenant>,
-    /// Launches of which a piece was handed over and that have not ended, by their numbers.
-    open: HashMap<u64, Open>,
+    /// Launches of which a piece was handed over and no end was seen, by their numbers.
+    open: BTreeMap<u64, Open>,
 }
 
-/// A launch that has not ended.
+/// A launch of which no end was seen.
 #[derive(Debug)]
 struct Open {
     /// The event of its first piece.
@@ -83,7 +83,7 @@ impl Timeline {
         let timeline = Self {
             last_uuid: PLANS,
             tenants: HashMap::new(),
-            open: HashMap::new(),
+            open: BTreeMap::new(),
         };
         (timeline, vec![track(PLANS, 0, "plans")])
     }
@@ -116,13 +116,15 @@ impl Timeline {
             Happening::SliceEnd { .. } => return self.add_piece(event, whose, packets),
             Happening::Complete { .. } => return self.add_launch(event, whose, packets),
             Happening::SliceStart { .. } => {
-                if self.open.len() < MOST_OPEN {
-                    let launch = || of(at, What::Begin, 0, (LAUNCH, args, whose));
-                    let open = || Open {
-                        first: *event,
-                        launch: launch(),
-                    };
-                    self.open.entry(args.seq).or_insert_with(open);
+                let launch = || of(at, What::Begin, 0, (LAUNCH, args, whose));
+                let open = || Open {
+                    first: *event,
+                    launch: launch(),
+                };
+                self.open.entry(args.seq).or_insert_with(open);
+                // The end of the oldest one was lost, most likely.
+                if self.open.len() > MOST_OPEN {
+                    self.open.pop_first();
                 }
                 return;
             }
@@ -194,16 +196,14 @@ impl Timeline {
         (last_ns, events, lost): (u64, u64, u64),
         packets: &mut Vec<Packet>,
     ) {
-        let mut open: Vec<Open> = std::mem::take(&mut self.open).into_values().collect();
-        open.sort_by_key(|open| open.first.args.seq);
-        for Open { first, mut launch } in open {
+        for Open { first, mut launch } in std::mem::take(&mut self.open).into_values() {
             let start = first.args.time_ns;
             let (tenant, last_uuid) = self.tenant(&first.args, Whose::default(), packets);
             let above = (tenant.uuid, "launches");
             launch.track = tenant
                 .launches
                 .place((start, u64::MAX), above, last_uuid, packets);
-            packets.push(Packet::Event(launch.note_text("state", "not ended")));
+            packets.push(Packet::Event(launch.note_text("state", "no end seen")));
         }
         let end = Mark::new(last_ns, What::Instant, PLANS, END, "end of the recording");
         packets.push(Packet::Event(end.note("events", events).note("lost", lost)));

@@ -146,10 +146,8 @@ impl Usage {
         let default = Path::new(DEFAULT_CONFIG);
         let config = match &self.config {
             Some(named) => Config::read(named)?,
-            None => match Config::read(default) {
-                Ok(config) => config,
-                Err(_) => return Err(nowhere(explain(error))),
-            },
+            None if !default.exists() => return Err(nowhere(explain(error))),
+            None => Config::read(default)?,
         };
         match &config.accounting.file {
             Some(file) => read(file, query),

@@ -132,6 +132,30 @@ impl Keeper {
         }
     }
 
+    /// Tries once more to write all that waits, also where the file was to be tried later; says in the log what is lost.
+    pub fn end(mut self, now: u64) {
+        if let State::Closed { retry_at, .. } = &mut self.state {
+            *retry_at = Instant::now();
+        }
+        self.flush(Queue::default(), now);
+        let waiting = self
+            .flight
+            .iter()
+            .map(|(_, queue)| queue)
+            .chain([&self.queue]);
+        let launches: u64 = waiting
+            .clone()
+            .flat_map(Queue::iter)
+            .map(|(.., all)| all.launches)
+            .sum();
+        if waiting.into_iter().any(|queue| !queue.is_empty()) {
+            tracing::error!(
+                "{}: use that could not be written is lost, of {launches} launches",
+                self.path.display()
+            );
+        }
+    }
+
     /// Answers a question from the file and from what waits.
     ///
     /// # Errors

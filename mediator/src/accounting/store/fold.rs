@@ -8,7 +8,7 @@ use super::{Key, NAMES, Names, StoreError, add, amounts, number_of, table};
 use crate::accounting::amounts::Amounts;
 use crate::accounting::interval::Level;
 use redb::{ReadableTable as _, ReadableTableMetadata as _, WriteTransaction};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// How much a database holds at most.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,8 @@ pub(super) struct Bounds {
     pub(super) rows: u64,
     /// Rows of months.
     pub(super) months: u64,
-    /// Identities that are kept apart; use of further ones is their tenant's.
+    /// Identities that are kept apart. Use of further ones is their tenant's, if that has its part of these; so there
+    /// are twice as many at most.
     pub(super) identities: usize,
 }
 
@@ -87,8 +88,8 @@ fn move_before(
     Ok(())
 }
 
-/// Takes users and control groups out of the oldest months until there are nine tenths of the most rows, and, where
-/// that is not enough, puts the oldest months together.
+/// Takes users and control groups out of the oldest months until there are nine tenths of the most rows, first those of
+/// the tenants that have most, and, where that is not enough, puts the oldest months together.
 fn shrink_months(
     write: &WriteTransaction,
     most: &Bounds,
@@ -97,22 +98,35 @@ fn shrink_months(
     let enough = most.months - most.months / 10;
     let mut rows = write.open_table(table(Level::Month))?;
     let mut starts = BTreeSet::new();
+    let mut tenants: HashMap<String, (u64, HashSet<u32>)> = HashMap::new();
     for row in rows.iter()? {
-        starts.insert(row?.0.value().0);
-    }
-    for start in &starts {
-        if rows.len()? <= enough {
-            return Ok(());
+        let (start, number) = row?.0.value();
+        starts.insert(start);
+        if let Some(identity) = names.by_number.get(&number) {
+            let (count, numbers) = tenants.entry(identity.tenant.clone()).or_default();
+            *count += 1;
+            numbers.insert(number);
         }
-        let taken = take(&mut rows, *start)?;
-        for (number, amounts) in taken {
-            let known = names.by_number.get(&number);
-            let folded = known.map(super::Identity::folded);
-            let number = match folded {
-                Some(folded) => number_of(write, (names, most), &folded)?,
-                None => number,
-            };
-            add(&mut rows, (*start, number), &amounts)?;
+    }
+    let mut tenants: Vec<(u64, HashSet<u32>)> = tenants.into_values().collect();
+    tenants.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    for (_, numbers) in tenants {
+        let known = numbers
+            .iter()
+            .next()
+            .and_then(|number| names.by_number.get(number));
+        let Some(folded) = known.map(super::Identity::folded) else {
+            continue;
+        };
+        for start in &starts {
+            if rows.len()? <= enough {
+                return Ok(());
+            }
+            let taken = take(&mut rows, *start, |number| numbers.contains(&number))?;
+            let number = number_of(write, (names, most), &folded)?;
+            for (_, amounts) in taken {
+                add(&mut rows, (*start, number), &amounts)?;
+            }
         }
     }
     let Some(oldest) = starts.pop_first() else {
@@ -122,20 +136,23 @@ fn shrink_months(
         if rows.len()? <= enough {
             break;
         }
-        for (number, amounts) in take(&mut rows, start)? {
+        for (number, amounts) in take(&mut rows, start, |_| true)? {
             add(&mut rows, (oldest, number), &amounts)?;
         }
     }
     Ok(())
 }
 
-/// Takes the rows of an interval out.
+/// Takes the rows of an interval out whose identities are chosen.
 fn take(
     rows: &mut redb::Table<'_, Key, super::Value>,
     start: u64,
+    is_chosen: impl Fn(u32) -> bool,
 ) -> Result<Vec<(u32, Amounts)>, StoreError> {
     let mut taken = Vec::new();
-    for row in rows.extract_from_if((start, 0)..=(start, u32::MAX), |_, _| true)? {
+    for row in rows.extract_from_if((start, 0)..=(start, u32::MAX), |(_, number), _| {
+        is_chosen(number)
+    })? {
         let (key, value) = row?;
         taken.push((key.value().1, amounts(value.value())));
     }

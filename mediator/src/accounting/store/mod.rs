@@ -135,10 +135,13 @@ pub struct Store {
 struct Names {
     by_number: BTreeMap<u32, Identity>,
     numbers: HashMap<Identity, u32>,
+    /// How many each tenant has.
+    of_tenants: HashMap<String, usize>,
 }
 
 impl Names {
     fn insert(&mut self, number: u32, identity: Identity) {
+        *self.of_tenants.entry(identity.tenant.clone()).or_default() += 1;
         self.numbers.insert(identity.clone(), number);
         self.by_number.insert(number, identity);
     }
@@ -146,7 +149,19 @@ impl Names {
     fn remove(&mut self, number: u32) {
         if let Some(identity) = self.by_number.remove(&number) {
             self.numbers.remove(&identity);
+            if let Some(count) = self.of_tenants.get_mut(&identity.tenant) {
+                *count -= 1;
+            }
+            self.of_tenants.retain(|_, count| *count > 0);
         }
+    }
+
+    /// Returns whether a tenant gets no further identity of its own: there are as many as there may be, and it has its
+    /// part of them.
+    fn is_full(&self, tenant: &str, most: usize) -> bool {
+        let part = most / self.of_tenants.len().max(1);
+        let own = self.of_tenants.get(tenant).copied().unwrap_or(0);
+        self.by_number.len() >= most && own >= part.max(1)
     }
 
     /// Returns a number that is not taken: the next above all of them, as long as there is one.
@@ -317,8 +332,7 @@ fn number_of(
         return Ok(*number);
     }
     let folded = identity.folded();
-    let is_full = names.by_number.len() >= bounds.identities;
-    let identity = match is_full {
+    let identity = match names.is_full(&identity.tenant, bounds.identities) {
         true => &folded,
         false => identity,
     };

@@ -156,7 +156,7 @@ fn write_beyond(bounds: Bounds, (rounds, each): (u64, u64), longest_bytes: u64) 
         assert!(rows[..3].iter().all(|rows| *rows <= most), "{rows:?}");
         assert!(rows[3] <= bounds.months, "{rows:?}");
         let known = store.names.by_number.len();
-        assert!(known <= bounds.identities + 3, "{known}");
+        assert!(known <= 2 * bounds.identities, "{known}");
     }
     assert_eq!(total(&store), count);
     let tenants = ask(&store, By::Tenant, None, None).rows;
@@ -165,6 +165,36 @@ fn write_beyond(bounds: Bounds, (rounds, each): (u64, u64), longest_bytes: u64) 
     drop(store);
     let bytes = std::fs::metadata(&path).unwrap().len();
     assert!(bytes <= longest_bytes, "{bytes} bytes, rounds of {each}");
+}
+
+#[test]
+fn who_has_most_identities_gets_no_more_and_others_do() {
+    let few = Bounds {
+        identities: 20,
+        ..Bounds::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(file(&folder.path().join("usage.redb")), 1).unwrap();
+    let mut store = store.bounded(few);
+    for user in 0..100 {
+        let loud = Identity::new("loud", user, None);
+        store
+            .flush(u64::from(user) + 1, &one(NEW_YEAR, &loud, 1), NEW_YEAR)
+            .unwrap();
+    }
+    for user in 0..5 {
+        let quiet = Identity::new("quiet", 1000 + user, None);
+        store
+            .flush(u64::from(user) + 101, &one(NEW_YEAR, &quiet, 1), NEW_YEAR)
+            .unwrap();
+    }
+    let users = ask(&store, By::User, None, None).rows;
+    let quiet = users
+        .iter()
+        .filter(|row| row.of.as_deref().is_some_and(|user| user.len() == 4));
+    assert_eq!(quiet.count(), 5);
+    assert!(users.len() <= 27, "{}", users.len());
+    assert_eq!(total(&store), 105);
 }
 
 #[test]

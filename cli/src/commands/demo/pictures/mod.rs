@@ -20,7 +20,7 @@ use ratatui::widgets::Paragraph;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Columns and lines of the terminal on which `top` is drawn.
 const TOP: (u16, u16) = (120, 9);
@@ -28,6 +28,8 @@ const TOP: (u16, u16) = (120, 9);
 const READINGS: (u32, Duration) = (40, Duration::from_millis(250));
 /// Seconds of the recording.
 const RECORDED_SECONDS: &str = "4";
+/// How long the first launches are awaited.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Launches of each tenant that are awaited before the first picture.
 const LAUNCHES: u64 = 2;
 
@@ -68,7 +70,11 @@ fn take(run_dir: &Path, into: &Path) -> Result<(), Failure> {
         let path = into.join(name);
         std::fs::write(&path, picture).with_context(|| path.display().to_string())
     };
+    let begun = Instant::now();
     while !has_begun(&service)? {
+        if begun.elapsed() > PATIENCE {
+            return Err(Failure::new("no pictures: not every tenant launched twice"));
+        }
         std::thread::sleep(READINGS.1);
     }
     let recording = record(run_dir)?;
