@@ -11,7 +11,7 @@ fn a_tenant_is_paused_goes_on_and_says_what_binds_it() {
     let why = || service.ask(&["tenant", "show", "second", "--why"]);
     until("it to have nothing to do", || {
         let why = why();
-        (why["why"] == "idle" && why["for_ms"].is_u64()).then_some(())
+        (why["binds"] == "idle" && why["bound_for_ms"].is_u64()).then_some(())
     });
     let paused = service.ask(&["tenant", "pause", "second"]);
     assert_eq!(
@@ -21,7 +21,7 @@ fn a_tenant_is_paused_goes_on_and_says_what_binds_it() {
     until("the pause to be obeyed", || {
         let why = why();
         let says = why["sentence"].as_str().unwrap().contains("paused it");
-        (why["why"] == "paused" && says).then_some(())
+        (why["binds"] == "paused" && says).then_some(())
     });
     let text = |command: &[&str]| {
         let ran = gridmux(command.iter().chain(&["--run-dir", run_dir]));
@@ -36,7 +36,7 @@ fn a_tenant_is_paused_goes_on_and_says_what_binds_it() {
         "{said}"
     );
     assert_eq!(text(&["tenant", "resume", "second"]), "second: running\n");
-    until("it to go on", || (why()["why"] == "idle").then_some(()));
+    until("it to go on", || (why()["binds"] == "idle").then_some(()));
     let nobody = gridmux(["-j", "tenant", "pause", "nobody", "--run-dir", run_dir]);
     nobody.failed(1, &["nobody", "first, second"]);
     let unnamed = gridmux(["-j", "tenant", "show", "--why", "--run-dir", run_dir]);

@@ -1,7 +1,8 @@
 //! In which pod and container a process is, as the path of its control group says.
 //!
 //! Rules: a path tells a pod's UID and a container's ID, and neither their names nor a namespace; nothing else is
-//! made of it. Only what looks like a UID or an ID is taken, so that a group that somebody named otherwise is no label.
+//! made of it. Only what looks like a UID or an ID is taken, so that a group that somebody named otherwise is no label;
+//! groups below `user.slice`, where users name them, are of no pod.
 
 use std::fs::File;
 use std::io::Read;
@@ -44,8 +45,9 @@ impl Place {
     fn of_path(path: &str) -> Self {
         let mut place = Self::default();
         let mut is_kubernetes = false;
+        let is_users = path.starts_with("/user.slice/");
         for name in path.split('/') {
-            is_kubernetes |= name.starts_with("kubepods");
+            is_kubernetes |= !is_users && name.starts_with("kubepods");
             if is_kubernetes && place.pod.is_none() {
                 place.pod = pod(name);
             }
@@ -125,6 +127,8 @@ mod tests {
         assert_eq!(of(&docker), place(None, Some(ID)));
         let podman = format!("/user.slice/user-1000.slice/libpod-{ID}.scope/container");
         assert_eq!(of(&podman), place(None, Some(ID)));
+        let made = format!("/user.slice/user-1000.slice/kubepods/pod{UID}/{ID}");
+        assert_eq!(of(&made), place(None, Some(ID)));
         let short = &ID[1..];
         for path in [
             "/user.slice/user-1000.slice/session-3.scope".to_owned(),

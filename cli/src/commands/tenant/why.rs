@@ -13,9 +13,9 @@ use serde::Serialize;
 pub(super) struct Answer<'a> {
     tenant: &'a str,
     /// The reason, as `cap`; none where no device host runs.
-    why: Option<Why>,
+    binds: Option<Why>,
     /// For how long it has been this one, in milliseconds of wall time, as of when the figures were written.
-    for_ms: Option<u64>,
+    bound_for_ms: Option<u64>,
     sentence: String,
     /// Milliseconds since the device host wrote its figures.
     age_ms: u64,
@@ -32,8 +32,8 @@ impl<'a> Answer<'a> {
         let is_up = no_host.is_none();
         Self {
             tenant: &row.name,
-            why: is_up.then_some(row.binds),
-            for_ms: row.bound_for_ms.filter(|_| is_up),
+            binds: is_up.then_some(row.binds),
+            bound_for_ms: row.bound_for_ms.filter(|_| is_up),
             sentence: no_host.unwrap_or_else(|| sentence(row.binds).to_owned()),
             age_ms: row.age_ms,
             host_state: &row.host_state,
@@ -44,7 +44,7 @@ impl<'a> Answer<'a> {
         let fields = [
             ("tenant", Some(self.tenant.to_owned())),
             ("why", Some(self.sentence.clone())),
-            ("for", self.for_ms.map(lasts)),
+            ("for", self.bound_for_ms.map(lasts)),
             ("figures", stale.map(ToOwned::to_owned)),
         ];
         let fields = fields.into_iter();
