@@ -116,11 +116,21 @@ pub struct KernelStatistics {
     pub reading: KernelsSnapshot,
 }
 
+/// Says that nobody answers, or that this user may not ask.
+fn no_answer(path: &Path, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("this user may not ask the service at {}", path.display())
+        }
+        _ => format!("no service answers at {}", path.display()),
+    }
+}
+
 /// Why an operator gets no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// Nobody listens.
-    #[error("no service answers at {path}: {source}")]
+    #[error("{}: {source}", no_answer(path, source))]
     Connect {
         /// The socket.
         path: PathBuf,

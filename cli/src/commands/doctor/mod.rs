@@ -124,8 +124,8 @@ fn bypassing(scan: &Scan) -> Vec<Check> {
         })
         .collect();
     if scan.unread > 0 {
-        let message = format!("processes that this user may not look at: {}", scan.unread);
-        let remedy = "ask as root, outside of containers, with CAP_SYS_PTRACE";
+        let message = format!("processes that may not be looked at: {}", scan.unread);
+        let remedy = "ask as root, outside of containers, with CAP_SYS_PTRACE; of a process that is ending nobody may";
         checks.push(Check::warning(ABOUT, message, remedy));
     }
     if let Some(failure) = &scan.failure {

@@ -47,6 +47,8 @@ pub(super) struct Mark {
     host_restarts: u32,
     /// SM · nanoseconds that each tenant held, by its number.
     held: BTreeMap<u32, f64>,
+    /// Something was submitted and has not ended.
+    is_busy: bool,
 }
 
 impl Mark {
@@ -58,18 +60,24 @@ impl Mark {
             held: tenants
                 .map(|tenant| (tenant.tenant.number, tenant.usage.held_sm_ns))
                 .collect(),
+            is_busy: service
+                .host
+                .tenants
+                .iter()
+                .any(|tenant| tenant.usage.pending > 0),
         }
     }
 
     /// Returns the part of the SMs that a tenant held from here to a later mark; nothing where no device time passed
-    /// in between, or another device host came.
+    /// in between, where no block has ended since though there is work, and where another device host came.
     fn active_until(&self, later: &Self, sms: u16, tenant: u32) -> Option<f64> {
         let is_same_host = self.host_restarts == later.host_restarts;
         let passed_ns = later.device_now_ns.checked_sub(self.device_now_ns)?;
         let room = passed_ns as f64 * f64::from(sms);
         let held = later.held.get(&tenant)? - self.held.get(&tenant)?;
         // Two figures that are not taken at one instant may differ by a little more than the time between them.
-        (is_same_host && room > 0.0).then(|| (held / room).clamp(0.0, 1.0))
+        let is_known = !(later.is_busy && later.held == self.held);
+        (is_same_host && is_known && room > 0.0).then(|| (held / room).clamp(0.0, 1.0))
     }
 }
 
@@ -205,6 +213,7 @@ mod tests {
             device_now_ns,
             host_restarts,
             held: [(7, held)].into(),
+            is_busy: false,
         }
     }
 

@@ -46,7 +46,7 @@ impl Shown {
             None => "by the next event".to_owned(),
         };
         let cap = match self.default_cap {
-            Some(cap) => format!("{cap} blocks on each SM"),
+            Some(cap) => format!("{} on each SM", units::counted(cap.into(), "block")),
             None => "no cap".to_owned(),
         };
         [

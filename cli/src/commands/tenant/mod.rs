@@ -48,9 +48,9 @@ pub(crate) struct List {
 pub(crate) struct Show {
     /// Only this tenant
     name: Option<String>,
-    /// Say in a sentence what binds it now (a cap, its limit, the order, submission, memory, a gang, a pause, nothing),
+    /// Say in a sentence for each what binds it now (a cap, its limit, the order, submission, memory, a gang, a pause, nothing),
     /// and since when
-    #[arg(long, requires = "name")]
+    #[arg(long)]
     why: bool,
     #[command(flatten)]
     service: ServiceArgs,
@@ -218,10 +218,20 @@ impl Show {
             check_name(name, reading.rows.iter().map(|row| &*row.name))?;
             reading.rows.retain(|row| row.name == *name);
         }
-        if let Some(row) = reading.rows.first().filter(|_| self.why) {
-            let answer = Answer::of(row);
+        if self.why {
             let age = reading.stale.as_ref().map(|[_, (_, age)]| age.as_str());
-            return out.show(&answer, || answer.text(age));
+            let answers: Vec<Answer<'_>> = reading.rows.iter().map(Answer::of).collect();
+            let text = || {
+                answers
+                    .iter()
+                    .map(|answer| answer.text(age))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            };
+            return match &answers[..] {
+                [one] if self.name.is_some() => out.show(one, text),
+                all => out.show(&all, text),
+            };
         }
         out.show(&reading.rows, || {
             let clients = clients_text(&reading.rows);

@@ -258,7 +258,18 @@ impl History {
         let held: HashMap<String, f64> = held
             .map(|line| (line.name.clone(), line.held_sm_ns))
             .collect();
-        let before = self.last.replace((frame.device_now_ns, held.clone()));
+        let last = self.last.take();
+        if let Some((at, before)) = &last
+            && *at < frame.device_now_ns
+            && *before == held
+            && frame.tenants.iter().any(|line| line.pending > 0)
+        {
+            // Use is counted as blocks end: none has, so the next frame is compared with the earlier one.
+            self.last = last;
+            return;
+        }
+        self.last = Some((frame.device_now_ns, held.clone()));
+        let before = last;
         // Another host begins with a clock of its own.
         let Some((at, before)) = before.filter(|(at, _)| *at < frame.device_now_ns) else {
             self.utilisation = None;

@@ -46,7 +46,10 @@ impl ClientCounters {
     /// Counts blocks that left their SMs: for how long they resided there, all together, and the part of an SM that
     /// one of them holds.
     pub(in crate::dispatch) fn retired(&self, resided: Nanos, part: SmUnits) {
-        let sm_ns = (u128::from(resided.0) * u128::from(part.0)) >> SmUnits::ONE.0.trailing_zeros();
+        let bits = SmUnits::ONE.0.trailing_zeros();
+        // Rounded to the nearest, so that many short blocks do not add up to an error.
+        let half = 1_u128 << (bits - 1);
+        let sm_ns = (u128::from(resided.0) * u128::from(part.0) + half) >> bits;
         add(&self.sm_ns, u64::try_from(sm_ns).unwrap_or(u64::MAX));
     }
 
@@ -73,6 +76,7 @@ mod tests {
         let counters = ClientCounters::default();
         counters.retired(Nanos(1000), SmUnits(SmUnits::ONE.0 / 4));
         counters.retired(Nanos(8), SmUnits::ONE);
+        counters.retired(Nanos(3), SmUnits(SmUnits::ONE.0 / 4));
         counters.completed(true, true);
         counters.completed(true, false);
         counters.completed(false, true);
@@ -81,7 +85,7 @@ mod tests {
             launches: 1,
             failed: 1,
             bytes_copied: 7,
-            sm_ns: 258,
+            sm_ns: 259,
         };
         assert_eq!(counters.read(), expected);
     }
