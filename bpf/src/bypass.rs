@@ -22,10 +22,16 @@ use crate::load::BYPASS;
 use crate::reader::{ReadError, kernel, with_causes};
 use crate::unavailable::Unavailable;
 
+/// Most functions that are watched in all: the kernel takes their probes away one after another, each after a grace
+/// period, and who detaches them waits for that and cannot be ended.
+const MOST: usize = 256;
+
 /// The program, and what it is attached to.
 #[derive(Debug)]
 pub struct BypassProgram {
     ebpf: Ebpf,
+    /// Functions that have a probe.
+    attached: usize,
 }
 
 impl BypassProgram {
@@ -47,7 +53,7 @@ impl BypassProgram {
         probe_of(&mut ebpf)
             .load()
             .map_err(|error| refused(&error))?;
-        Ok(Self { ebpf })
+        Ok(Self { ebpf, attached: 0 })
     }
 
     /// Watches a library from now on, in every process; returns how many functions of it.
@@ -65,6 +71,12 @@ impl BypassProgram {
             }
         };
         let functions = watched_functions(library).map_err(failed)?;
+        if self.attached + functions.len() > MOST {
+            return Err(failed(format!(
+                "no more than {MOST} functions are watched in all"
+            )));
+        }
+        self.attached += functions.len();
         let probe = probe_of(&mut self.ebpf);
         for (offset, call) in &functions {
             let point = UProbeAttachPoint {

@@ -9,6 +9,9 @@ use std::fmt::{self, Write as _};
 /// demangled one of any length.
 const LONGEST: usize = 4096;
 
+/// Most bytes of a mangled name that is demangled: the time for one grows faster than its length.
+const LONGEST_MANGLED: usize = 2048;
+
 /// A demangled name in the making, which takes no more than [`LONGEST`] bytes.
 struct Bounded(String);
 
@@ -43,6 +46,9 @@ pub(crate) fn is_meant(asked: &str, name: &str) -> bool {
 }
 
 fn written(name: &str, options: DemangleOptions) -> String {
+    if name.len() > LONGEST_MANGLED {
+        return name.to_owned();
+    }
     let mut written = Bounded(String::new());
     let outcome = match (rustc_demangle::try_demangle(name), Symbol::new(name)) {
         (Ok(rust), _) => write!(written, "{rust:#}"),

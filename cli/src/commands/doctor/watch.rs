@@ -41,6 +41,8 @@ const LIBRARIES: usize = 64;
 struct Watch<'a> {
     program: BypassProgram,
     ours: &'a Ours,
+    /// When it ends.
+    until: Instant,
     /// Returns the processes that may use the driver.
     own: &'a dyn Fn() -> Vec<u32>,
     /// What it returned last.
@@ -83,9 +85,14 @@ pub(super) fn run(
     own: &dyn Fn() -> Vec<u32>,
     out: &Output,
 ) -> Result<(), Failure> {
+    let now = Instant::now();
     let mut watch = Watch {
         program: BypassProgram::load()?,
         ours,
+        // As good as for ever.
+        until: now
+            .checked_add(time)
+            .unwrap_or(now + Duration::from_secs(1 << 30)),
         own,
         known: own(),
         out,
@@ -96,11 +103,10 @@ pub(super) fn run(
         named: HashSet::new(),
         callers: BTreeSet::new(),
     };
-    let begun = Instant::now();
     watch.usual();
     loop {
         watch.look()?;
-        let left = time.saturating_sub(begun.elapsed());
+        let left = watch.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return watch.end();
         }
@@ -133,7 +139,7 @@ impl Watch<'_> {
         self.named.retain(|pid| there.contains(pid));
         for process in scan.found {
             for (id, range) in &process.mapped {
-                if self.is_new(*id) {
+                if Instant::now() < self.until && self.is_new(*id) {
                     let of = format!("a library of process {}", process.pid);
                     self.watch(*id, &of, open::mapped(process.pid, range));
                 }

@@ -39,6 +39,9 @@ pub(super) struct Kernel {
     pub(super) preempted: u64,
 }
 
+/// Most bytes of a kernel's or a tenant's name.
+const MOST_NAME: usize = 4096;
+
 /// What was counted of a kernel so far.
 #[derive(Debug, Default)]
 struct Counted {
@@ -59,7 +62,7 @@ impl Summary {
             let Packet::Event(event) = packet else {
                 continue;
             };
-            let of = |event: &Event| (event.text("tenant").to_owned(), event.name.clone());
+            let of = |event: &Event| (cut(event.text("tenant")), cut(&event.name));
             match (event.mark, &*event.category) {
                 (Mark::Begin, LAUNCH) => {
                     open.insert(event.track, event);
@@ -115,6 +118,12 @@ impl Kernel {
             preempted: counted.preempted,
         }
     }
+}
+
+/// Returns a name of a file that anybody may have made, no longer than names are.
+fn cut(name: &str) -> String {
+    let end = name.floor_char_boundary(MOST_NAME);
+    name[..end].to_owned()
 }
 
 fn sum(values: &[u64]) -> u64 {

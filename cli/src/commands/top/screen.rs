@@ -8,6 +8,7 @@
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
@@ -18,7 +19,8 @@ use ratatui::crossterm::terminal::{
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use std::fs::File;
-use std::io::{self, Stdout};
+use std::io::{self, IsTerminal as _, Stdout};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
@@ -83,6 +85,21 @@ impl HeldSignals {
     }
 }
 
+/// Has the terminal go on sending Ctrl-C and Ctrl-Z as signals: the reader of keys waits for the end of a sequence that
+/// somebody began, and would take them for a part of it.
+fn keep_signals() -> io::Result<()> {
+    let stdin = io::stdin();
+    // Without it keys come from the controlling terminal.
+    let terminal = match stdin.is_terminal() {
+        true => stdin.as_fd().try_clone_to_owned()?,
+        false => File::open("/dev/tty")?.into(),
+    };
+    let mut modes = tcgetattr(&terminal)?;
+    modes.local_flags.insert(LocalFlags::ISIG);
+    tcsetattr(&terminal, SetArg::TCSANOW, &modes)?;
+    Ok(())
+}
+
 impl Screen {
     /// Takes the terminal.
     ///
@@ -102,6 +119,7 @@ impl Screen {
 
     fn enter(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
+        keep_signals()?;
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         self.begin_anew()
     }

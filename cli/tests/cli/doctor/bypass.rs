@@ -1,5 +1,6 @@
 //! A driver library of somebody else, and programs that use it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -37,8 +38,21 @@ impl Bypass {
 
     /// Starts a program that has opened the library; `name` is what it calls itself.
     pub(super) fn start(&self, library: &Path, name: &str) -> Program {
+        self.start_with(&[library.as_os_str(), name.as_ref()])
+    }
+
+    /// Starts one whose first thread ends, while a second one has opened the library.
+    pub(super) fn start_threaded(&self, library: &Path) -> Program {
+        self.start_with(&[
+            library.as_os_str(),
+            "threaded".as_ref(),
+            "threaded".as_ref(),
+        ])
+    }
+
+    fn start_with(&self, words: &[&OsStr]) -> Program {
         let mut command = Command::new(self.path("program"));
-        command.arg(library).arg(name);
+        command.args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
@@ -82,6 +96,6 @@ fn gcc(source: &str, output: &Path, flags: &[&str]) {
         .arg("-o")
         .arg(output)
         .arg(source)
-        .arg("-ldl");
+        .args(["-ldl", "-pthread"]);
     assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
 }

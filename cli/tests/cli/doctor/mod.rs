@@ -166,6 +166,17 @@ fn a_program_with_another_driver_library_is_named() {
 }
 
 #[test]
+fn a_program_whose_first_thread_has_ended_is_named() {
+    let bypass = Bypass::new();
+    let program = bypass.start_threaded(&bypass.library());
+    let report = gridmux(["-j", "doctor", "--run-dir", "/nowhere"]).json();
+    let mut all = report["bypassing"].as_array().unwrap().iter();
+    let named = all.find(|of| of["pid"] == program.pid());
+    let named = named.unwrap_or_else(|| panic!("{report}"));
+    assert_eq!(named["libraries"], json!([bypass.library()]));
+}
+
+#[test]
 fn calls_past_the_service_are_counted_and_their_program_is_named_at_once() {
     let bypass = Bypass::new();
     let mut watch = Running::line("-j doctor --watch 12 --run-dir /nowhere");

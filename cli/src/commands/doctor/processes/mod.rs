@@ -1,7 +1,8 @@
 //! The processes of this machine that have a driver library mapped which is not ours, or a device file of NVIDIA's.
 //!
-//! Rules: what a process says of itself is hostile: text is bounded and shown without what a terminal would obey; what
-//! is read of its lists is bounded; none of its files is opened here.
+//! Rules: what a process says of itself is hostile: text is bounded and shown without what a terminal would obey; its
+//! lists are read line by line, as long as the kernel lets them be; none of its files is opened here. A process whose
+//! first thread has ended is looked at by another of its threads.
 
 pub(super) mod maps;
 pub(super) mod open;
@@ -12,13 +13,15 @@ use nix::errno::Errno;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 
-/// Most bytes of a list of mappings that are read: some hundred thousand lines.
-const LIST_BYTES: u64 = 32 << 20;
+/// Most bytes of a line of a list of mappings: a path, in which three of four bytes may be written as four.
+const LINE_BYTES: u64 = 32 << 10;
 /// Most open files of a process that are looked at.
-const FILES: usize = 1 << 16;
+const FILES: usize = 1 << 20;
+/// Threads of a process that are asked for one that has not ended.
+const THREADS: usize = 1 << 10;
 /// Most characters of a text of a process's.
 const CHARACTERS: usize = 256;
 /// Most libraries and device files of a process that are named.
@@ -120,7 +123,8 @@ fn process(pid: u32, ours: &Ours) -> io::Result<Option<Process>> {
         devices: open_devices(pid),
         mapped: BTreeMap::new(),
     };
-    for line in bounded(&format!("/proc/{pid}/maps"), LIST_BYTES)?.lines() {
+    let mut lines = mappings(pid)?;
+    while let Some(line) = lines.next()? {
         let Some(mapping) = Mapping::parse(line) else {
             continue;
         };
@@ -149,13 +153,68 @@ fn process(pid: u32, ours: &Ours) -> io::Result<Option<Process>> {
     Ok(Some(process))
 }
 
+/// The lines of a list of mappings.
+struct Lines {
+    file: BufReader<File>,
+    line: Vec<u8>,
+    text: String,
+}
+
+impl Lines {
+    /// Returns the next line, of which what is longer than any is left out.
+    fn next(&mut self) -> io::Result<Option<&str>> {
+        self.line.clear();
+        let most = &mut (&mut self.file).take(LINE_BYTES);
+        if most.read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(None);
+        }
+        self.text.clear();
+        self.text.push_str(&String::from_utf8_lossy(&self.line));
+        Ok(Some(self.text.trim_end_matches('\n')))
+    }
+}
+
+/// Returns the list of mappings of a process; of one whose first thread has ended, by another thread.
+fn mappings(pid: u32) -> io::Result<Lines> {
+    let of = |folder: &str| -> io::Result<Lines> {
+        Ok(Lines {
+            file: BufReader::new(File::open(format!("{folder}/maps"))?),
+            line: Vec::new(),
+            text: String::new(),
+        })
+    };
+    let mut lines = of(&format!("/proc/{pid}"))?;
+    if !lines.file.fill_buf()?.is_empty() {
+        return Ok(lines);
+    }
+    for thread in threads(pid) {
+        if let Ok(mut other) = of(&format!("/proc/{pid}/task/{thread}"))
+            && other.file.fill_buf().is_ok_and(|read| !read.is_empty())
+        {
+            return Ok(other);
+        }
+    }
+    Ok(lines)
+}
+
+/// Returns the other threads of a process.
+fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let entries = entries.flatten().flatten().take(THREADS);
+    let threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    threads.filter(move |thread| *thread != pid)
+}
+
 /// Returns NVIDIA's device files among the open files of a process, as far as this user may see them.
 fn open_devices(pid: u32) -> BTreeSet<String> {
-    let files = fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten();
+    let folders = std::iter::once(format!("/proc/{pid}/fd"));
+    let of_threads = threads(pid).map(|thread| format!("/proc/{pid}/task/{thread}/fd"));
+    let mut folders = folders.chain(of_threads).filter_map(|folder| {
+        let mut files = fs::read_dir(folder).ok()?.flatten().peekable();
+        files.peek().is_some().then_some(files)
+    });
+    let files = folders.next().into_iter().flatten();
     files
-        .flatten()
         .take(FILES)
         .filter_map(|file| fs::read_link(file.path()).ok())
         .filter_map(|path| path.to_str().filter(|path| is_device(path)).map(plain))
