@@ -2,8 +2,8 @@
 //!
 //! The mediator keeps an object for what it has admitted, but what uses it may lie in the ring still. So an object that
 //! is dropped is told to the mediator when what was submitted before has ended: at once, or when the next one is
-//! made or dropped, or memory is given back. Dropping waits for nothing, as `cuTexObjectDestroy` does not: a program may end the kernel only
-//! after it.
+//! made or dropped, or memory is given back. Dropping waits for nothing, as `cuTexObjectDestroy` does not: a program
+//! may end the kernel only after it.
 
 use crate::error::ClientError;
 use crate::gpu::Gpu;

@@ -1,9 +1,9 @@
 //! The canonical print of a decoded module: PTX text that is made, not the tenant's own.
 //!
 //! Every name is generated, every declaration, literal and table is made anew from the typed tree; scopes are gone,
-//! since names are unique; the tenant's comments, debug information and unknown pragmas are left out, and so are promises that
-//! nobody checks (`.ptr`, `.noreturn` of the tenant's own functions). What remains of the tenant's text is the words of
-//! instructions that the opcode table knows and, in a comment above each, the names of kernels.
+//! since names are unique; the tenant's comments, debug information and unknown pragmas are left out, and so are
+//! promises that nobody checks (`.ptr`, `.noreturn` of the tenant's own functions). What remains of the tenant's text
+//! is the words of instructions that the opcode table knows and, in a comment above each, the names of kernels.
 //!
 //! Rules: what the tree cannot express is refused by name and place, and with it every kernel that reaches it; the
 //! others are printed. The text decodes to the same tree, names and places aside.

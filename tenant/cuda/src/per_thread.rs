@@ -2,8 +2,8 @@
 //!
 //! A program may call the driver from a handler of `atexit` and from the destructor of a key of `pthread_key_create`.
 //! Rust's thread-local values are gone by then. These are values of such a key themselves: the main thread's are there
-//! until the process ends, and those of other threads until the last round of the destructors of keys. What a destructor
-//! of another key makes anew in the last rounds stays.
+//! until the process ends, and those of other threads until the last round of the destructors of keys. What a
+//! destructor of another key makes anew in the last rounds stays.
 
 use crate::status::{CudaResult, Status};
 use libc::{c_int, c_void, pthread_key_t};

@@ -48,8 +48,8 @@ pub(crate) struct List {
 pub(crate) struct Show {
     /// Only this tenant
     name: Option<String>,
-    /// Say in a sentence for each what binds it now (a cap, its limit, the order, submission, memory, a gang, a pause, nothing),
-    /// and since when
+    /// Say in a sentence for each what binds it now (a cap, its limit, the order, submission, memory, a gang, a pause,
+    /// nothing), and since when
     #[arg(long)]
     why: bool,
     #[command(flatten)]

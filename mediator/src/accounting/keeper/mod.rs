@@ -132,7 +132,8 @@ impl Keeper {
         }
     }
 
-    /// Tries once more to write all that waits, also where the file was to be tried later; says in the log what is lost.
+    /// Tries once more to write all that waits, also where the file was to be tried later, and says in the log what is
+    /// lost.
     pub fn end(mut self, now: u64) {
         if let State::Closed { retry_at, .. } = &mut self.state {
             *retry_at = Instant::now();
