@@ -117,8 +117,8 @@ Columns:
 const RECORD: &str = "\
 The file is a timeline of Perfetto's, in the device's time. Each tenant has tracks for its launches, from their first \
 block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
-goes to the device; and for preemptions. Plans have a track of their own. A launch of which no end \
-was seen is a slice without an end.
+goes to the device; and for preemptions. Plans have a track of their own. A launch of which a piece \
+has ended, and whose end was not seen, is a slice without an end.
 
 It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
 and the file shows what came until then; it ends before the file has 1 GiB, the most that `gridmux report` reads.";

@@ -58,7 +58,6 @@ impl Record {
         files::check_writable(&self.perfetto)?;
         let probes = [
             Probe::Plan,
-            Probe::SliceStart,
             Probe::SliceEnd,
             Probe::Preempt,
             Probe::Resume,

@@ -50,15 +50,15 @@ const PLANS: u64 = 1;
 pub(super) struct Timeline {
     last_uuid: u64,
     tenants: HashMap<u32, Tenant>,
-    /// Launches of which a piece was handed over and no end was seen, by their numbers.
+    /// Launches of which a piece has ended and no end was seen, by their numbers.
     open: BTreeMap<u64, Open>,
 }
 
 /// A launch of which no end was seen.
 #[derive(Debug)]
 struct Open {
-    /// The event of its first piece.
-    first: Event,
+    /// Those of the event of its first piece.
+    args: ProbeArgs,
     /// Its slice, of no track yet.
     launch: Mark,
 }
@@ -115,19 +115,8 @@ impl Timeline {
             }
             Happening::SliceEnd { .. } => return self.add_piece(event, whose, packets),
             Happening::Complete { .. } => return self.add_launch(event, whose, packets),
-            Happening::SliceStart { .. } => {
-                let launch = || of(at, What::Begin, 0, (LAUNCH, args, whose));
-                let open = || Open {
-                    first: *event,
-                    launch: launch(),
-                };
-                self.open.entry(args.seq).or_insert_with(open);
-                // The end of the oldest one was lost, most likely.
-                if self.open.len() > MOST_OPEN {
-                    self.open.pop_first();
-                }
-                return;
-            }
+            // It is drawn when it ends.
+            Happening::SliceStart { .. } => return,
         };
         packets.push(Packet::Event(mark));
     }
@@ -144,6 +133,15 @@ impl Timeline {
         };
         let (args, at) = (&event.args, event.args.time_ns);
         let start = at.saturating_sub(ran_ns);
+        let open = || Open {
+            args: *args,
+            launch: of(start, What::Begin, 0, (LAUNCH, args, whose)),
+        };
+        self.open.entry(args.seq).or_insert_with(open);
+        // The end of the oldest one was lost, most likely.
+        if self.open.len() > MOST_OPEN {
+            self.open.pop_first();
+        }
         let (tenant, last_uuid) = self.tenant(args, whose, packets);
         let name = format!("{} pieces", kernel(args, whose));
         let key = bounded(&tenant.pieces, args.key, u64::MAX);
@@ -196,9 +194,9 @@ impl Timeline {
         (last_ns, events, lost): (u64, u64, u64),
         packets: &mut Vec<Packet>,
     ) {
-        for Open { first, mut launch } in std::mem::take(&mut self.open).into_values() {
-            let start = first.args.time_ns;
-            let (tenant, last_uuid) = self.tenant(&first.args, Whose::default(), packets);
+        for Open { args, mut launch } in std::mem::take(&mut self.open).into_values() {
+            let start = launch.time_ns;
+            let (tenant, last_uuid) = self.tenant(&args, Whose::default(), packets);
             let above = (tenant.uuid, "launches");
             launch.track = tenant
                 .launches
@@ -348,12 +346,16 @@ mod tests {
         for event in events {
             let on = slices.entry(event.track).or_default();
             match event.mark {
-                Mark::Begin => {
-                    assert_eq!((&*event.category, &*event.name), (LAUNCH, "k"));
+                Mark::Begin if event.category == LAUNCH => {
+                    assert_eq!(event.name, "k");
                     on.push((event.time_ns, u64::MAX));
                 }
-                Mark::End => on.last_mut().expect("it has begun").1 = event.time_ns,
-                Mark::Instant => {}
+                Mark::End => {
+                    if let Some(launch) = on.last_mut() {
+                        launch.1 = event.time_ns;
+                    }
+                }
+                Mark::Begin | Mark::Instant => {}
             }
         }
         slices.retain(|_, slices| !slices.is_empty());
@@ -421,9 +423,11 @@ mod tests {
         let (first_block, blocks) = (0, 4);
         for seq in [1, 2] {
             let mut event = complete(seq, [0, 0, 10]);
-            event.what = Happening::SliceStart {
+            event.what = Happening::SliceEnd {
                 first_block,
                 blocks,
+                waited_ns: 0,
+                ran_ns: 5,
             };
             timeline.add(&event, WHOSE, &mut packets);
         }
@@ -431,7 +435,7 @@ mod tests {
         timeline.end((30, 3, 0), &mut packets);
         let mut on: Vec<_> = slices(&packets).into_values().collect();
         on.sort();
-        assert_eq!(on, [vec![(10, 30)], vec![(10, u64::MAX)]]);
+        assert_eq!(on, [vec![(5, u64::MAX)], vec![(10, 30)]]);
     }
 
     #[test]
