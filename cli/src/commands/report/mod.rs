@@ -36,11 +36,15 @@ when they end. Columns:
              from a launch's submission to its first block's start
   PREEMPTED  how often a launch that had begun gave room up to others";
 
+/// How each packet of a timeline begins: field 1 of `Trace`, of the type that has a length.
+const PACKET: u8 = 0x0a;
+
 impl Report {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let bytes = files::bytes(&self.file, files::MOST_DATA)?;
         let mut packets = Packet::all_of(&bytes).peekable();
-        if packets.peek().is_none() {
+        // Whatever is in it, a timeline begins with a packet.
+        if bytes.first() != Some(&PACKET) || packets.peek().is_none() {
             let name = self.file.display();
             let failure = Failure::new(format!("{name} is no timeline of Perfetto's"));
             return Err(failure.hint("`gridmux trace record --perfetto FILE` makes one"));
