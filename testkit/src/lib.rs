@@ -10,8 +10,10 @@ pub mod allocator;
 pub mod bench;
 pub mod generate;
 pub mod kernels;
+mod terminal;
 #[cfg(feature = "validation")]
 pub mod validation;
 mod wait;
 
+pub use terminal::terminal;
 pub use wait::until;

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -24,32 +24,7 @@ struct Terminal {
 
 impl Terminal {
     fn open(columns: u16, rows: u16) -> Self {
-        let size = libc::winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let (mut master, mut slave) = (-1, -1);
-        // SAFETY: both numbers and the size are valid for the call, and it takes no name and no modes.
-        let opened = unsafe {
-            libc::openpty(
-                &raw mut master,
-                &raw mut slave,
-                std::ptr::null_mut(),
-                std::ptr::null(),
-                &raw const size,
-            )
-        };
-        assert_eq!(opened, 0, "a terminal");
-        // Programs that are started are to hold no end of it but what they are given: else it never hangs up.
-        for end in [master, slave] {
-            // SAFETY: the descriptor is open, and the call changes a flag of it alone.
-            let set = unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
-            assert_eq!(set, 0, "a flag of a descriptor");
-        }
-        // SAFETY: `openpty` has just returned them, and nobody else has them.
-        let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        let (master, slave) = gridmux_testkit::terminal(columns, rows);
         let (into, written) = channel();
         let mut from = master.try_clone().unwrap();
         std::thread::spawn(move || {

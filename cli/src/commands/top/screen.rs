@@ -211,37 +211,12 @@ fn restore_on_panic() {
 #[cfg(test)]
 mod tests {
     use super::{HeldSignals, Screen};
-    use std::fs::File;
     use std::io::Read as _;
-    use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+    use std::os::fd::{AsRawFd as _, OwnedFd};
     use std::process::{Command, Stdio};
 
     /// Tells the test that it is the program on the terminal.
     const ROLE: &str = "GRIDMUX_TEST_PANICS";
-
-    /// Returns the two ends of a terminal.
-    fn terminal() -> (File, OwnedFd) {
-        let (mut master, mut slave) = (-1, -1);
-        // SAFETY: both numbers are valid for the call, and it takes no name, no modes and no size.
-        let opened = unsafe {
-            libc::openpty(
-                &raw mut master,
-                &raw mut slave,
-                std::ptr::null_mut(),
-                std::ptr::null(),
-                std::ptr::null(),
-            )
-        };
-        assert_eq!(opened, 0, "a terminal");
-        // Programs that are started are to hold no end of it but what they are given: else it never hangs up.
-        for end in [master, slave] {
-            // SAFETY: the descriptor is open, and the call changes a flag of it alone.
-            let set = unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
-            assert_eq!(set, 0, "a flag of a descriptor");
-        }
-        // SAFETY: `openpty` has just returned them, and nobody else has them.
-        unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
-    }
 
     fn local_modes(terminal: &OwnedFd) -> u32 {
         let mut modes = std::mem::MaybeUninit::<libc::termios>::uninit();
@@ -265,7 +240,7 @@ mod tests {
             panic!("on purpose");
         }
         for role in ["drawing", "other"] {
-            let (mut master, slave) = terminal();
+            let (mut master, slave) = gridmux_testkit::terminal(80, 24);
             let before = local_modes(&slave);
             let stdio = || Stdio::from(slave.try_clone().unwrap());
             let name =
