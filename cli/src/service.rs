@@ -95,7 +95,7 @@ pub(crate) fn explain(error: AdminError) -> Failure {
 }
 
 /// Age from which figures are said to be old, in milliseconds: a host that serves writes them when it is asked.
-const OLD_MS: u64 = 2000;
+pub(crate) const OLD_MS: u64 = 2000;
 
 /// Returns how old a service's figures are, where they are not those of now.
 pub(crate) fn age(service: &ServiceStatistics) -> Option<String> {

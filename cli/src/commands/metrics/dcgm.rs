@@ -11,6 +11,7 @@
 use super::card::Card;
 use super::exposition::{Labels, Level, labels};
 use super::place::Place;
+use crate::service::OLD_MS;
 use gridmux_mediator::link::{HostStatistics, TenantStatistics};
 use gridmux_mediator::page::KernelsSnapshot;
 use gridmux_mediator::supervisor::ServiceStatistics;
@@ -24,8 +25,6 @@ use std::fmt;
 const WARP: u32 = 32;
 /// Bytes in which dcgm-exporter states memory.
 const MIB: f64 = 1_048_576.0;
-/// Age in milliseconds from which what kernels hold says nothing of the present.
-const OLD_MS: u64 = 2000;
 
 const SM_ACTIVE: (&str, &str) = (
     "DCGM_FI_PROF_SM_ACTIVE",

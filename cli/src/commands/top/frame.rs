@@ -5,7 +5,7 @@
 
 use crate::commands::policy;
 use crate::output::harmless;
-use crate::service::host;
+use crate::service::{OLD_MS, host};
 use crate::units;
 use gridmux_bpf::histogram::Histogram;
 use gridmux_mediator::device::Timing;
@@ -18,8 +18,6 @@ use gridmux_policy::Class;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 
-/// Age from which figures are said to be old, in milliseconds.
-const OLD_MS: u64 = 2000;
 /// Readings that a sparkline goes back.
 pub(super) const HISTORY: usize = 120;
 
