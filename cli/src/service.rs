@@ -3,7 +3,9 @@
 use crate::failure::Failure;
 use crate::units;
 use clap::{Args, ValueHint};
+use gridmux_mediator::link::TenantFacts;
 use gridmux_mediator::page::KernelsSnapshot;
+use gridmux_mediator::settings::Change;
 use gridmux_mediator::supervisor::{
     AdminError, AdminReply, AdminRequest, HostState, ServiceStatistics, ask,
 };
@@ -52,7 +54,21 @@ impl ServiceArgs {
     pub(crate) fn ask(&self, request: &AdminRequest) -> Result<AdminReply, Failure> {
         ask(&self.run_dir, request).map_err(explain)
     }
+
+    /// Changes a tenant's settings; returns what they are then, and whether a device host obeys them already.
+    ///
+    /// # Errors
+    /// Those of [`Self::ask`].
+    pub(crate) fn change_tenant(&self, change: Change) -> Result<(TenantFacts, bool), Failure> {
+        match self.ask(&AdminRequest::Change(change))? {
+            AdminReply::Tenant { tenant, host_told } => Ok((*tenant, host_told)),
+            _ => Err(unexpected()),
+        }
+    }
 }
+
+/// From when a change holds that no device host obeys yet.
+pub(crate) const LATER: &str = "from when a device host is up";
 
 /// Makes the failure of an answer to another question.
 pub(crate) fn unexpected() -> Failure {
@@ -62,8 +78,8 @@ pub(crate) fn unexpected() -> Failure {
 /// Returns, in words, how long an operator's change holds; without a device host, nobody obeys it yet.
 pub(crate) fn holds(host_told: bool) -> String {
     let from = match host_told {
-        true => "",
-        false => "from when a device host is up, ",
+        true => String::new(),
+        false => format!("{LATER}, "),
     };
     format!("{from}until the configuration is read again or the service ends")
 }

@@ -117,8 +117,8 @@ fn a_service_that_is_killed_loses_a_second_at_most_and_repeats_nothing() {
         let mut service = Service::start_with(&name, &["--config", &kept.config]);
         run(&service, "first", 20);
         expected += 20.0;
-        // Written, and not only told.
-        until("it is told", || {
+        // Shown first, and a second later written.
+        until("`gridmux usage` to show it", || {
             let usage = service.ask(&["usage"]);
             (figure(&usage, "first", "launches") >= expected).then_some(())
         });
@@ -151,7 +151,7 @@ fn a_device_host_that_dies_takes_no_account_with_it() {
         (is_new && now["host_state"] == "up").then_some(())
     });
     run(&service, "first", 7);
-    until("all of it is told", || {
+    until("`gridmux usage` to show all of it", || {
         let usage = service.ask(&["usage"]);
         (figure(&usage, "first", "launches") >= 27.0).then_some(())
     });
@@ -184,7 +184,7 @@ fn what_cannot_be_told_is_named_with_what_to_do() {
     std::fs::write(&kept.file, b"mine\n").unwrap();
     let service = Service::start_with("accounts-foreign", &["--config", &kept.config]);
     run(&service, "first", 3);
-    let usage = until("it is told", || {
+    let usage = until("`gridmux usage` to show it", || {
         let usage = service.ask(&["usage"]);
         (figure(&usage, "first", "launches") >= 3.0).then_some(usage)
     });

@@ -155,9 +155,7 @@ pub fn read_only(path: &Path, query: UsageQuery) -> Result<UsageReport, FileErro
 /// As [`read_only`]; the file is another user's, or others decide what it holds.
 pub fn checked(path: &Path, query: UsageQuery) -> Result<UsageReport, FileError> {
     let mut sums = Sums::new(query);
-    let file = open_plain(path, OpenOptions::new().read(true))?;
-    check_own(path, &file)?;
-    read_into((path, file), 0, &mut sums)?;
+    read_own(path, 0, &mut sums)?;
     Ok(sums.report(None))
 }
 

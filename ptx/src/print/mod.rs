@@ -63,8 +63,6 @@ pub struct Printed {
     pub text: String,
     /// The names of the module's kernels that are in it, and what each is called in the text.
     pub kernels: Vec<(String, String)>,
-    /// The same of variables that the host may ask for.
-    pub variables: Vec<(String, String)>,
     /// Kernels that are not in it.
     pub refused: Vec<Refused>,
 }
@@ -88,13 +86,8 @@ pub fn print(program: &Program) -> Printed {
             text.push_str(";\n");
         }
     }
-    let mut variables = Vec::new();
-    for (id, declaration) in reach.variables() {
-        let variable = &program.variables[id.0 as usize];
+    for declaration in reach.variables() {
         text.push_str(declaration);
-        if variable.is_visible {
-            variables.push((variable.name.clone(), names.variable(id).to_owned()));
-        }
     }
     let mut kernels = Vec::new();
     for id in functions {
@@ -118,7 +111,6 @@ pub fn print(program: &Program) -> Printed {
         refused: refused.collect(),
         text,
         kernels,
-        variables,
     }
 }
 

@@ -99,10 +99,10 @@ impl<'a> Reach<'a> {
         text.map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns the module's variables that are printed, and the declaration of each.
-    pub(super) fn variables(&self) -> impl Iterator<Item = (VarId, &str)> {
-        let all = (0_u32..).zip(&self.variables);
-        all.filter_map(|(n, text)| Some((VarId(n), text.as_ref()?.as_deref().ok()?)))
+    /// Returns the declarations of the module's variables that are printed.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        let all = self.variables.iter().flatten();
+        all.filter_map(|text| text.as_deref().ok())
     }
 }
 

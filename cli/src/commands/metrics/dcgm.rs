@@ -5,7 +5,7 @@
 //!
 //! Rules: a series is there only where something measures it. `SM_ACTIVE` is what a tenant's blocks held of the SMs
 //! between two readings of the device's clock, by their dominant share; where no device time passed there is none.
-//! `SM_OCCUPANCY` is of the moment of the reading, and only where the rows of kernels are told whole. What the tensor
+//! `SM_OCCUPANCY` is of the moment of the reading, and only where the reading has all rows of kernels. What the tensor
 //! pipe and DRAM do is counted by nobody for a tenant, so that `PIPE_TENSOR_ACTIVE` and `DRAM_ACTIVE` are left out.
 
 use super::card::Card;
@@ -179,8 +179,8 @@ fn memory_by_place(
     by_place
 }
 
-/// Returns the warps on the device by tenant; nothing where the rows of kernels are old or not told whole, or blocks
-/// of several shapes are counted together.
+/// Returns the warps on the device by tenant; nothing where the rows of kernels are old or incomplete, or blocks of
+/// several shapes are counted together.
 fn resident_warps(service: &ServiceStatistics) -> Option<BTreeMap<u32, f64>> {
     let kernels = service.kernels.as_ref()?;
     let is_fresh = kernels.age_ms.is_some_and(|age| age < OLD_MS);

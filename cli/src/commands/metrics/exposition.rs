@@ -21,7 +21,7 @@ pub(super) type Level = Gauge<f64, AtomicU64>;
 /// A figure that only grows while the service lives.
 type Total = Counter<f64, AtomicU64>;
 
-/// Latencies of tenants that are told by quantiles.
+/// Latencies of tenants that are exported as quantiles.
 const QUANTILES: [&str; 2] = ["launch_latency", "completion_latency"];
 
 /// Returns the text for a reading, or for a service that does not answer.

@@ -2,12 +2,11 @@
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::{ServiceArgs, unexpected};
+use crate::service::{LATER, ServiceArgs};
 use clap::Args;
 use gridmux_mediator::dispatch::accounts::TenantState;
 use gridmux_mediator::link::TenantFacts;
 use gridmux_mediator::settings::Change;
-use gridmux_mediator::supervisor::{AdminReply, AdminRequest};
 use serde_json::json;
 
 /// The text behind the options: what a pause does, and for how long.
@@ -30,7 +29,9 @@ pub(crate) struct Pause {
 
 impl Pause {
     pub(super) fn run(self, state: TenantState, out: &Output) -> Result<(), Failure> {
-        let (tenant, host_told) = ask(&self.service, self.name, state)?;
+        let name = self.name;
+        let change = Change::State { name, state };
+        let (tenant, host_told) = self.service.change_tenant(change)?;
         let until = match state {
             TenantState::Paused => "resume",
             TenantState::Running => "pause",
@@ -40,27 +41,11 @@ impl Pause {
     }
 }
 
-/// Has a tenant be paused or go on; returns what it is then, and whether a device host has been told.
-///
-/// # Errors
-/// As for any change of the service's.
-pub(in crate::commands) fn ask(
-    service: &ServiceArgs,
-    name: String,
-    state: TenantState,
-) -> Result<(TenantFacts, bool), Failure> {
-    let request = AdminRequest::Change(Change::State { name, state });
-    match service.ask(&request)? {
-        AdminReply::Tenant { tenant, host_told } => Ok((*tenant, host_told)),
-        _ => Err(unexpected()),
-    }
-}
-
 fn text(tenant: &TenantFacts, host_told: bool) -> String {
     let TenantFacts { name, state, .. } = tenant;
     let from = match host_told {
-        true => "",
-        false => ", from when a device host is up",
+        true => String::new(),
+        false => format!(", {LATER}"),
     };
     match state {
         TenantState::Paused => format!(

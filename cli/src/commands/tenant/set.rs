@@ -2,14 +2,13 @@
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::service::{ServiceArgs, holds, unexpected};
+use crate::service::{ServiceArgs, holds};
 use crate::units;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gridmux_mediator::config::{LEAST_MEMORY_BYTES, MAX_CLIENTS, MAX_WEIGHT};
 use gridmux_mediator::link::TenantFacts;
 use gridmux_mediator::settings::{Change, TenantChange};
-use gridmux_mediator::supervisor::{AdminReply, AdminRequest};
 use gridmux_policy::Class;
 use serde_json::json;
 
@@ -52,10 +51,7 @@ impl Set {
             memory_limit_bytes: self.memory_limit,
             clients: self.clients,
         };
-        let request = AdminRequest::Change(Change::Tenant(change));
-        let AdminReply::Tenant { tenant, host_told } = self.service.ask(&request)? else {
-            return Err(unexpected());
-        };
+        let (tenant, host_told) = self.service.change_tenant(Change::Tenant(change))?;
         let shown = json!({ "tenant": tenant, "host_told": host_told, "until": "reload" });
         out.show(&shown, || text(&tenant, host_told))
     }

@@ -6,13 +6,13 @@
 use super::cost::{Cost, Meter};
 use super::frame::{Frame, History, Service};
 use crate::failure::Failure;
-use crate::service::{ServiceArgs, unexpected};
+use crate::service::{LATER, ServiceArgs};
 use gridmux_mediator::config::{MAX_CLIENTS, MAX_TENANTS};
 use gridmux_mediator::dispatch::accounts::TenantState;
 use gridmux_mediator::link::TenantFacts;
 use gridmux_mediator::page::{KernelSnapshot, PageFile, Snapshot};
 use gridmux_mediator::settings::{Change, TenantChange};
-use gridmux_mediator::supervisor::{AdminReply, AdminRequest, ServiceStatistics};
+use gridmux_mediator::supervisor::ServiceStatistics;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -288,12 +288,11 @@ fn make(
     what: String,
     change: Change,
 ) -> Result<(String, Box<TenantFacts>), String> {
-    match service.ask(&AdminRequest::Change(change)) {
-        Ok(AdminReply::Tenant { tenant, host_told }) => match host_told {
-            true => Ok((what, tenant)),
-            false => Ok((format!("{what}, from when a device host is up"), tenant)),
-        },
-        Ok(_) => Err(unexpected().line()),
-        Err(failure) => Err(failure.line()),
-    }
+    let changed = service.change_tenant(change);
+    let (tenant, host_told) = changed.map_err(|failure| failure.line())?;
+    let what = match host_told {
+        true => what,
+        false => format!("{what}, {LATER}"),
+    };
+    Ok((what, Box::new(tenant)))
 }

@@ -26,7 +26,7 @@ use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// How long whoever draws may take to end the program after a signal.
+/// How long the drawing thread may take to end the program after a signal.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Signals that end the program, and the one that stops it for a while.
@@ -63,8 +63,8 @@ impl HeldSignals {
         Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// Has a thread read them. One that ends the program does so also while whoever draws waits for a terminal that
-    /// takes nothing, or is gone.
+    /// Starts a thread that reads them. A signal that ends the program does so also while the drawing thread is blocked
+    /// by a terminal that accepts no output, or is gone.
     fn watch(self) -> io::Result<Receiver<Signal>> {
         let (tell, told) = channel();
         let thread = std::thread::Builder::new().name("signals".into());
@@ -182,7 +182,7 @@ fn restore() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
 }
 
-/// Gives the terminal back as far as it takes anything, whoever else writes to it.
+/// Restores the terminal without blocking, as far as it accepts output, while other threads may write to it.
 fn restore_without_waiting() {
     let _ = disable_raw_mode();
     // An open file of its own: that it does not wait is nobody else's business.
