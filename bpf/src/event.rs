@@ -2,8 +2,9 @@
 //!
 //! Rule: the traced process chose every number in it, so that none of them may be trusted to be in range.
 
+use crate::cause::Causes;
 use crate::layout::RawEvent;
-use crate::probes::{Probe, ProbeArgs};
+use crate::probes::{NO_GROUP, Probe, ProbeArgs};
 
 /// A hit of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum Happening {
         epoch: u64,
         /// Rows that it holds.
         rows: u64,
+        /// What the policy had heard of since the one before.
+        causes: Causes,
     },
     /// Blocks were handed to the device.
     SliceStart {
@@ -69,6 +72,17 @@ pub enum Happening {
         /// How it ended, as its completion says; 0 is success.
         status: u64,
     },
+    /// A block ended.
+    Block {
+        /// The SM that it ran on.
+        sm: u64,
+        /// Its linear number in the launch's grid.
+        block: u64,
+        /// From its start to its end.
+        ran_ns: u64,
+        /// The group of the plan in force that has the SM.
+        group: Option<u64>,
+    },
 }
 
 impl Event {
@@ -79,7 +93,11 @@ impl Event {
         let [a, b, c, d] = raw.values;
         let what = match probe {
             Probe::Submit | Probe::Admit => return None,
-            Probe::Plan => Happening::Plan { epoch: a, rows: b },
+            Probe::Plan => Happening::Plan {
+                epoch: a,
+                rows: b,
+                causes: Causes::from_bits(c),
+            },
             Probe::SliceStart => Happening::SliceStart {
                 first_block: a,
                 blocks: b,
@@ -103,6 +121,12 @@ impl Event {
                 submit_to_complete_ns: b,
                 blocks: c,
                 status: d,
+            },
+            Probe::Block => Happening::Block {
+                sm: a,
+                block: b,
+                ran_ns: c,
+                group: (d != NO_GROUP).then_some(d),
             },
         };
         let args = ProbeArgs {

@@ -15,6 +15,7 @@
 //! - Where BPF is not permitted, or was not built, the answer is a typed [`Unavailable`]; nothing else changes.
 
 pub mod calls;
+pub mod cause;
 mod drain;
 pub mod dump;
 pub mod event;
@@ -52,6 +53,7 @@ mod trace;
 mod unbuilt;
 
 pub use calls::{Call, Caller};
+pub use cause::{Cause, Causes};
 pub use dump::{Dump, dump};
 pub use event::{Event, Happening};
 pub use histogram::{Histogram, Kind, TenantHistogram};

@@ -48,11 +48,13 @@ pub enum Probe {
     Resume = 6,
     /// The launch ended and its completion was written.
     Complete = 7,
+    /// A block ended.
+    Block = 8,
 }
 
 impl Probe {
     /// All probes, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Submit,
         Self::Admit,
         Self::Plan,
@@ -61,6 +63,7 @@ impl Probe {
         Self::Preempt,
         Self::Resume,
         Self::Complete,
+        Self::Block,
     ];
 
     /// Returns the probe of a discriminant.
@@ -80,6 +83,7 @@ impl Probe {
             Self::Preempt => "preempt",
             Self::Resume => "resume",
             Self::Complete => "complete",
+            Self::Block => "block",
         }
     }
 
@@ -95,6 +99,7 @@ impl Probe {
             Self::Preempt => PREEMPT.is_traced(),
             Self::Resume => RESUME.is_traced(),
             Self::Complete => COMPLETE.is_traced(),
+            Self::Block => BLOCK.is_traced(),
         }
     }
 }
@@ -134,8 +139,9 @@ probe!(
     admit, "admit", ADMIT
 );
 probe!(
-    /// A plan was published; `epoch` counts plans, `rows` are those that it holds.
-    plan, "plan", PLAN, epoch, rows
+    /// A plan was published; `epoch` counts plans, `rows` are those that it holds, `causes` are bits of
+    /// [`Causes`](crate::Causes).
+    plan, "plan", PLAN, epoch, rows; causes
 );
 probe!(
     /// `blocks` blocks from `first_block` (linear) on were handed to the device.
@@ -160,3 +166,11 @@ probe!(
     /// both latencies in nanoseconds.
     complete, "complete", COMPLETE, submit_to_start_ns, submit_to_complete_ns; blocks, status
 );
+probe!(
+    /// Block `block` (linear, in the launch's grid) ended on SM `sm`, `ran_ns` nanoseconds after it started there;
+    /// `group` is the plan's group that has the SM, or [`NO_GROUP`].
+    block, "block", BLOCK, sm, block; ran_ns, group
+);
+
+/// What a block's group is where the plan in force has none for its SM.
+pub const NO_GROUP: u64 = u64::MAX;

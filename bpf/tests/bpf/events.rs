@@ -1,6 +1,7 @@
 //! Events come one by one, as the probes say them, and those that nobody reads are lost and counted.
 
-use gridmux_bpf::{Event, EventTrace, Happening, Probe, ProbeArgs, probes};
+use gridmux_bpf::probes::NO_GROUP;
+use gridmux_bpf::{Cause, Event, EventTrace, Happening, Probe, ProbeArgs, probes};
 
 /// The tenant whose events pass.
 const WATCHED: u32 = 41;
@@ -23,15 +24,17 @@ fn args(tenant: u32, seq: u64) -> ProbeArgs {
 fn fire(tenant: u32) {
     probes::submit(args(tenant, 0));
     probes::admit(args(tenant, 0));
-    probes::plan(ProbeArgs::default(), 7, 2);
+    probes::plan(ProbeArgs::default(), 7, 2, 1 << Cause::Arrival as u8);
     probes::slice_start(args(tenant, 1), 64, 8);
     probes::slice_end(args(tenant, 2), 64, 8, 500, 3_000);
     probes::preempt(args(tenant, 3), 10, 700);
     probes::resume(args(tenant, 4), 10, 9_000);
     probes::complete(args(tenant, 5), 100, 1_000, 80, 9);
+    probes::block(args(tenant, 6), 131, 40, 2_500, 1);
+    probes::block(args(tenant, 7), 0, 41, 0, NO_GROUP);
     let copy = ProbeArgs {
         kernel: u32::MAX,
-        ..args(tenant, 6)
+        ..args(tenant, 8)
     };
     probes::complete(copy, 1, 2, 0, 0);
 }
@@ -49,7 +52,11 @@ pub(crate) fn come_as_they_are_said() {
     fire(WATCHED + 1);
     fire(WATCHED);
     let events = take(&mut trace, 100);
-    let plan = Happening::Plan { epoch: 7, rows: 2 };
+    let plan = Happening::Plan {
+        epoch: 7,
+        rows: 2,
+        causes: [Cause::Arrival].into_iter().collect(),
+    };
     let due = [
         // Plans are of no tenant: both pass.
         (ProbeArgs::default(), plan),
@@ -91,6 +98,24 @@ pub(crate) fn come_as_they_are_said() {
                 submit_to_complete_ns: 1_000,
                 blocks: 80,
                 status: 9,
+            },
+        ),
+        (
+            args(WATCHED, 6),
+            Happening::Block {
+                sm: 131,
+                block: 40,
+                ran_ns: 2_500,
+                group: Some(1),
+            },
+        ),
+        (
+            args(WATCHED, 7),
+            Happening::Block {
+                sm: 0,
+                block: 41,
+                ran_ns: 0,
+                group: None,
             },
         ),
     ];

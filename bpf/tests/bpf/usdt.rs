@@ -38,12 +38,13 @@ fn fire(probe: Probe, args: ProbeArgs) {
     match probe {
         Probe::Submit => probes::submit(args),
         Probe::Admit => probes::admit(args),
-        Probe::Plan => probes::plan(args, 1, 2),
+        Probe::Plan => probes::plan(args, 1, 2, 1),
         Probe::SliceStart => probes::slice_start(args, 0, 64),
         Probe::SliceEnd => probes::slice_end(args, 0, 64, 500, 3_000),
         Probe::Preempt => probes::preempt(args, 10, 700),
         Probe::Resume => probes::resume(args, 10, 9_000),
         Probe::Complete => probes::complete(args, args.seq * 100, args.seq * 1000, 64, 0),
+        Probe::Block => probes::block(args, 3, 7, 2_500, 0),
     }
 }
 

@@ -8,7 +8,7 @@
 //! A new page is one more line of [`pages`]. A command that is neither run nor named in [`ELSEWHERE`] fails the page's
 //! test; a name that no page needs any more fails [`nothing_is_named_in_vain`].
 
-use crate::command::running::Running;
+use crate::command::running::{Running, Service};
 use crate::command::{PROGRAM, checked, gridmux, text_of, workload_ptx};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -321,6 +321,21 @@ fn nothing_is_named_in_vain() {
     let is_needed = |begin: &str| commands.iter().any(|command| command.starts_with(begin));
     let stale = ELSEWHERE.iter().filter(|(begin, _)| !is_needed(begin));
     assert_eq!(stale.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new());
+}
+
+#[test]
+fn the_page_for_operators_explains_every_field_of_tenant_show() {
+    let page = Page::read("docs/operator.md");
+    let service = Service::start("fields");
+    for (asked, least) in [(&["tenant", "show", "first"][..], 30), (&["tenant", "show", "--why"], 6)] {
+        let shown = service.ask(asked);
+        let fields = shown[0].as_object().expect("an object for each tenant");
+        assert!(fields.len() >= least, "{shown}");
+        for field in fields.keys() {
+            assert!(page.text.contains(&format!("`{field}`")), "{field}");
+        }
+    }
+    assert_eq!(service.stop(), Some(0));
 }
 
 #[test]

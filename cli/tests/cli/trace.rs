@@ -7,9 +7,13 @@ use crate::command::{PROGRAM, gridmux, json_of, typed, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+
+/// SMs of the device of a [`Service`].
+const SMS: u64 = 4;
 
 /// A command that watches; it is killed if a test gives up.
 struct Watching {
@@ -145,7 +149,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8], u64)> {
 
 /// Returns how many slices there are of a category, each of which ends before the next one of its track begins.
 fn slices(file: &[u8], category: &str) -> usize {
-    let mut tracks: std::collections::HashMap<u64, Vec<(u64, u64, bool)>> = Default::default();
+    let mut tracks: HashMap<u64, Vec<(u64, u64, bool)>> = HashMap::new();
     for (_, packet, _) in fields(file) {
         let packet = fields(packet);
         let at = |wanted: u64| packet.iter().find(|(field, ..)| *field == wanted);
@@ -256,15 +260,56 @@ fn check_report(file: &Path, launches: &[Value], preemptions: &[Value]) {
     );
 }
 
+/// Checks that each block of each launch ran once, on an SM that there is, while its launch did; returns how many did.
+fn check_blocks(blocks: &[Value], launches: &[Value]) -> usize {
+    let mut of_launch: HashMap<u64, Vec<&Value>> = HashMap::new();
+    for block in blocks {
+        assert!(number(&block["sm"]) < SMS, "{block}");
+        assert_eq!(number(&block["end_ns"]), number(&block["device_ns"]));
+        of_launch.entry(number(&block["seq"])).or_default().push(block);
+    }
+    for launch in launches {
+        let of = of_launch.remove(&number(&launch["seq"])).expect("its blocks");
+        let mut numbers: Vec<u64> = of.iter().map(|block| number(&block["block"])).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..number(&launch["blocks"])), "{launch}");
+        let end = number(&launch["device_ns"]);
+        let ran = end - number(&launch["run_ns"])..=end;
+        for block in of {
+            let times = [&block["start_ns"], &block["end_ns"]].map(number);
+            assert!(times.iter().all(|time| ran.contains(time)), "{block} of {launch}");
+            assert_eq!(text(&block["tenant"]), text(&launch["tenant"]));
+        }
+    }
+    assert!(of_launch.is_empty(), "blocks of no launch");
+    let sms: HashSet<u64> = blocks.iter().map(|block| number(&block["sm"])).collect();
+    assert_eq!(sms.len() as u64, SMS, "every SM had some");
+    blocks.len()
+}
+
+/// Checks that each plan says why it was made.
+fn check_causes(plans: &[Value]) {
+    let causes = |plan: &Value| -> Vec<String> {
+        let causes = plan["causes"].as_array().expect("causes").iter();
+        causes.map(|cause| text(cause).to_owned()).collect()
+    };
+    let all: HashSet<String> = plans.iter().flat_map(causes).collect();
+    for cause in ["tenant", "kernel", "arrival", "end"] {
+        assert!(all.contains(cause), "{cause}: {all:?}");
+    }
+    assert!(plans.iter().all(|plan| !causes(plan).is_empty()), "{plans:?}");
+}
+
 #[test]
 fn two_tenants_are_watched_recorded_and_summed_up_alike() {
     let service = Service::start("trace-two");
     let file = service.run_dir.join("two.pftrace");
-    let record = format!("-j trace record --perfetto {}", file.display());
+    let record = format!("-j trace record --blocks --perfetto {}", file.display());
     let Some(record) = Watching::start(&service, &record) else {
         return;
     };
     let watch = |line: &str| Watching::start(&service, line).expect("the first one could");
+    let [blocks_of_all, plans] = ["-j trace blocks", "-j trace plans"].map(watch);
     let launches = watch("-j trace launches");
     let first = watch("-j trace launches -t first");
     let preemptions = watch("-j trace preemptions");
@@ -311,11 +356,20 @@ fn two_tenants_are_watched_recorded_and_summed_up_alike() {
         blocks(&mut launches.iter())
     );
 
+    let (mut lines, _) = plans.stop();
+    lines.pop();
+    check_causes(&lines);
+    let (mut lines, said) = blocks_of_all.stop();
+    lines.pop();
+    println!("blocks: {said}");
+    let blocks = check_blocks(&lines, launches);
+
     let (recorded, _) = record.stop();
     assert_eq!(recorded[0]["lost"], 0, "{recorded:?}");
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(slices(&bytes, "launch"), 72);
     assert_eq!(slices(&bytes, "piece"), pieces.len());
+    assert_eq!(slices(&bytes, "block"), blocks);
     if let Some(counted) = counted_by_perfetto(&file) {
         assert_eq!(counted, 72);
     }
@@ -380,6 +434,9 @@ fn a_reader_that_does_not_read_loses_events_and_says_how_many() {
     let mut stuck =
         Watching::start(&service, "-j trace slices --duration 3").expect("as the first one");
     // Each launch has a piece or more, each of which is two events; the ring holds 47,662.
+    let run_dir = service.run_dir.display();
+    let blocks = typed(&format!("-j trace blocks --run-dir {run_dir}"));
+    blocks.failed(1, &["a functional device has no SMs"]);
     let launches = "vecadd --tenant first --size tiny --launches 27000 --streams 8";
     assert!(workload(&service, launches).wait().unwrap().success());
     let shown = service.ask(&["tenant", "show", "first"]);

@@ -120,11 +120,14 @@ impl Gpu {
                         state.ended_blocks += 1;
                         state.last_end = state.last_end.max(at);
                         report_retired(&mut self.drafts, state.tag, at, ran_cycles);
+                        let ran = Cycles(ran_cycles);
+                        let change = BlockChange::Retired { ran };
                         if let Some(obey) = &mut self.obey {
                             obey.retired(id, state, ran_cycles);
-                            let ran = Cycles(ran_cycles);
-                            let change = BlockChange::Retired { ran };
                             obey.record(block_event(state, id, linear, at, change));
+                        } else if self.records {
+                            let event = block_event(state, id, linear, at, change);
+                            self.block_events.push(event);
                         }
                         if state.ended_blocks == state.blocks {
                             ended.push(Placement { launch, at });

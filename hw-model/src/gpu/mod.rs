@@ -68,6 +68,9 @@ pub struct Gpu {
     placed: Vec<Placement>,
     faults: Vec<(u64, u32, Box<Fault>)>,
     drafts: Vec<Report>,
+    /// Ends of blocks are recorded while no plan is set.
+    records: bool,
+    block_events: Vec<BlockEvent>,
 }
 
 // SAFETY: the raw pointers inside a `Gpu` (register slots, shared memory, parameters, the hosts' mapping) point
@@ -95,6 +98,8 @@ impl Gpu {
             placed: Vec::with_capacity(256),
             faults: Vec::new(),
             drafts: Vec::with_capacity(256),
+            records: false,
+            block_events: Vec::new(),
             config,
         }
     }
@@ -164,8 +169,10 @@ impl Gpu {
         obey.map_or_else(Held::default, |obey| obey.held(tenant))
     }
 
-    /// Records every block's events for [`Gpu::take_block_events`] from now on; nothing while no plan is set.
+    /// Records every block's events for [`Gpu::take_block_events`] from now on; while no plan is set, the ends of
+    /// blocks alone.
     pub fn record_block_events(&mut self, on: bool) {
+        self.records = on;
         if let Some(obey) = &mut self.obey {
             obey.records = on;
         }
@@ -173,8 +180,10 @@ impl Gpu {
 
     /// Events of blocks since the last call; those of one epoch are in order of SM, not of time.
     pub fn take_block_events(&mut self) -> Vec<BlockEvent> {
-        let obey = self.obey.as_mut();
-        obey.map_or_else(Vec::new, |obey| std::mem::take(&mut obey.events))
+        match &mut self.obey {
+            Some(obey) => std::mem::take(&mut obey.events),
+            None => std::mem::take(&mut self.block_events),
+        }
     }
 
     /// Switches out the nth block that runs on an SM, whatever the plan says; it comes back when the plan has room

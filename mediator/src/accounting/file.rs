@@ -2,6 +2,7 @@
 //!
 //! Rules: owner, mode and kind are those of the file that was opened. What does not begin as a database does is left
 //! alone, because a path that was mistaken may lead to anything; a file whose making was broken off begins with zeros.
+//! Who writes and who reads refuse the same files: what the service goes on with can be read when it has ended.
 
 use super::report::{Sums, UsageQuery, UsageReport};
 use super::store::{Store, StoreError};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 /// Mode of a file that is made: the group of the service may read it.
 const MODE: u32 = 0o640;
-/// Most bytes of a file that is read into memory; a database stays far below.
+/// Most bytes of a file, which is read into memory when no service has it; a database stays far below.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// Why a file is not used.
@@ -62,7 +63,7 @@ pub(super) fn open(path: &Path) -> Result<File, FileError> {
     let options = options.read(true).write(true).create(true).mode(MODE);
     let file = open_plain(path, options)?;
     check_own(path, &file)?;
-    check_beginning(path, &file)?;
+    check_what_it_is(path, &file)?;
     Ok(file)
 }
 
@@ -111,7 +112,11 @@ fn open_plain(path: &Path, options: &mut OpenOptions) -> Result<File, FileError>
     }
 }
 
-fn check_beginning(path: &Path, file: &File) -> Result<(), FileError> {
+/// Checks that a file may be a database.
+fn check_what_it_is(path: &Path, file: &File) -> Result<(), FileError> {
+    if file.metadata().map_err(system(path))?.len() > MOST_BYTES {
+        return Err(too_long(path));
+    }
     let mut buffer = [0; MAGIC.len()];
     let read = file.read_at(&mut buffer, 0).map_err(system(path))?;
     let head = &buffer[..read];
@@ -128,6 +133,16 @@ fn check_beginning(path: &Path, file: &File) -> Result<(), FileError> {
         path: path.to_owned(),
         what: "is no database and is left as it is; name another file in accounting.file".into(),
     })
+}
+
+fn too_long(path: &Path) -> FileError {
+    FileError::Kind {
+        path: path.to_owned(),
+        what: format!(
+            "is longer than {MOST_BYTES} bytes, which no database of use is; put a copy of it in its place, or name \
+             another file in accounting.file"
+        ),
+    }
 }
 
 fn system(path: &Path) -> impl Fn(io::Error) -> FileError {
@@ -183,7 +198,7 @@ fn read_into(
         path: path.to_owned(),
         source,
     };
-    check_beginning(path, &file)?;
+    check_what_it_is(path, &file)?;
     let file = match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(file) => file,
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => return Err(of_store(StoreError::Busy)),
@@ -193,10 +208,8 @@ fn read_into(
     let mut limited = (&*file).take(MOST_BYTES + 1);
     limited.read_to_end(&mut bytes).map_err(system(path))?;
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(FileError::Kind {
-            path: path.to_owned(),
-            what: format!("is longer than {MOST_BYTES} bytes, which no database of use is"),
-        });
+        // It grew meanwhile.
+        return Err(too_long(path));
     }
     if bytes.is_empty() {
         return Ok(None);

@@ -4,6 +4,7 @@
 //! the system, so a configuration can be validated anywhere.
 
 mod accounting;
+mod changes;
 mod check;
 mod example;
 mod file;

@@ -141,6 +141,6 @@ impl TenantConfig {
     }
 }
 
-fn default_weight() -> u32 {
+pub(super) fn default_weight() -> u32 {
     1
 }

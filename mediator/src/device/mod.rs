@@ -266,6 +266,20 @@ pub enum DeviceReport {
         /// Time of the event.
         at: Nanos,
     },
+    /// A block ended, while somebody traces blocks ([`gridmux_bpf::Probe::Block`]) and as far as the device tells them
+    /// apart. It changes nothing; its end is also counted by a [`Self::Retired`].
+    BlockEnded {
+        /// The launch's tag.
+        tag: Tag,
+        /// Its linear number in the grid of the command.
+        block: u64,
+        /// The SM that it ran on, as the device says.
+        sm: u32,
+        /// When it started.
+        start: Nanos,
+        /// When it ended.
+        end: Nanos,
+    },
     /// An operation ended; nothing more follows for its tag.
     Ended {
         /// The operation's tag.

@@ -13,6 +13,7 @@ use crate::device::{Device, DeviceReport, Outcome, Residency, Tag};
 use gridmux_bpf::probes;
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_policy::event::Event;
+use gridmux_policy::ids::SmId;
 use gridmux_policy::shape::Held;
 use gridmux_policy::units::Nanos;
 
@@ -29,6 +30,13 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
                     ran,
                     at,
                 } => self.retired(tag, blocks, ran, at),
+                DeviceReport::BlockEnded {
+                    tag,
+                    block,
+                    sm,
+                    start,
+                    end,
+                } => self.block_ended(tag, (block, sm), (start, end)),
                 DeviceReport::Ended {
                     tag,
                     start,
@@ -121,6 +129,23 @@ impl<D: Device, P: TenantPort> Dispatcher<D, P> {
             let block_ns = (ran.0 / u64::from(blocks)).max(1);
             feed.note_block(clients, row, block_ns, self.now);
         }
+    }
+
+    /// Tells those who trace blocks of one. Nothing else may come of it: what is done does not depend on who looks.
+    fn block_ended(&mut self, tag: Tag, (block, sm): (u64, u32), (start, end): (Nanos, Nanos)) {
+        let Some(flight) = self.issuer.lanes.get_mut(tag) else {
+            return;
+        };
+        let Some(operation) = self.admission.clients.operation(flight.op) else {
+            return;
+        };
+        let sms = self.feed.shape.sms;
+        let on = u16::try_from(sm).ok().filter(|sm| *sm < sms).map(SmId);
+        let group = on.and_then(|sm| self.feed.policy.plan().group_of(sm));
+        let group = group.map_or(probes::NO_GROUP, |group| group.0.into());
+        let args = operation.probe_args(flight.tenant, self.issuer.device_id, end.0);
+        let block = flight.first_block.saturating_add(block);
+        probes::block(args, sm.into(), block, (end - start).0, group);
     }
 
     fn ended(&mut self, tag: Tag, (start, end): (Nanos, Nanos), outcome: Outcome) {

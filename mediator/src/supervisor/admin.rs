@@ -85,6 +85,9 @@ pub enum AdminReply {
 pub struct ServiceStatistics {
     /// Supervisor's process.
     pub pid: u32,
+    /// The configuration that it was started with; none where options say everything.
+    #[serde(default)]
+    pub config: Option<PathBuf>,
     /// Device host's process; none while there is no host.
     pub host_pid: Option<u32>,
     /// How the device host stands.

@@ -19,6 +19,7 @@ use crate::page::{
     FILE as PAGE, PageError, PageFile, PolicySnapshot, Snapshot, age_of, capacity_for,
 };
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Name of the next page until it is whole.
@@ -204,6 +205,7 @@ impl Supervisor {
         let instance = self.config.instance.clone();
         let statistics = ServiceStatistics {
             pid: std::process::id(),
+            config: self.reloads.file().map(Path::to_owned),
             host_pid: self.hosts.pid(),
             host_state: self.hosts.state(now),
             host_restarts: self.hosts.restarts(),

@@ -18,7 +18,7 @@ use crate::link::TenantFacts;
 use crate::settings::{Change, TenantChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// The configuration that the service was started with.
 #[derive(Clone)]
 pub struct Source {
-    /// The file, for messages.
+    /// The file, for messages and for those who ask.
     pub file: PathBuf,
     /// Reads it again and checks it; the error names the file, the key and what is wrong.
     pub read: Arc<dyn Fn() -> Result<Config, String> + Send + Sync>,
@@ -38,6 +38,8 @@ const LOOK: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Time after which a reading counts as late: the log says so, and the next request gives it up for a new reading.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Most changed settings that the log names at a reload.
+const MOST_CHANGES: usize = 100;
 /// Most threads that read: the one of the reading in progress, and those of readings given up that have not ended.
 const THREADS: usize = 5;
 
@@ -94,6 +96,11 @@ impl Reloads {
             policy: None,
             threads: Arc::new(()),
         }
+    }
+
+    /// Returns the file that is read.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.source.as_ref().map(|source| &*source.file)
     }
 
     /// Asks for a reading.
@@ -280,6 +287,13 @@ impl Supervisor {
         }
         for key in kept {
             tracing::warn!("{key} changed, which needs a restart; it stays as it was");
+        }
+        let changes = self.config.changes_to(&config);
+        for change in changes.iter().take(MOST_CHANGES) {
+            tracing::info!("the configuration was read again: {change}");
+        }
+        if let Some(more) = changes.len().checked_sub(MOST_CHANGES + 1) {
+            tracing::info!("the configuration was read again: {} more settings changed", more + 1);
         }
         let (added, removed) = (names(&self.config, &config), names(&config, &self.config));
         tracing::info!(

@@ -29,7 +29,8 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct Doctor {
-    /// Configuration of the service [default: /etc/gridmux/gridmux.toml if it exists]
+    /// Configuration of the service [default: that of the one that runs; where none does /etc/gridmux/gridmux.toml, if
+    /// it exists]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
     /// Instead, watch for this many seconds which programs call a driver library that is not gridmux's
@@ -85,7 +86,7 @@ impl Doctor {
         let mut checks = machine::checks();
         let (found, statistics) = service::service(&self.service);
         let (configuration, device) =
-            service::configuration(self.config.as_deref(), statistics.is_some());
+            service::configuration(self.config.as_deref(), statistics.as_ref());
         let on_model = statistics.as_ref().map(|of| of.host.device.is_model);
         let wants_gpu = on_model.map_or_else(|| device.starts_with("cuda:"), |is_model| !is_model);
         checks.push(nvidia::driver(wants_gpu));

@@ -79,15 +79,30 @@ fn standing(statistics: &ServiceStatistics) -> Check {
     }
 }
 
-/// Looks at the configuration as `gridmux serve --check` does; gives its device, too.
-pub(super) fn configuration(file: Option<&Path>, is_running: bool) -> (Vec<Check>, String) {
+/// Looks at the configuration as `gridmux serve --check` does: the one that was named, else that of the service that
+/// runs, else the default one; gives its device, too.
+pub(super) fn configuration(
+    named: Option<&Path>,
+    running: Option<&ServiceStatistics>,
+) -> (Vec<Check>, String) {
     const ABOUT: &str = "configuration";
     let default = Path::new(DEFAULT_CONFIG);
-    if file.is_none() && !default.exists() {
-        let message = format!("{DEFAULT_CONFIG} is not there; options say everything");
-        return (vec![Check::ok(ABOUT, message)], String::new());
-    }
-    let file = file.unwrap_or(default);
+    let is_running = running.is_some();
+    let file = match (named, running) {
+        (Some(named), _) => named,
+        (None, Some(running)) => match &running.config {
+            Some(file) => file,
+            None => {
+                let message = "the service runs without a file; options say everything";
+                return (vec![Check::ok(ABOUT, message)], String::new());
+            }
+        },
+        (None, None) if default.exists() => default,
+        (None, None) => {
+            let message = format!("{DEFAULT_CONFIG} is not there; options say everything");
+            return (vec![Check::ok(ABOUT, message)], String::new());
+        }
+    };
     let remedy = format!("gridmux serve --check --config {}", file.display());
     let (config, findings) = match serve::examine(file) {
         Ok(examined) => examined,

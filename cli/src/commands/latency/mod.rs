@@ -25,7 +25,7 @@ pub(crate) struct Latency {
     /// Read this instance's maps, even where its service does not answer
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
-    /// Preemption latency: from when a launch went above others' to its first block
+    /// Preemption latency: of each takeover, from when it went above other tenants' blocks to its first one
     #[arg(long, conflicts_with = "instance")]
     preemption: bool,
     /// Milliseconds instead of microseconds
@@ -51,8 +51,10 @@ lower end: a percentile is placed inside its bin, between the least and the grea
 was taken out of the configuration stay in eBPF's maps until the service ends; a tenant `?` is one whose name only \
 the service knows, which does not answer.
 
-Preemption latency (--preemption) is from the moment at which a launch went to the device above blocks of other \
-tenants to its first block there, on the device's clock, measured by the mediator.";
+Preemption latency (--preemption) is that of takeovers: from the moment at which a part of a launch went to the device \
+above blocks of other tenants to its first block there, on the device's clock, measured by the mediator. A takeover \
+preempts those launches that have begun and have blocks waiting below, none or many: these preemptions are what \
+`gridmux trace preemptions` shows and `gridmux report` counts, of the tenants that give way.";
 
 /// The meaning of the positional arguments.
 #[derive(Debug, Default, PartialEq)]
@@ -104,7 +106,7 @@ impl Latency {
             text.push('\n');
         }
         text.push_str(&match self.preemption {
-            true => "Preemption latencies, measured by the mediator".into(),
+            true => "Preemption latencies of takeovers, measured by the mediator".into(),
             false => reading.banner(),
         });
         text.push('\n');
@@ -114,7 +116,7 @@ impl Latency {
         }
         if reading.rows.is_empty() {
             text.push_str(match self.preemption {
-                true => "(no preemptions)\n",
+                true => "(no takeovers)\n",
                 false => "(no launches)\n",
             });
         }

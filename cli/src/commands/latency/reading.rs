@@ -322,7 +322,7 @@ impl Row {
             RowKind::Launch(Kind::SubmitToStart) => "launch latency (submit to start)",
             RowKind::Launch(Kind::SubmitToComplete) => "completion latency (submit to complete)",
             RowKind::Launch(Kind::WallSubmitToStart) => "submit to hand-over",
-            RowKind::Preemption(_) => "preemption latency (decision to first block)",
+            RowKind::Preemption(_) => "preemption latency (takeover to first block)",
         }
     }
 
@@ -330,7 +330,7 @@ impl Row {
     pub(super) fn noun(&self) -> &'static str {
         match self.kind {
             RowKind::Launch(_) => "launch",
-            RowKind::Preemption(_) => "preemption",
+            RowKind::Preemption(_) => "takeover",
         }
     }
 

@@ -4,6 +4,7 @@
 //! `tenant`; what is not known is left out, and never 0.
 
 use super::histogram::Preemptions;
+use gridmux_mediator::dispatch::accounts::TenantState;
 use gridmux_mediator::link::{HostStatistics, TenantStatistics};
 use gridmux_mediator::supervisor::ServiceStatistics;
 use prometheus_client::encoding::text::encode;
@@ -41,6 +42,7 @@ pub(super) fn text(statistics: Option<&ServiceStatistics>) -> Result<String, std
         settings(tenants, &statistics.host.tenants);
         counters(tenants, &statistics.host.tenants);
         levels(tenants, &statistics.host.tenants);
+        bindings(tenants, &statistics.host.tenants);
         latencies(tenants, &statistics.host.tenants);
     }
     let mut text = String::new();
@@ -175,7 +177,9 @@ fn counters(registry: &mut Registry, tenants: &[TenantStatistics]) {
     add("slices", "Slices handed to the device", None, |t| {
         t.usage.slices as f64
     });
-    add("launches", "Launches admitted", None, |t| {
+    let help = "Launches of kernels that ended without an error";
+    add("launches", help, None, |t| t.latency.count as f64);
+    add("admitted_launches", "Launches admitted", None, |t| {
         t.usage.launches as f64
     });
     add("operations", "Operations admitted", None, |t| {
@@ -224,10 +228,27 @@ fn levels(registry: &mut Registry, tenants: &[TenantStatistics]) {
     add("behind", help, None, |t| {
         Some(f64::from(u8::from(t.usage.is_behind)))
     });
+    let help = "Whether an operator holds its launches back";
+    add("paused", help, None, |t| {
+        Some(f64::from(u8::from(t.tenant.state == TenantState::Paused)))
+    });
     let help = "Whether it has launches open and no block on the device";
     add("waiting", help, None, |t| {
         Some(f64::from(u8::from(t.usage.is_waiting)))
     });
+}
+
+/// Registers what binds each tenant now: one figure of each, which is 1, with the reason as its label.
+fn bindings(registry: &mut Registry, tenants: &[TenantStatistics]) {
+    let family = Family::<Labels, Level>::default();
+    for tenant in tenants {
+        let mut labels = labels(tenant);
+        let why = tenant.usage.binding.why;
+        labels.push(("why".to_owned(), why.name().to_owned()));
+        family.get_or_create(&labels).set(1.0);
+    }
+    let help = "What keeps its launches waiting now, as gridmux tenant show --why explains; 1 for that alone";
+    registry.register("bound", help, family);
 }
 
 fn latencies(registry: &mut Registry, tenants: &[TenantStatistics]) {

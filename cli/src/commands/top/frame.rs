@@ -72,6 +72,7 @@ pub(super) struct Line {
     pub(super) preemption_p99_ns: Option<u64>,
     pub(super) memory_used_bytes: u64,
     pub(super) memory_limit_bytes: Option<u64>,
+    /// Those that ended without an error.
     pub(super) launches: u64,
     pub(super) pending: u64,
     pub(super) failed: u64,
@@ -180,6 +181,7 @@ impl Line {
         Self {
             start_p50_ns: of.latency.start_p50_ns,
             start_p99_ns: of.latency.start_p99_ns,
+            launches: of.latency.count,
             bound_for_ms: of.bound_for_ms,
             ..Self::of_page(&page, Some(&of.tenant))
         }
@@ -205,7 +207,7 @@ impl Line {
             preemption_p99_ns: percentile(&preemption, 0.99),
             memory_used_bytes: of.memory_used_bytes,
             memory_limit_bytes: facts.map(|facts| facts.memory_limit_bytes),
-            launches: usage.launches,
+            launches: start.count(),
             pending: usage.pending,
             failed: usage.failed,
             binds: usage.binding.why,

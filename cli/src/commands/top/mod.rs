@@ -55,7 +55,7 @@ pub(crate) struct Top {
 const NOTES: &str = "\
 The first lines are the device, the policy and the device host; then a row for each tenant, of which a narrow terminal \
 shows the most important columns:
-  ASKED, GOT, SLOWER, MEMORY  as in `gridmux tenant show`
+  ASKED, GOT, SLOWER, MEMORY, LAUNCHES, PENDING  as in `gridmux tenant show`
   NOW, SHARE  part of what all tenants held between two readings, and its course
   P50, P99    launch latency; PREEMPT: 99th percentile of preemption latency
   BOUND BY    what keeps its launches waiting (`gridmux tenant show NAME --why`)

@@ -6,7 +6,7 @@ use super::directory::Whose;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::harmless;
-use gridmux_bpf::{Event, Happening, Probe};
+use gridmux_bpf::{Cause, Event, Happening, Probe};
 use gridmux_tenant::CompletionStatus;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Preemptions,
     /// Plans.
     Plans,
+    /// Ends of blocks.
+    Blocks,
 }
 
 /// Makes lines of events.
@@ -47,6 +49,7 @@ impl Kind {
             Self::Slices => &[Probe::SliceStart, Probe::SliceEnd],
             Self::Preemptions => &[Probe::Preempt, Probe::Resume],
             Self::Plans => &[Probe::Plan],
+            Self::Blocks => &[Probe::Block],
         }
     }
 
@@ -57,6 +60,7 @@ impl Kind {
             Self::Slices => "slices",
             Self::Preemptions => "preemptions",
             Self::Plans => "plans",
+            Self::Blocks => "blocks",
         }
     }
 
@@ -70,7 +74,21 @@ impl Kind {
                 ("RUN_us", 10),
             ],
             Self::Preemptions => &[("LEFT", 8), ("WAIT_us", 10), ("OUT_us", 10)],
-            Self::Plans => &[("TIME", -12), ("DEVICE_us", 14), ("EPOCH", 10), ("ROWS", 6)],
+            Self::Plans => &[
+                ("TIME", -12),
+                ("DEVICE_us", 14),
+                ("EPOCH", 10),
+                ("ROWS", 6),
+                ("CAUSES", -24),
+            ],
+            Self::Blocks => &[
+                ("BLOCK", 8),
+                ("SM", 4),
+                ("GROUP", 5),
+                ("START_us", 14),
+                ("END_us", 14),
+                ("RUN_us", 10),
+            ],
         };
         let common = if self == Self::Plans {
             &[]
@@ -138,24 +156,34 @@ impl Lines {
             object.insert("key".into(), format!("{:016x}", event.args.key).into());
             object.insert("seq".into(), event.args.seq.into());
         }
-        let (name, fields) = fields_of(&event.what);
+        let (name, fields) = fields_of(&event.what, event.args.time_ns);
         object.insert("event".into(), name.into());
         object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
         Value::Object(object)
     }
 }
 
-/// Returns an event's name and what it says, for programs.
+/// Returns the name of an event of this device time, and what it says, for programs.
 fn fields_of(
     what: &Happening,
+    at_ns: u64,
 ) -> (
     &'static str,
     impl Iterator<Item = (&'static str, Value)> + use<>,
 ) {
     let (name, fields): (_, Vec<(&str, Value)>) = match *what {
-        Happening::Plan { epoch, rows } => {
-            ("plan", vec![("epoch", epoch.into()), ("rows", rows.into())])
-        }
+        Happening::Plan {
+            epoch,
+            rows,
+            causes,
+        } => (
+            "plan",
+            vec![
+                ("epoch", epoch.into()),
+                ("rows", rows.into()),
+                ("causes", causes.iter().map(Cause::name).collect()),
+            ],
+        ),
         Happening::SliceStart {
             first_block,
             blocks,
@@ -219,6 +247,22 @@ fn fields_of(
                 ("failure", failure(status).into()),
             ],
         ),
+        Happening::Block {
+            sm,
+            block,
+            ran_ns,
+            group,
+        } => (
+            "block",
+            vec![
+                ("block", block.into()),
+                ("sm", sm.into()),
+                ("group", group.into()),
+                ("start_ns", at_ns.saturating_sub(ran_ns).into()),
+                ("end_ns", at_ns.into()),
+                ("run_ns", ran_ns.into()),
+            ],
+        ),
     };
     (name, fields.into_iter())
 }
@@ -226,10 +270,15 @@ fn fields_of(
 /// Returns what an event says, for people: the cells behind the name of its kernel.
 fn cells_of(event: &Event) -> Vec<String> {
     match event.what {
-        Happening::Plan { epoch, rows } => vec![
+        Happening::Plan {
+            epoch,
+            rows,
+            causes,
+        } => vec![
             micros(event.args.time_ns),
             epoch.to_string(),
             rows.to_string(),
+            causes.to_string(),
             "plan".into(),
         ],
         Happening::SliceStart {
@@ -282,6 +331,20 @@ fn cells_of(event: &Event) -> Vec<String> {
             micros(submit_to_start_ns),
             micros(submit_to_complete_ns.saturating_sub(submit_to_start_ns)),
             failure(status).unwrap_or_else(|| "complete".to_owned()),
+        ],
+        Happening::Block {
+            sm,
+            block,
+            ran_ns,
+            group,
+        } => vec![
+            block.to_string(),
+            sm.to_string(),
+            group.map_or_else(none, |group| group.to_string()),
+            micros(event.args.time_ns.saturating_sub(ran_ns)),
+            micros(event.args.time_ns),
+            micros(ran_ns),
+            "block".into(),
         ],
     }
 }
@@ -350,7 +413,7 @@ fn time_of_day(unix_ns: u64) -> String {
 mod tests {
     use super::{Kind, Lines};
     use crate::commands::trace::directory::Whose;
-    use gridmux_bpf::{Event, Happening, ProbeArgs};
+    use gridmux_bpf::{Cause, Event, Happening, ProbeArgs};
 
     const ARGS: ProbeArgs = ProbeArgs {
         tenant: 1,
@@ -434,13 +497,24 @@ TIME         TENANT       PID     KERNEL                 BLOCKS   QUEUE_us     R
             blocks_left: 3,
             out_ns: 70,
         };
-        let plan = Happening::Plan { epoch: 5, rows: 2 };
+        let plan = Happening::Plan {
+            epoch: 5,
+            rows: 2,
+            causes: [Cause::Arrival, Cause::Timer].into_iter().collect(),
+        };
+        let block = Happening::Block {
+            sm: 131,
+            block: 40,
+            ran_ns: 500,
+            group: None,
+        };
         for (kind, what, due) in [
             (Kind::Slices, slice, "4 8 - - start"),
             (Kind::Slices, end, "4 8 0.1 2.0 end"),
             (Kind::Preemptions, preempt, "3 - - preempt"),
             (Kind::Preemptions, resume, "3 - 0.0 resume"),
-            (Kind::Plans, plan, "01:01:01.002 2000.5 5 2 plan"),
+            (Kind::Plans, plan, "01:01:01.002 2000.5 5 2 arrival,timer plan"),
+            (Kind::Blocks, block, "40 131 - 2000.0 2000.5 0.5 block"),
         ] {
             let text = line(kind, what, WHOSE);
             let words: Vec<&str> = text.split_whitespace().collect();

@@ -36,6 +36,9 @@ pub(crate) enum Trace {
     /// Every plan that the policy publishes
     #[command(after_help = PLANS)]
     Plans(OfAll),
+    /// Every block as it ends: on which SM it ran, and when
+    #[command(after_help = BLOCKS)]
+    Blocks(OfTenant),
     /// Everything, as a file that Perfetto opens and `gridmux report` sums up
     #[command(after_help = RECORD)]
     Record(record::Record),
@@ -111,14 +114,37 @@ const PLANS: &str = notes!(
 Columns:
   DEVICE_us the device's time
   EPOCH     plans so far
-  ROWS      rows of the plan"
+  ROWS      rows of the plan
+  CAUSES    what the policy had heard of since the plan before, the rarest
+            first: policy (an operator chose another one), failure (it failed
+            and was replaced), loss (it lost events), tenant (one came, left or
+            got another weight or class), kernel (a row came or went), arrival
+            and end (of a launch), progress (blocks started or ended),
+            measurement (of what tenants hold), timer (its own wake-up time)"
+);
+const BLOCKS: &str = notes!(
+    "\
+Columns:
+  BLOCK     number of the block in the launch's grid
+  SM        the SM that it ran on
+  GROUP     the plan's group that has this SM when the block's end is told;
+            devices place blocks as stock hardware does, so that a group's
+            blocks may also run elsewhere
+  START_us  when it started, the device's time
+  END_us    when it ended
+  RUN_us    from its start to its end
+
+The timed model tells every block that ends well. A CUDA device tells those \
+that stamp when they run, one in 16 or more, after their launch has ended, and \
+none of kernels that cannot be cut. A functional device has no SMs."
 );
 
 const RECORD: &str = "\
 The file is a timeline of Perfetto's, in the device's time. Each tenant has tracks for its launches, from their first \
 block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
-goes to the device; and for preemptions. Plans have a track of their own. A launch of which a piece \
-has ended, and whose end was not seen, is a slice without an end.
+goes to the device; and for preemptions. Plans have a track of their own, and are named after the first of their causes, which \
+`gridmux trace plans --help` explains. With --blocks each SM that blocks ran on has a track of these; its number \
+is the device's. A launch of which a piece has ended, and whose end was not seen, is a slice without an end.
 
 It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
 and the file shows what came until then; it ends before the file has 1 GiB, the most that `gridmux report` reads.";
@@ -130,6 +156,7 @@ impl Trace {
             Self::Slices(of) => (Kind::Slices, of.tenant, of.all),
             Self::Preemptions(of) => (Kind::Preemptions, of.tenant, of.all),
             Self::Plans(all) => (Kind::Plans, None, all),
+            Self::Blocks(of) => (Kind::Blocks, of.tenant, of.all),
             Self::Record(record) => return record.run(out),
         };
         let limits = Limits {

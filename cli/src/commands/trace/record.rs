@@ -30,6 +30,9 @@ pub(crate) struct Record {
     /// The file; open it at https://ui.perfetto.dev, or have `gridmux report` sum it up
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     perfetto: PathBuf,
+    /// Also every block, on a track for each SM
+    #[arg(long)]
+    blocks: bool,
     #[command(flatten)]
     of: OfTenant,
 }
@@ -56,17 +59,20 @@ impl Record {
     pub(super) fn run(self, out: &Output) -> Result<(), Failure> {
         let all = self.of.all;
         files::check_writable(&self.perfetto)?;
-        let probes = [
+        let mut probes = vec![
             Probe::Plan,
             Probe::SliceEnd,
             Probe::Preempt,
             Probe::Resume,
             Probe::Complete,
         ];
+        if self.blocks {
+            probes.push(Probe::Block);
+        }
         let tenant = self.of.tenant.as_deref();
         let mut session = Session::begin(all.service, &probes, tenant)?;
         let mut recording = Recording::begin(&self.perfetto)?;
-        session.announce("everything");
+        session.announce(if self.blocks { "everything and blocks" } else { "everything" });
         let limits = Limits {
             count: all.count,
             duration: all.duration,

@@ -13,6 +13,8 @@ use crate::service::ServiceArgs;
 use crate::units;
 use anyhow::Context;
 use gridmux_bpf::{Event, EventTrace, Happening, Probe};
+use gridmux_mediator::device::Timing;
+use gridmux_mediator::supervisor::ServiceStatistics;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -128,6 +130,7 @@ impl Session {
             let failure = Failure::new("the service has no device host now");
             return Err(failure.hint("`gridmux device show` says why, and when the next one comes"));
         };
+        check_tells_blocks(probes, &statistics)?;
         let host = Host::find(pid)?;
         let trace = EventTrace::attach(pid, probes, tenant)?;
         let clock = match statistics.host.device.is_model {
@@ -370,6 +373,17 @@ impl End {
             lost => format!("{events}, {lost} lost: they came faster than they were read"),
         });
     }
+}
+
+/// # Errors
+/// Blocks are to be watched, and the device cannot tell where they run.
+fn check_tells_blocks(probes: &[Probe], statistics: &ServiceStatistics) -> Result<(), Failure> {
+    let device = &statistics.host.device;
+    if !probes.contains(&Probe::Block) || device.timing != Some(Timing::Functional) {
+        return Ok(());
+    }
+    let text = format!("{}: a functional device has no SMs to tell blocks by", device.name);
+    Err(Failure::new(text).hint("`timing = \"timed\"` in the configuration has it count cycles on SMs"))
 }
 
 /// Waits for descriptors.

@@ -7,6 +7,8 @@
 //!   launches               from its first block's start to its last one's end
 //!   KERNEL pieces          from the first block's start to the last one's end
 //!   preemptions            an instant for each preemption, and for each return
+//! SMs                      where blocks are recorded
+//!   SM N                   each block that ended there, from its start to its end
 //! ```
 //!
 //! All times are the device's. A launch is drawn when it has ended, because only then all of its times are known; one
@@ -21,7 +23,7 @@
 use super::directory::Whose;
 use super::line::failure;
 use crate::perfetto::packet::{Event as Mark, Mark as What, Packet};
-use gridmux_bpf::{Event, Happening, ProbeArgs};
+use gridmux_bpf::{Cause, Event, Happening, ProbeArgs};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
@@ -34,9 +36,10 @@ pub(crate) const END: &str = "end";
 const PIECE: &str = "piece";
 const RESUME: &str = "resume";
 const PLAN: &str = "plan";
+const BLOCK: &str = "block";
 const SUBMISSION: &str = "submission";
 
-/// Most tenants, kernels of a tenant, and tracks of one name.
+/// Most tenants, kernels of a tenant, SMs, and tracks of one name.
 const MOST: usize = 1024;
 
 /// Most launches that are remembered until they end.
@@ -52,6 +55,8 @@ pub(super) struct Timeline {
     tenants: HashMap<u32, Tenant>,
     /// Launches of which a piece has ended and no end was seen, by their numbers.
     open: BTreeMap<u64, Open>,
+    /// The track above those of SMs, which is made with the first block, and theirs.
+    sms: (Option<u64>, HashMap<u64, Lanes>),
 }
 
 /// A launch of which no end was seen.
@@ -84,6 +89,7 @@ impl Timeline {
             last_uuid: PLANS,
             tenants: HashMap::new(),
             open: BTreeMap::new(),
+            sms: (None, HashMap::new()),
         };
         (timeline, vec![track(PLANS, 0, "plans")])
     }
@@ -92,9 +98,15 @@ impl Timeline {
     pub(super) fn add(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
         let (args, at) = (&event.args, event.args.time_ns);
         let mark = match event.what {
-            Happening::Plan { epoch, rows } => {
-                let plan = Mark::new(at, What::Instant, PLANS, PLAN, "plan");
-                plan.note("epoch", epoch).note("rows", rows)
+            Happening::Plan {
+                epoch,
+                rows,
+                causes,
+            } => {
+                let name = causes.iter().next().map_or("plan", Cause::name);
+                let plan = Mark::new(at, What::Instant, PLANS, PLAN, name);
+                let plan = plan.note("epoch", epoch).note("rows", rows);
+                plan.note_text("causes", &causes.to_string())
             }
             Happening::Preempt {
                 blocks_left,
@@ -115,6 +127,7 @@ impl Timeline {
             }
             Happening::SliceEnd { .. } => return self.add_piece(event, whose, packets),
             Happening::Complete { .. } => return self.add_launch(event, whose, packets),
+            Happening::Block { .. } => return self.add_block(event, whose, packets),
             // It is drawn when it ends.
             Happening::SliceStart { .. } => return,
         };
@@ -152,6 +165,36 @@ impl Timeline {
             .note("blocks", blocks)
             .note("queue_ns", waited_ns);
         packets.push(Packet::Event(piece));
+        packets.push(end_of(lane, at));
+    }
+
+    fn add_block(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
+        let Happening::Block {
+            sm,
+            block,
+            ran_ns,
+            group,
+        } = event.what
+        else {
+            return;
+        };
+        let (args, at) = (&event.args, event.args.time_ns);
+        let start = at.saturating_sub(ran_ns);
+        let (above, lanes_of) = &mut self.sms;
+        let above = *above.get_or_insert_with(|| {
+            self.last_uuid += 1;
+            packets.push(track(self.last_uuid, 0, "SMs"));
+            self.last_uuid
+        });
+        let key = bounded(lanes_of, sm, u64::MAX);
+        let name = format!("SM {key}");
+        let lanes = lanes_of.entry(key).or_default();
+        let lane = lanes.place((start, at), (above, &name), &mut self.last_uuid, packets);
+        let drawn = of(start, What::Begin, lane, (BLOCK, args, whose)).note("block", block);
+        packets.push(Packet::Event(match group {
+            Some(group) => drawn.note("group", group),
+            None => drawn,
+        }));
         packets.push(end_of(lane, at));
     }
 
@@ -309,7 +352,7 @@ mod tests {
     use super::{LAUNCH, MOST, Timeline};
     use crate::commands::trace::directory::Whose;
     use crate::perfetto::packet::{Mark, Packet};
-    use gridmux_bpf::{Event, Happening, ProbeArgs};
+    use gridmux_bpf::{Causes, Event, Happening, ProbeArgs};
     use std::collections::HashMap;
 
     const WHOSE: Whose<'_> = Whose {
@@ -392,6 +435,59 @@ mod tests {
         assert_eq!(flows[..2], [(1, 0, 0), (0, 1, 10)]);
     }
 
+    fn block(sm: u64, (start, end): (u64, u64)) -> Event {
+        let mut event = complete(1, [0, 0, end]);
+        event.what = Happening::Block {
+            sm,
+            block: 7,
+            ran_ns: end - start,
+            group: Some(2),
+        };
+        event
+    }
+
+    #[test]
+    fn blocks_stand_on_tracks_of_their_sms() {
+        let (mut timeline, mut packets) = Timeline::begin();
+        for (sm, span) in [(3, (0, 10)), (3, (5, 12)), (3, (10, 20)), (4, (0, 30))] {
+            timeline.add(&block(sm, span), WHOSE, &mut packets);
+        }
+        let mut tracks: HashMap<u64, &str> = HashMap::new();
+        let mut on: Vec<(&str, u64, u64)> = Vec::new();
+        for packet in &packets {
+            match packet {
+                Packet::Track { uuid, name, .. } => _ = tracks.insert(*uuid, name),
+                Packet::Event(event) if event.mark == Mark::Begin => {
+                    assert_eq!((event.name.as_str(), event.category.as_str()), ("k", super::BLOCK));
+                    on.push((tracks[&event.track], event.track, event.time_ns));
+                }
+                Packet::Event(_) => {}
+            }
+        }
+        let names: Vec<&str> = on.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(names, ["SM 3", "SM 3", "SM 3", "SM 4"]);
+        assert_eq!(on[0].1, on[2].1, "the first lane is free again");
+        assert_ne!(on[0].1, on[1].1, "they overlap");
+    }
+
+    #[test]
+    fn a_plan_is_named_after_its_principal_cause() {
+        let (mut timeline, mut packets) = Timeline::begin();
+        let mut event = complete(0, [0, 0, 9]);
+        for (bits, due) in [(1 << 5 | 1 << 9, "arrival"), (0, "plan")] {
+            event.what = Happening::Plan {
+                epoch: 1,
+                rows: 2,
+                causes: Causes::from_bits(bits),
+            };
+            timeline.add(&event, Whose::default(), &mut packets);
+            let Some(Packet::Event(plan)) = packets.last() else {
+                panic!("it is an event");
+            };
+            assert_eq!(plan.name, due);
+        }
+    }
+
     #[test]
     fn numbers_that_make_no_sense_make_a_timeline_all_the_same() {
         let (mut timeline, mut packets) = Timeline::begin();
@@ -446,11 +542,12 @@ mod tests {
             timeline.add(&event, WHOSE, &mut packets);
             event.args.tenant = u32::try_from(number).unwrap();
             timeline.add(&event, WHOSE, &mut packets);
+            timeline.add(&block(number, (0, u64::MAX)), WHOSE, &mut packets);
         }
         let tracks = packets
             .iter()
             .filter(|packet| matches!(packet, Packet::Track { .. }));
-        assert!(tracks.count() < 7 * MOST);
+        assert!(tracks.count() < 9 * MOST);
         assert_eq!(timeline.tenants.len(), MOST + 1);
     }
 }

@@ -61,12 +61,14 @@ const COLUMNS: &str = "\
 Columns. The use of all clients is counted from when accounts are kept
 (`accounting.file` of the configuration); rows are in order of device time.
   TENANT    or user, job or control group; - for use that is of none that is
-            known: of clients without a job, or of one of very many
-  DEVICE    SM time, in seconds or hours of the device's clock, which is
-            virtual on a modelled device and estimated on a functional one: for
-            each thread block how long it was on its SM, times the part of the
-            SM that it held by the resource that it holds most of. An H200 has
-            132 hours of it in an hour. Blocks count when they end
+            known: of clients without a job, or of one of very many. The last
+            row, where there are several, is of all together
+  DEVICE    SM time, in SM-seconds (SM s) or SM-hours (SM h) of the device's
+            clock, which is virtual on a modelled device and estimated on a
+            functional one: for each thread block how long it was on its SM,
+            times the part of the SM that it held by the resource that it holds
+            most of. An H200 has 132 SM-hours in an hour. Blocks count when
+            they end
   MEMORY    device memory held, times the time for which it was, in bytes times
             hours of wall time with binary prefixes (1.0GiBh is 1 GiB held for
             an hour)
@@ -88,6 +90,8 @@ struct Shown {
     /// End of the last one.
     to: Option<String>,
     rows: Vec<Row>,
+    /// The use of all rows together.
+    total: Row,
     /// Why what was used lately is not in the database yet; it is in the rows.
     unwritten: Option<String>,
 }
@@ -205,8 +209,15 @@ impl Shown {
             rows,
             unwritten,
         } = report;
+        let mut all = Amounts::default();
+        rows.iter().for_each(|row| all.add(&row.amounts));
+        let total = UsageRow {
+            of: None,
+            amounts: all,
+        };
         Self {
             by,
+            total: Row::of(by, total),
             from: first.and_then(time::shown),
             to: last.and_then(time::shown),
             rows: rows.into_iter().map(|row| Row::of(by, row)).collect(),
@@ -224,7 +235,10 @@ impl Shown {
         let headings = [heading, "device", "memory", "copied", "launches", "failed"];
         let lines = match (&self.from, &self.to) {
             (Some(from), Some(to)) => {
-                let rows = table::of(&headings, self.rows.iter().map(Row::cells));
+                let several = self.rows.len() > 1;
+                let total = several.then(|| self.total.cells_named("(all)"));
+                let rows = self.rows.iter().map(Row::cells).chain(total);
+                let rows = table::of(&headings, rows);
                 format!("used from {from} to {to}\n\n{rows}")
             }
             _ => "(nothing was used)".to_owned(),
@@ -261,11 +275,15 @@ impl Row {
 
     fn cells(&self) -> Vec<String> {
         let name = self.user.as_ref().or(self.name.as_ref());
+        self.cells_named(name.map_or("-", String::as_str))
+    }
+
+    fn cells_named(&self, name: &str) -> Vec<String> {
         // Below 2^64 for as long as there are machines.
         #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
         let byte_hours = (self.memory_byte_seconds / 3600.0) as u64;
         vec![
-            name.cloned().unwrap_or_else(|| "-".to_owned()),
+            name.to_owned(),
             sm_time(self.device_sm_seconds),
             format!("{}h", units::bytes(byte_hours)),
             units::bytes(self.bytes_copied),
@@ -275,11 +293,11 @@ impl Row {
     }
 }
 
-/// Returns SM time in seconds or, where these are many, hours.
+/// Returns SM time in SM-seconds or, where these are many, SM-hours.
 fn sm_time(seconds: f64) -> String {
     match seconds < 3600.0 {
-        true => format!("{seconds:.3}s"),
-        false => format!("{:.1}h", seconds / 3600.0),
+        true => format!("{seconds:.3} SM s"),
+        false => format!("{:.1} SM h", seconds / 3600.0),
     }
 }
 
@@ -317,11 +335,36 @@ mod tests {
             "used from 1970-01-01T00:00:00Z to 1970-01-01T00:01:00Z"
         );
         assert!(lines[3].starts_with("a\\u{1b}[2J\\nb "), "{text}");
-        for part in ["2.0h", "1.0GiBh", "1.0MiB", " 3 "] {
+        for part in ["2.0 SM h", "1.0GiBh", "1.0MiB", " 3 "] {
             assert!(lines[3].contains(part), "{part}: {text}");
         }
         assert_eq!(lines.last(), Some(&"not written yet: full"));
         assert!(shown(By::Job, None).contains("\n-  "), "{text}");
+    }
+
+    #[test]
+    fn several_rows_have_a_total_below_them() {
+        let row = |of: &str, launches| UsageRow {
+            of: Some(of.into()),
+            amounts: Amounts {
+                sm_ns: 500_000_000,
+                launches,
+                ..Amounts::default()
+            },
+        };
+        let report = |rows| UsageReport {
+            first: Some(0),
+            last: Some(60),
+            rows,
+            unwritten: None,
+        };
+        let two = Shown::of(By::Tenant, report(vec![row("a", 3), row("b", 4)]));
+        let text = two.text();
+        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last[..4], ["(all)", "1.000", "SM", "s"], "{text}");
+        assert_eq!((last[6], two.total.launches), ("7", 7), "{text}");
+        let one = Shown::of(By::Tenant, report(vec![row("a", 3)]));
+        assert!(!one.text().contains("(all)"));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use super::steps::Steps;
 use super::transfer::Transfer;
 use super::{CHUNK_BYTES, Shared, State, Wires, fault_status};
 use crate::device::{Command, DeviceReport, Direction, LaunchCommand, Outcome, PARAM_BYTES, Tag};
+use gridmux_bpf::Probe;
 use gridmux_channel::ring::CompletionStatus;
+use gridmux_hw_model::BlockChange;
 use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, Level, QueueId, Workspace};
 use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::report::{Advance, Report as ModelReport};
@@ -187,7 +189,9 @@ impl DeviceThread {
         let last = state.gpu.config().ns_to_cycles(until.0);
         let target = Cycles(last.min(state.gpu.now().0.saturating_add(STEP_CYCLES)));
         let mut reports = std::mem::take(&mut self.model_reports);
+        state.gpu.record_block_events(Probe::Block.is_traced());
         let advance = state.gpu.advance(target, &mut reports);
+        self.report_blocks(state);
         // Before the ends of launches are reported, so that who asks after that finds all of their text.
         state.printed.keep(state.gpu.take_printed());
         let mut over = state.gpu.now().0 >= last || (advance == Advance::Idle && state.gpu.idle());
@@ -202,6 +206,24 @@ impl DeviceThread {
             self.permit = None;
             let at = state.gpu.now_ns();
             self.report(DeviceReport::Paused { at });
+        }
+    }
+
+    /// Reports the blocks that ended, for those who trace them; before the ends of their launches are.
+    fn report_blocks(&mut self, state: &mut State) {
+        for event in state.gpu.take_block_events() {
+            let BlockChange::Retired { ran } = event.change else {
+                continue;
+            };
+            let ns = |cycles: u64| Nanos(state.gpu.config().cycles_to_ns(cycles));
+            let (start, end) = (ns(event.at.0.saturating_sub(ran.0)), ns(event.at.0));
+            self.report(DeviceReport::BlockEnded {
+                tag: Tag::from_bits(event.tag),
+                block: event.block,
+                sm: u32::from(event.sm.0),
+                start,
+                end,
+            });
         }
     }
 

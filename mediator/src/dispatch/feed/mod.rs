@@ -10,6 +10,7 @@ pub mod accounting;
 pub mod accounts;
 pub mod client_accounting;
 mod enforce;
+mod plan_causes;
 pub mod policy_choice;
 pub mod policy_link;
 #[cfg(not(loom))]

@@ -19,7 +19,9 @@
 //!
 //! Length: both ends of the link, which share its atomics and their orderings.
 
+use super::plan_causes::PlanCauses;
 use super::policy_choice::{Choice, Choices, InForce};
+use gridmux_bpf::Cause;
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
 use gridmux_policy::guard::Guarded;
@@ -161,6 +163,8 @@ pub struct PolicyRunner {
     /// Replacements of the policy that were reported.
     replacements: u32,
     learner: Option<Learner>,
+    /// Why the next plan is made.
+    causes: PlanCauses,
     seen: u64,
     shared: Arc<Shared>,
     now: Nanos,
@@ -258,6 +262,7 @@ pub fn link_with_room(
         policy,
         replacements: 0,
         learner: None,
+        causes: PlanCauses::default(),
         seen: 0,
         shared,
         now: Nanos(0),
@@ -528,13 +533,17 @@ impl PolicyRunner {
     fn take_events(&mut self) -> u64 {
         let mut events = 0;
         let (policy, learner) = (&mut self.policy, &mut self.learner);
-        let (now, due) = (&mut self.now, &mut self.due);
+        let (now, due, causes) = (&mut self.now, &mut self.due, &mut self.causes);
         let by_instant = self.by_instant;
+        // Relaxed: this thread alone writes it.
+        let wake_ns = self.shared.wake_ns.load(Ordering::Relaxed);
         self.events.drain(|event| {
             if let Some(at) = event.at() {
                 *now = (*now).max(at);
             }
             *due |= !by_instant || matches!(event, Event::Timer { .. });
+            // On a virtual clock a timer also ends every instant.
+            causes.hear(&event, !by_instant || now.0 >= wake_ns);
             if let Some(learner) = learner {
                 learner.observe(&event);
             }
@@ -587,6 +596,10 @@ impl PolicyRunner {
         if let Some(failure) = self.policy.failure() {
             tracing::error!("{failure}");
         }
+        self.causes.replaced(match chosen {
+            Some(_) => Cause::Policy,
+            None => Cause::Failure,
+        });
         self.shared.choices.set(|in_force| {
             if let Some(chosen) = chosen {
                 in_force.chosen = chosen;
@@ -623,6 +636,7 @@ impl PolicyRunner {
         };
         #[cfg(loom)]
         let changed = replan();
+        let causes = self.causes.take(changed);
         if changed {
             let args = ProbeArgs {
                 device: draft.device.0,
@@ -631,7 +645,7 @@ impl PolicyRunner {
             };
             let rows = draft.rows().len() as u64;
             let epoch = draft.publish();
-            probes::plan(args, epoch, rows);
+            probes::plan(args, epoch, rows, causes.bits());
         }
         // Relaxed: this thread alone writes it.
         if self.now.0 >= self.shared.wake_ns.load(Ordering::Relaxed) {

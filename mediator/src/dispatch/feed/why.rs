@@ -63,6 +63,26 @@ impl Why {
         Self::Memory,
     ];
 
+    /// Returns its name, which is that of its JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Nothing => "nothing",
+            Self::Streams => "streams",
+            Self::Paused => "paused",
+            Self::Behind => "behind",
+            Self::Submission => "submission",
+            Self::Gang => "gang",
+            Self::Queues => "queues",
+            Self::Order => "order",
+            Self::Cap => "cap",
+            Self::Limit => "limit",
+            Self::Unproven => "unproven",
+            Self::Memory => "memory",
+        }
+    }
+
     /// Returns what holds a launch back that stands behind one which this holds back.
     pub(in crate::dispatch) fn behind_it(self) -> Self {
         match self {
@@ -109,6 +129,7 @@ mod tests {
     fn a_word_holds_each_reason_and_its_time() {
         for (place, why) in (0..).zip(Why::ALL) {
             assert_eq!(why as usize, place);
+            assert_eq!(serde_json::to_value(why).unwrap(), why.name());
             let binding = Binding {
                 why,
                 since_ns: 1 << 59,

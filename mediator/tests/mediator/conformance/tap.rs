@@ -254,7 +254,7 @@ impl Device for Tap {
             DeviceReport::Retired {
                 tag, blocks, at, ..
             } => stage.note_blocks(tag.to_bits(), blocks, at, Change::Ended),
-            DeviceReport::Ended { .. } => {}
+            DeviceReport::BlockEnded { .. } | DeviceReport::Ended { .. } => {}
             DeviceReport::Paused { at } => {
                 stage.passes_idle_time = false;
                 stage.submit_due(at);

@@ -243,6 +243,7 @@ impl Rig {
                     (seen.start_ns, seen.end_ns) = (start.0, end.0);
                     seen.ended = Some(outcome);
                 }
+                DeviceReport::BlockEnded { .. } => panic!("it cannot tell blocks apart"),
                 DeviceReport::Paused { .. } => self.permitted = false,
             }
         }

@@ -71,6 +71,30 @@ fn filled() -> Place {
 }
 
 #[test]
+fn a_file_that_is_lengthened_is_judged_alike_by_who_writes_and_who_reads() {
+    let place = filled();
+    let lengthen = |bytes: u64| {
+        let file = fs::File::options().write(true).open(&place.path).unwrap();
+        file.set_len(bytes).unwrap();
+    };
+    let length = place.path.metadata().unwrap().len();
+    lengthen(length + (1 << 20));
+    let mut keeper = Keeper::new(&place.path);
+    keeper.flush(launches(2), NOW);
+    assert_eq!(said(&mut keeper), (7, None));
+    drop(keeper);
+    assert_eq!(kept(&place.path), 7);
+    // Sparse, so that it takes no room.
+    lengthen((1 << 30) + 1);
+    let refused = read_only(&place.path, BY_TENANT).unwrap_err().to_string();
+    assert!(refused.contains("is longer than"), "{refused}");
+    let mut keeper = Keeper::new(&place.path);
+    keeper.flush(launches(2), NOW);
+    let (launches, why) = said(&mut keeper);
+    assert_eq!((launches, why), (2, Some(refused)));
+}
+
+#[test]
 fn a_file_is_made_for_its_group_and_read_while_nobody_has_it() {
     let place = place();
     let path = place.folder.path().join("gridmux/usage.redb");

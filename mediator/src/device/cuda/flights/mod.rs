@@ -22,6 +22,7 @@ use super::driver::CudaError;
 use super::faults::Faults;
 use super::tables::{Function, Keep};
 use crate::device::{DeviceReport, DomainId, LANES, LaneId, Level, MOST_DEPTH, Outcome, Tag};
+use gridmux_bpf::Probe;
 use gridmux_channel::ring::{CompletionStatus, Width};
 use gridmux_launch::{Sampling, StampRecord};
 use gridmux_policy::units::Nanos;
@@ -87,6 +88,8 @@ impl Work<'_> {
     }
 }
 
+/// Reports of an operation at once, those of the blocks that stamped included.
+const READY: usize = 4 + super::stamps::RECORDS as usize;
 /// Least time between two questions about the end mark of a launch that its stamps say is running.
 const ASK_AFTER: Nanos = Nanos(50_000);
 /// [`MOST_DEPTH`] as slots are counted.
@@ -185,7 +188,7 @@ impl<Q: Queues> Flights<Q> {
             flying: 0,
             failed: VecDeque::with_capacity(LANES * MOST_DEPTH),
             cursor: 0,
-            ready: VecDeque::with_capacity(4),
+            ready: VecDeque::with_capacity(READY),
             faults,
             lost: None,
             bury: Some(bury),
@@ -359,7 +362,11 @@ impl<Q: Queues> Flights<Q> {
             }
             Residence::Stamped(stamped) => {
                 let records = self.queues.stamps(at);
-                stamped.finish(records, (tag, began, end), &mut self.ready)
+                let (start, end) = stamped.finish(records, (tag, began, end), &mut self.ready);
+                if Probe::Block.is_traced() {
+                    stamped.tell_blocks(records, (tag, start, end), &mut self.ready);
+                }
+                (start, end)
             }
         };
         lane.free_since = end;

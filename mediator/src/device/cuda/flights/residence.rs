@@ -176,6 +176,32 @@ impl Stamped {
         (start, end)
     }
 
+    /// Reports each block that stamped its end, of a launch that [`Self::finish`] says lasted from `start` to `end`:
+    /// stamps are of a clock of their own, whose first one stands for `start`.
+    pub(super) fn tell_blocks(
+        &self,
+        records: &[StampRecord],
+        (tag, start, end): (Tag, Nanos, Nanos),
+        ready: &mut VecDeque<DeviceReport>,
+    ) {
+        let Some((first, _)) = self.span else {
+            return;
+        };
+        let here = |stamp: u64| (start + Nanos(stamp.saturating_sub(first))).min(end);
+        let records = (0..self.sampling.records()).zip(records);
+        let stamped = records.filter_map(|(record, it)| Some((record, it.read()?)));
+        ready.extend(stamped.filter_map(|(record, stamp)| {
+            let (block_start, block_end) = (here(stamp.start), here(stamp.end?));
+            Some(DeviceReport::BlockEnded {
+                tag,
+                block: self.sampling.block_of(record),
+                sm: stamp.sm,
+                start: block_start.min(block_end),
+                end: block_end,
+            })
+        }));
+    }
+
     /// Returns the residence of all blocks: those that no record tells of resided as long as the others in the mean.
     fn all_ran_ns(&self, span: u64) -> u64 {
         let all = u128::from(self.blocks.all);

@@ -1,9 +1,12 @@
 //! Launches whose blocks write stamps.
 
-use super::{Bench, FITS, done, placed, retired};
+use super::{Bench, FITS, done, placed, retired, tag};
 use crate::device::cuda::flights::Blocks;
+use crate::device::cuda::flights::residence::Residence;
 use crate::device::{DeviceReport, LaneId, Level};
+use gridmux_launch::{Sampling, Stamp, StampRecord};
 use gridmux_policy::units::Nanos;
+use std::collections::VecDeque;
 
 /// Blocks of three records: 16, 16 and 8.
 const FORTY: Blocks = Blocks {
@@ -221,6 +224,43 @@ fn forged_stamps_stay_within_the_launch() {
             if ended == tag && start <= end && end == Nanos(60_000)),
         "{seen:?}"
     );
+}
+
+#[test]
+fn blocks_that_stamped_are_told_one_by_one_within_their_launch() {
+    let records: Vec<StampRecord> = (0..64).map(|_| StampRecord::default()).collect();
+    let stamps = [(1_000, Some(1_300), 7), (1_100, Some(1_500), 131), (1_200, None, 9)];
+    for (record, (start, end, sm)) in records.iter().zip(stamps) {
+        record.write(Stamp { start, end, sm });
+    }
+    let sampling = Sampling::of([FORTY.all, 1, 1], 64);
+    let Residence::Stamped(mut stamped) = Residence::new(Some(FORTY), sampling) else {
+        panic!("it is sampled");
+    };
+    let (tag, mut ready) = (tag(2, 5), VecDeque::new());
+    let times = (tag, Nanos(0), Nanos(9_000));
+    let (start, end) = stamped.finish(&records, times, &mut ready);
+    assert_eq!((start, end), (Nanos(8_500), Nanos(9_000)));
+    ready.clear();
+    // What was forged since stays within the launch all the same.
+    records[1].write(Stamp {
+        start: 900,
+        end: Some(u64::MAX),
+        sm: u32::MAX,
+    });
+    stamped.tell_blocks(&records, (tag, start, end), &mut ready);
+    let block = |block, sm, [start, end]: [u64; 2]| DeviceReport::BlockEnded {
+        tag,
+        block,
+        sm,
+        start: Nanos(start),
+        end: Nanos(end),
+    };
+    let due = [
+        block(0, 7, [8_500, 8_800]),
+        block(16, u32::MAX, [8_500, 9_000]),
+    ];
+    assert_eq!(ready, due, "the third one's end is not known");
 }
 
 /// A record that stands for more blocks than reside at once is reported piece by piece, each with its part of the
