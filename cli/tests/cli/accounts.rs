@@ -111,7 +111,7 @@ fn use_is_counted_whole_while_the_service_runs_and_after_its_end() {
 /// Kills of the service, each with an account of what it had acknowledged: by several threads, each of which has a
 /// file of its own, because a service takes most of the time to start and to write what was used a second ago.
 const KILLS: u32 = 100;
-const KILLERS: u32 = 5;
+const KILLERS: u32 = 10;
 
 /// Launches of a round.
 const ROUND: u32 = 20;
@@ -157,7 +157,8 @@ fn kill_again_and_again(killer: u32) {
 #[test]
 fn a_service_that_is_killed_a_hundred_times_loses_a_second_at_most_and_repeats_nothing() {
     let begun = std::time::Instant::now();
-    let killers = (0..KILLERS).map(|killer| std::thread::spawn(move || kill_again_and_again(killer)));
+    let killers =
+        (0..KILLERS).map(|killer| std::thread::spawn(move || kill_again_and_again(killer)));
     let killers: Vec<_> = killers.collect();
     for killer in killers {
         killer.join().unwrap();

@@ -327,7 +327,10 @@ fn nothing_is_named_in_vain() {
 fn the_page_for_operators_explains_every_field_of_tenant_show() {
     let page = Page::read("docs/operator.md");
     let service = Service::start("fields");
-    for (asked, least) in [(&["tenant", "show", "first"][..], 30), (&["tenant", "show", "--why"], 6)] {
+    for (asked, least) in [
+        (&["tenant", "show", "first"][..], 30),
+        (&["tenant", "show", "--why"], 6),
+    ] {
         let shown = service.ask(asked);
         let fields = shown[0].as_object().expect("an object for each tenant");
         assert!(fields.len() >= least, "{shown}");

@@ -61,7 +61,11 @@ fn change(key: &str, (before, now): (&Value, &Value), default: &Value) -> String
         other => other.to_string(),
     };
     let is_default = if now == default { ", the default" } else { "" };
-    format!("{key} was {} and is {}{is_default}", shown(before), shown(now))
+    format!(
+        "{key} was {} and is {}{is_default}",
+        shown(before),
+        shown(now)
+    )
 }
 
 #[cfg(test)]

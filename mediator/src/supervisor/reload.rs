@@ -293,7 +293,10 @@ impl Supervisor {
             tracing::info!("the configuration was read again: {change}");
         }
         if let Some(more) = changes.len().checked_sub(MOST_CHANGES + 1) {
-            tracing::info!("the configuration was read again: {} more settings changed", more + 1);
+            tracing::info!(
+                "the configuration was read again: {} more settings changed",
+                more + 1
+            );
         }
         let (added, removed) = (names(&self.config, &config), names(&config, &self.config));
         tracing::info!(

@@ -79,7 +79,7 @@ impl Kind {
                 ("DEVICE_us", 14),
                 ("EPOCH", 10),
                 ("ROWS", 6),
-                ("CAUSES", -24),
+                ("CAUSES", -28),
             ],
             Self::Blocks => &[
                 ("BLOCK", 8),
@@ -513,7 +513,11 @@ TIME         TENANT       PID     KERNEL                 BLOCKS   QUEUE_us     R
             (Kind::Slices, end, "4 8 0.1 2.0 end"),
             (Kind::Preemptions, preempt, "3 - - preempt"),
             (Kind::Preemptions, resume, "3 - 0.0 resume"),
-            (Kind::Plans, plan, "01:01:01.002 2000.5 5 2 arrival,timer plan"),
+            (
+                Kind::Plans,
+                plan,
+                "01:01:01.002 2000.5 5 2 arrival,timer plan",
+            ),
             (Kind::Blocks, block, "40 131 - 2000.0 2000.5 0.5 block"),
         ] {
             let text = line(kind, what, WHOSE);

@@ -72,7 +72,11 @@ impl Record {
         let tenant = self.of.tenant.as_deref();
         let mut session = Session::begin(all.service, &probes, tenant)?;
         let mut recording = Recording::begin(&self.perfetto)?;
-        session.announce(if self.blocks { "everything and blocks" } else { "everything" });
+        session.announce(if self.blocks {
+            "everything and blocks"
+        } else {
+            "everything"
+        });
         let limits = Limits {
             count: all.count,
             duration: all.duration,

@@ -382,8 +382,12 @@ fn check_tells_blocks(probes: &[Probe], statistics: &ServiceStatistics) -> Resul
     if !probes.contains(&Probe::Block) || device.timing != Some(Timing::Functional) {
         return Ok(());
     }
-    let text = format!("{}: a functional device has no SMs to tell blocks by", device.name);
-    Err(Failure::new(text).hint("`timing = \"timed\"` in the configuration has it count cycles on SMs"))
+    let text = format!(
+        "{}: a functional device has no SMs to tell blocks by",
+        device.name
+    );
+    Err(Failure::new(text)
+        .hint("`timing = \"timed\"` in the configuration has it count cycles on SMs"))
 }
 
 /// Waits for descriptors.

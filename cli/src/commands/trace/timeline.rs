@@ -458,7 +458,10 @@ mod tests {
             match packet {
                 Packet::Track { uuid, name, .. } => _ = tracks.insert(*uuid, name),
                 Packet::Event(event) if event.mark == Mark::Begin => {
-                    assert_eq!((event.name.as_str(), event.category.as_str()), ("k", super::BLOCK));
+                    assert_eq!(
+                        (event.name.as_str(), event.category.as_str()),
+                        ("k", super::BLOCK)
+                    );
                     on.push((tracks[&event.track], event.track, event.time_ns));
                 }
                 Packet::Event(_) => {}

@@ -1,12 +1,12 @@
 //! How well the dispatcher holds each element of a plan on a stock device, which it can only give launches.
 //!
-//! The mediator's devices place blocks as stock hardware does and do not say where. So the dispatcher takes a row's
-//! caps and a tenant's limits as totals over the device, and one SM may hold more than its group's cap. It goes by
-//! arrival, and by strict head of line, only where every group says so. It switches no block out, but hands nothing
-//! more over until slices have ended, and it does not see issue weights. Blocks of a worse rank that were handed over
-//! already start between two rounds of a better one, because the hardware runs what it was given in order of arrival.
-//! Its `Blocks` events say `GroupId::UNKNOWN`, and `Sample` never comes from it. Plan mode of the SM
-//! model obeys all of this by SM.
+//! The mediator's devices place blocks as stock hardware does and say where, if at all, when these have ended, to those
+//! who trace blocks. So the dispatcher takes a row's caps and a tenant's limits as totals over the device, and one SM
+//! may hold more than its group's cap. It goes by arrival, and by strict head of line, only where every group says so.
+//! It switches no block out, but hands nothing more over until slices have ended, and it does not see issue weights.
+//! Blocks of a worse rank that were handed over already start between two rounds of a better one, because the hardware
+//! runs what it was given in order of arrival. Its `Blocks` events say `GroupId::UNKNOWN`, and `Sample` never comes
+//! from it. Plan mode of the SM model obeys all of this by SM.
 
 use gridmux_policy::contract::{Element, Enforcement};
 

@@ -229,7 +229,11 @@ fn forged_stamps_stay_within_the_launch() {
 #[test]
 fn blocks_that_stamped_are_told_one_by_one_within_their_launch() {
     let records: Vec<StampRecord> = (0..64).map(|_| StampRecord::default()).collect();
-    let stamps = [(1_000, Some(1_300), 7), (1_100, Some(1_500), 131), (1_200, None, 9)];
+    let stamps = [
+        (1_000, Some(1_300), 7),
+        (1_100, Some(1_500), 131),
+        (1_200, None, 9),
+    ];
     for (record, (start, end, sm)) in records.iter().zip(stamps) {
         record.write(Stamp { start, end, sm });
     }
