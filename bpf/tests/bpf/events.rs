@@ -39,6 +39,20 @@ fn fire(tenant: u32) {
     probes::complete(copy, 1, 2, 0, 0);
 }
 
+/// Returns what is said of blocks.
+fn blocks() -> [(ProbeArgs, Happening); 2] {
+    let of = |seq, sm, block, (ran_ns, group)| {
+        let what = Happening::Block {
+            sm,
+            block,
+            ran_ns,
+            group,
+        };
+        (args(WATCHED, seq), what)
+    };
+    [of(6, 131, 40, (2_500, Some(1))), of(7, 0, 41, (0, None))]
+}
+
 fn take(trace: &mut EventTrace, most: usize) -> Vec<Event> {
     let mut events = Vec::new();
     trace.take(most, &mut events).unwrap();
@@ -100,25 +114,8 @@ pub(crate) fn come_as_they_are_said() {
                 status: 9,
             },
         ),
-        (
-            args(WATCHED, 6),
-            Happening::Block {
-                sm: 131,
-                block: 40,
-                ran_ns: 2_500,
-                group: Some(1),
-            },
-        ),
-        (
-            args(WATCHED, 7),
-            Happening::Block {
-                sm: 0,
-                block: 41,
-                ran_ns: 0,
-                group: None,
-            },
-        ),
     ];
+    let due = [&due[..], &blocks()].concat();
     let said: Vec<_> = events
         .iter()
         .map(|event| (event.args, event.what))

@@ -187,6 +187,11 @@ fn the_page_names_the_programs_probes_and_every_script() {
             "the table of probes, and the program's notes"
         );
     }
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for cause in gridmux_bpf::Cause::ALL {
+        let named = format!("{} `{}`", cause as u8, cause.name());
+        assert!(words.contains(&named), "{named}");
+    }
     for (script, _) in PRINTED {
         let path = format!("`packaging/bpftrace/{script}`");
         assert!(page.contains(&path), "{path}");

@@ -34,7 +34,11 @@ when they end. Columns:
              of the run times; STDDEV is that of a sample
   QUEUE_AVG, QUEUE_MAX
              from a launch's submission to its first block's start
-  PREEMPTED  how often a launch that had begun gave room up to others";
+  PREEMPTED  how often a launch that had begun gave room up to others
+Of more than 1,000 kernels those that took most are shown; -j has all.";
+
+/// Most kernels that are shown to people: a long name takes a table about a millisecond.
+const MOST_ROWS: usize = 1000;
 
 /// How each packet of a timeline begins: field 1 of `Trace`, of the type that has a length.
 const PACKET: u8 = 0x0a;
@@ -65,7 +69,7 @@ fn whole(ns: f64) -> String {
 
 /// Returns the tables, and what is to be known of them.
 fn text(summary: &Summary) -> String {
-    let rows = || (1_u32..).zip(&summary.kernels);
+    let rows = || (1_u32..).zip(&summary.kernels).take(MOST_ROWS);
     let ns = |ns: u64| units::nanos(Some(ns));
     let is = rows().map(|(row, kernel)| {
         vec![
@@ -117,6 +121,12 @@ fn text(summary: &Summary) -> String {
             table::of(heads[2], waits),
         ],
     };
+    if let Some(more) = summary.kernels.len().checked_sub(MOST_ROWS + 1) {
+        let more = units::counted(more as u64 + 1, "kernel");
+        parts.push(format!(
+            "Left out, because others took more: {more}; -j has all."
+        ));
+    }
     match summary.lost {
         None => {
             parts.push("The recording has no end; how many events were lost is unknown.".into())
@@ -128,4 +138,31 @@ fn text(summary: &Summary) -> String {
         )),
     }
     parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_ROWS, Summary, text};
+    use crate::commands::trace::timeline::LAUNCH;
+    use crate::perfetto::packet::{Event, Mark, Packet};
+
+    fn report(kernels: usize) -> String {
+        let launches = (0..kernels as u64).flat_map(|kernel| {
+            let name = format!("k{kernel}");
+            let begin = Event::new(0, Mark::Begin, 1, LAUNCH, &name).note_text("tenant", "a");
+            // The first one takes most.
+            let end = Event::new(1_000_000 - kernel, Mark::End, 1, "", "");
+            [begin, end].map(Packet::Event)
+        });
+        text(&Summary::of(launches))
+    }
+
+    #[test]
+    fn people_get_the_kernels_that_took_most() {
+        let whole = report(MOST_ROWS);
+        assert!(whole.contains(" k999\n") && !whole.contains("Left out"));
+        let cut = report(MOST_ROWS + 1);
+        assert!(cut.contains(" k0\n") && !cut.contains(" k1000\n"));
+        assert!(cut.contains("\nLeft out, because others took more: 1 kernel; -j has all."));
+    }
 }

@@ -228,43 +228,51 @@ fn fields_of(
                 ("out_ns", out_ns.into()),
             ],
         ),
-        Happening::Complete {
-            submit_to_start_ns,
-            submit_to_complete_ns,
-            blocks,
-            status,
-        } => (
-            "complete",
-            vec![
-                ("blocks", blocks.into()),
-                ("queue_ns", submit_to_start_ns.into()),
-                (
-                    "run_ns",
-                    submit_to_complete_ns
-                        .saturating_sub(submit_to_start_ns)
-                        .into(),
-                ),
-                ("failure", failure(status).into()),
-            ],
-        ),
-        Happening::Block {
-            sm,
-            block,
-            ran_ns,
-            group,
-        } => (
-            "block",
-            vec![
-                ("block", block.into()),
-                ("sm", sm.into()),
-                ("group", group.into()),
-                ("start_ns", at_ns.saturating_sub(ran_ns).into()),
-                ("end_ns", at_ns.into()),
-                ("run_ns", ran_ns.into()),
-            ],
-        ),
+        Happening::Complete { .. } => ("complete", fields_of_end(what)),
+        Happening::Block { .. } => ("block", fields_of_block(what, at_ns)),
     };
     (name, fields.into_iter())
+}
+
+/// Returns what the end of a launch says, for programs.
+fn fields_of_end(what: &Happening) -> Vec<(&'static str, Value)> {
+    let Happening::Complete {
+        submit_to_start_ns,
+        submit_to_complete_ns,
+        blocks,
+        status,
+    } = *what
+    else {
+        return Vec::new();
+    };
+    let run_ns = submit_to_complete_ns.saturating_sub(submit_to_start_ns);
+    vec![
+        ("blocks", blocks.into()),
+        ("queue_ns", submit_to_start_ns.into()),
+        ("run_ns", run_ns.into()),
+        ("failure", failure(status).into()),
+    ]
+}
+
+/// Returns what the end of a block at this device time says, for programs.
+fn fields_of_block(what: &Happening, at_ns: u64) -> Vec<(&'static str, Value)> {
+    let Happening::Block {
+        sm,
+        block,
+        ran_ns,
+        group,
+    } = *what
+    else {
+        return Vec::new();
+    };
+    vec![
+        ("block", block.into()),
+        ("sm", sm.into()),
+        ("group", group.into()),
+        ("start_ns", at_ns.saturating_sub(ran_ns).into()),
+        ("end_ns", at_ns.into()),
+        ("run_ns", ran_ns.into()),
+    ]
 }
 
 /// Returns what an event says, for people: the cells behind the name of its kernel.

@@ -104,8 +104,9 @@ const PREEMPTIONS: &str = notes!(
     "\
 Columns:
   LEFT      blocks of the launch that have not started
-  WAIT_us   how long the one that took its room waited for that; - where
-            nobody has yet
+  WAIT_us   how long the takeover, by what got its room, waited for that; -
+            where nobody has yet. One takeover may preempt several launches;
+            `gridmux latency --preemption` has each once
   OUT_us    for how long it was preempted
   EVENT     preempt: others get its room; resume: it got room again"
 );
@@ -167,5 +168,19 @@ impl Trace {
         session.announce(kind.name());
         let mut screen = Screen::begin(Lines::new(kind, out.is_json())?, *out)?;
         session.run(limits, &mut screen)?.tell(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PLANS;
+    use gridmux_bpf::Cause;
+
+    #[test]
+    fn every_cause_of_a_plan_is_explained() {
+        let words: Vec<&str> = PLANS.split(|c: char| !c.is_alphanumeric()).collect();
+        for cause in Cause::ALL {
+            assert!(words.contains(&cause.name()), "{}", cause.name());
+        }
     }
 }
