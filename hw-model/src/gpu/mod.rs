@@ -169,8 +169,8 @@ impl Gpu {
         obey.map_or_else(Held::default, |obey| obey.held(tenant))
     }
 
-    /// Records every block's events for [`Gpu::take_block_events`] from now on; while no plan is set, the ends of
-    /// blocks alone.
+    /// Records every block's events for [`Gpu::take_block_events`] from now on, and while no plan is set the ends of
+    /// blocks alone. To be said again after the first plan was set.
     pub fn record_block_events(&mut self, on: bool) {
         self.records = on;
         if let Some(obey) = &mut self.obey {
