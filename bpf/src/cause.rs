@@ -27,7 +27,7 @@ pub enum Cause {
     Progress = 7,
     /// What tenants hold of the device, or what their kernels do there, was measured.
     Measurement = 8,
-    /// The time had come for which the policy had asked, or as many blocks had ended.
+    /// The time had come for which the policy had asked, or nothing but time had passed.
     Timer = 9,
 }
 

@@ -65,7 +65,12 @@ impl PlanCauses {
             return heard;
         }
         let lasting = std::mem::take(&mut self.lasting);
-        Causes::from_bits(heard.bits() | lasting.bits())
+        let mut all = Causes::from_bits(heard.bits() | lasting.bits());
+        if all.is_empty() {
+            // Nothing but time has passed.
+            all.add(Cause::Timer);
+        }
+        all
     }
 }
 
@@ -94,7 +99,8 @@ mod tests {
     fn what_was_heard_counts_for_one_attempt() {
         let mut causes = PlanCauses::default();
         causes.hear(&TIMER, false);
-        assert!(causes.take(true).is_empty(), "the end of an instant");
+        assert!(causes.take(false).is_empty(), "the end of an instant");
+        assert_eq!(causes.take(true).to_string(), "timer", "time alone");
         causes.hear(&TIMER, true);
         causes.hear(&ENDED, false);
         causes.hear(&TENANT, false);
@@ -120,6 +126,6 @@ mod tests {
         causes.hear(&Event::Resynced, false);
         causes.hear(&TENANT, false);
         assert_eq!(causes.take(true).to_string(), "policy,tenant");
-        assert!(causes.take(true).is_empty());
+        assert_eq!(causes.take(true).to_string(), "timer");
     }
 }
