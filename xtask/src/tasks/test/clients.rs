@@ -271,6 +271,7 @@ impl Client {
             name: self.name.to_owned(),
             command,
             counts: self.counts,
+            is_alone: false,
         }
     }
 }

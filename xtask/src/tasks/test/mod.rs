@@ -5,6 +5,11 @@
 //! A test that cannot run on this machine prints `SKIPPED: reason` and returns; it is counted as skipped, not as
 //! passed. The last line on stdout is `N passed, N failed, N skipped`.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "a task may not know the mediator, whose lock is counted"
+)]
+
 pub(crate) mod clients;
 mod tally;
 
@@ -12,8 +17,11 @@ use crate::{debian, process, repo, setup};
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::Write;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::{Command, exit};
+use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 use tally::Tally;
 
@@ -50,6 +58,8 @@ const PROGRAMS: &str = "GRIDMUX_PROGRAMS";
 /// dependency whose build script looks at it.
 const REPORT_TIMES: [&str; 2] = ["-Zunstable-options", "--report-time"];
 const RUNNER_FOR_TIMES: &str = "target.'cfg(unix)'.runner=['env', 'RUSTC_BOOTSTRAP=1']";
+/// Why a lock can be taken: a thread that panics ends the task.
+const WHOLE: &str = "no thread panics while it holds this";
 /// How a line of the summary of the test of equivalence ends.
 const SUMMARY: &str = " kernels, the same bits";
 
@@ -58,6 +68,74 @@ struct Stage {
     name: String,
     command: Command,
     counts: Counts,
+    /// Nothing else runs beside it: it uses all cores, or its tests would wait for others.
+    is_alone: bool,
+}
+
+impl Stage {
+    /// Runs it and hands over its lines.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn run(&mut self, each: &mut dyn FnMut(&str)) -> Result<Ran> {
+        let started = Instant::now();
+        let mut tally = Tally::default();
+        let succeeded = process::lines(&mut self.command, &mut |line| {
+            tally.line(line);
+            each(line);
+        })?;
+        tally.end();
+        Ok(Ran {
+            tally,
+            succeeded,
+            seconds: started.elapsed().as_secs(),
+        })
+    }
+}
+
+/// How a stage went.
+struct Ran {
+    tally: Tally,
+    succeeded: bool,
+    seconds: u64,
+}
+
+/// What is shown of all stages.
+struct Report {
+    log: fs::File,
+    log_path: PathBuf,
+    is_long: bool,
+    total: Tally,
+}
+
+impl Report {
+    fn begins(&self, stage: &Stage) {
+        eprintln!("test: {}: {}", stage.name, process::shown(&stage.command));
+    }
+
+    fn line(&mut self, line: &str) {
+        eprintln!("{line}");
+        // The log is a convenience: a full disk shows elsewhere.
+        let _ = writeln!(self.log, "{line}");
+        if self.is_long && line.ends_with(SUMMARY) {
+            println!("{line}");
+        }
+    }
+
+    fn ended(&mut self, stage: &Stage, ran: Ran) {
+        let mut tally = ran.tally;
+        if stage.counts == Counts::Program {
+            tally.program(&stage.name, ran.succeeded);
+        } else if !ran.succeeded && tally.failures().is_empty() {
+            tally.fail(format!(
+                "{}: it did not build or did not end well; see {}",
+                stage.name,
+                repo::shown(&self.log_path)
+            ));
+        }
+        println!("{:<28} {tally} in {} s", stage.name, ran.seconds);
+        self.total.add(tally);
+    }
 }
 
 /// What a command counts as.
@@ -99,43 +177,45 @@ pub fn run_all() -> Result<()> {
     summarise(all, &args)
 }
 
-/// Runs the commands one after another and says how they went.
+/// Runs the commands and says how they went: first those that run alone, one after another, then the others, two at a
+/// time.
 fn summarise(stages: Vec<Stage>, args: &Args) -> Result<()> {
     let log_path = repo::target().join("xtask-test.log");
     fs::create_dir_all(repo::target())?;
-    let mut log = fs::File::create(&log_path)
+    let log = fs::File::create(&log_path)
         .with_context(|| format!("cannot write {}", log_path.display()))?;
-    let mut total = Tally::default();
-    for mut stage in stages {
-        eprintln!("test: {}: {}", stage.name, process::shown(&stage.command));
-        let started = Instant::now();
-        let mut tally = Tally::default();
-        let succeeded = process::lines(&mut stage.command, &mut |line| {
-            eprintln!("{line}");
-            // The log is a convenience: a full disk shows elsewhere.
-            let _ = writeln!(log, "{line}");
-            tally.line(line);
-            if args.long && line.ends_with(SUMMARY) {
-                println!("{line}");
-            }
-        })?;
-        tally.end();
-        if stage.counts == Counts::Program {
-            tally.program(&stage.name, succeeded);
-        } else if !succeeded && tally.failures().is_empty() {
-            tally.fail(format!(
-                "{}: it did not build or did not end well; see {}",
-                stage.name,
-                repo::shown(&log_path)
-            ));
-        }
-        println!(
-            "{:<28} {tally} in {} s",
-            stage.name,
-            started.elapsed().as_secs()
-        );
-        total.add(tally);
+    let report = Mutex::new(Report {
+        log,
+        log_path,
+        is_long: args.long,
+        total: Tally::default(),
+    });
+    let (alone, others): (Vec<Stage>, Vec<Stage>) = stages.into_iter().partition(|s| s.is_alone);
+    for mut stage in alone {
+        let mut report = report.lock().expect(WHOLE);
+        report.begins(&stage);
+        let ran = stage.run(&mut |line| report.line(line))?;
+        report.ended(&stage, ran);
     }
+    let waiting = Mutex::new(others.into_iter());
+    let next = || waiting.lock().expect(WHOLE).next();
+    let work = || -> Result<()> {
+        while let Some(mut stage) = next() {
+            let mut lines = Vec::new();
+            let ran = stage.run(&mut |line| lines.push(line.to_owned()))?;
+            let mut report = report.lock().expect(WHOLE);
+            report.begins(&stage);
+            lines.iter().for_each(|line| report.line(line));
+            report.ended(&stage, ran);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(work);
+        let own = work();
+        own.and(other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })?;
+    let total = report.into_inner().expect(WHOLE).total;
     for (time, name) in total.slowest(args.slowest.unwrap_or(0)) {
         println!("{:>7.1} s  {name}", time.as_secs_f64());
     }
@@ -156,7 +236,7 @@ fn summarise(stages: Vec<Stage>, args: &Args) -> Result<()> {
 /// Returns the stages of the workspace's tests: one build of everything, the tests, the examples in documents, the loom
 /// suites.
 ///
-/// Binaries run one after another, each with a thread for each core: tests of the service wait for events of other
+/// Binaries of the workspace run one after another, each with a thread for each core: tests of the service wait for events of other
 /// processes, and two binaries at a time would make them wait for each other.
 fn stages(args: &Args) -> Result<Vec<Stage>> {
     debian::unpack_wanted();
@@ -191,16 +271,17 @@ fn stages(args: &Args) -> Result<Vec<Stage>> {
         }
     }
     documents.args(["--", "--show-output"]);
-    let stage = |name: &str, command| Stage {
+    let stage = |name: &str, command, is_alone| Stage {
         name: name.into(),
         command,
         counts: Counts::Tests,
+        is_alone,
     };
     Ok(vec![
-        stage("build", build(&EVERYTHING)),
-        stage("workspace", workspace),
-        stage("documents", documents),
-        stage("loom", loom),
+        stage("build", build(&EVERYTHING), true),
+        stage("workspace", workspace, true),
+        stage("loom", loom, false),
+        stage("documents", documents, false),
     ])
 }
 
