@@ -137,6 +137,27 @@ pub struct Instruction {
 }
 
 impl Instruction {
+    /// Makes an instruction that stands nowhere in the original.
+    ///
+    /// # Panics
+    /// In builds with assertions, where the opcode table does not know the mnemonic.
+    pub(crate) fn added(
+        guard: Option<Guard>,
+        mnemonic: &'static str,
+        operands: Vec<Operand>,
+    ) -> Self {
+        let (opcode, mnemonic, mods) = super::opcode::added(mnemonic);
+        Self {
+            guard,
+            opcode,
+            mnemonic,
+            mods,
+            operands,
+            source_line: None,
+            span: Span::default(),
+        }
+    }
+
     /// Returns the function that a call names; `None` for a call through a pointer, and for what is no call.
     #[must_use]
     pub fn callee(&self) -> Option<FuncId> {

@@ -9,6 +9,8 @@ use super::mnemonic;
 use super::{AtomOp, BoolOp, CacheOp, Comparison, MemoryOrder, Mode, Modifiers, Opcode, Part};
 use crate::syntax::intern::{Interner, Sym};
 use crate::syntax::vocabulary::{Modifier, VOCABULARY};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A mnemonic that was met: what it means, and what is wrong with it.
@@ -49,6 +51,33 @@ impl Mnemonics {
         }
         &self.known[id]
     }
+}
+
+thread_local! {
+    /// The mnemonics of instructions that forms add.
+    static ADDED: RefCell<Added> = RefCell::default();
+}
+
+/// What mnemonics of this crate's own mean.
+type Added = HashMap<&'static str, (Opcode, Arc<str>, Arc<Modifiers>)>;
+
+/// Returns what a mnemonic that this crate writes means.
+///
+/// # Panics
+/// In builds with assertions, where the opcode table does not know it.
+pub(super) fn added(text: &'static str) -> (Opcode, Arc<str>, Arc<Modifiers>) {
+    ADDED.with_borrow_mut(|known| {
+        let take = || {
+            let word = |word| (VOCABULARY.interner.find(str::as_bytes(word)), word);
+            let words = text.split('.').map(word);
+            // What is in no table of words is a modifier without a field.
+            let words: Vec<_> = words.map(|(sym, word)| (sym.unwrap_or(Sym(u32::MAX)), word)).collect();
+            let it = take_apart(text.into(), &words);
+            debug_assert!(it.row.is_some() && it.wrong.is_none(), "`{text}`: {:?}", it.wrong);
+            (it.opcode, it.text, it.mods)
+        };
+        known.entry(text).or_insert_with(take).clone()
+    })
 }
 
 fn take_apart(text: Arc<str>, words: &[(Sym, &str)]) -> Mnemonic {

@@ -29,7 +29,7 @@ pub struct Program {
     pub variables: Vec<Variable>,
     /// Every `.entry` and `.func`, in source order; a forward declaration and its definition share one entry.
     pub functions: Vec<Function>,
-    /// Each `.alias`: the declared name and the function that it stands for.
+    /// Each `.alias`: the declared name and the function that it stands for, which everything names in its place.
     pub aliases: Vec<(FuncId, FuncId)>,
 }
 

@@ -1,17 +1,11 @@
 //! What one function does itself that a form has to know: reads of the grid, and what forbids cutting the launch.
-//!
-//! In an instruction that the typed layer does not know, special registers are found among the tokens, so that it
-//! cannot hide one.
 
 use super::Reason;
-use super::carry;
+use super::special_reads::specials;
+use super::value::Value;
 use crate::decode::{
-    Function, Instruction, Opcode, Operand, Program, ScalarType, Span, SpecialReg, Symbol,
+    ClusterBound, Function, Instruction, Opcode, Operand, Program, SpecialReg, Symbol,
 };
-use crate::syntax::lex::kind;
-use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
-use crate::syntax::vocabulary::VOCABULARY;
-use std::collections::HashMap;
 
 /// Functions of the device runtime that are defined by the driver and do not depend on the grid.
 const HARMLESS_EXTERNALS: &[&str] = &["vprintf", "malloc", "free", "__assertfail"];
@@ -34,34 +28,12 @@ fn synchronises_grid(name: &str) -> bool {
     name.starts_with("cudaCG")
 }
 
-/// A register that tells a block where it is in its grid (PTX ISA sections 10.6 and 10.7).
+/// A read of the block's place or of the grid's extent (PTX ISA sections 10.6 and 10.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GridRegister {
-    Ctaid,
-    Nctaid,
-}
-
-/// A read of the grid to rewrite.
-#[derive(Debug)]
 pub(crate) struct Read {
     /// Index of the instruction.
     pub(crate) instruction: u32,
-    /// The special register's own text, `%ctaid.x`.
-    pub(crate) span: Span,
-    pub(crate) register: GridRegister,
-    pub(crate) axis: u8,
-    /// The destination of an unguarded 32-bit `mov` into an integer register, which can hold what it takes to get the
-    /// value; any other read goes through a temporary.
-    pub(crate) into: Option<String>,
-}
-
-/// A read of the size of dynamic shared memory, which `worker` makes larger.
-#[derive(Debug)]
-pub(crate) struct SizeRead {
-    /// Index of the instruction.
-    pub(crate) instruction: u32,
-    /// Where the text stands.
-    pub(crate) span: Span,
+    pub(crate) value: Value,
 }
 
 /// A reason with the byte offset of what it is about.
@@ -75,7 +47,8 @@ pub(crate) struct Facts {
     pub(crate) refusal: Option<Found>,
     /// It uses cooperative groups' grid barrier.
     pub(crate) syncs_grid: bool,
-    pub(crate) size_reads: Vec<SizeRead>,
+    /// Instructions that read the size of dynamic shared memory, which `worker` makes larger.
+    pub(crate) size_reads: Vec<u32>,
     /// First read of the size of dynamic shared memory that cannot be set right.
     pub(crate) unusual_size_read: Option<Found>,
     /// First read of the size of all shared memory, which the driver's own is part of.
@@ -83,91 +56,30 @@ pub(crate) struct Facts {
 }
 
 /// Looks through a function's header and body.
-pub(crate) fn examine(
-    module: &Module,
-    program: &Program,
-    syntax: &FunctionSyntax,
-    function: &Function,
-) -> Facts {
+pub(crate) fn examine(program: &Program, function: &Function) -> Facts {
     let mut facts = Facts::default();
-    header(module, syntax, &mut facts);
-    let instructions = module
-        .statements_in(syntax.statements.0, syntax.statements.1)
-        .filter(|s| s.kind == StatementKind::Instruction);
-    let c = module.cursor(0);
-    for ((n, statement), instruction) in (0..).zip(instructions).zip(&function.body) {
+    for bound in &function.cluster_bounds {
+        let what = match bound {
+            ClusterBound::Explicit => ".explicitcluster",
+            ClusterBound::Required(_) => ".reqnctapercluster",
+            ClusterBound::MaxRank(_) => ".maxclusterrank",
+            ClusterBound::BlocksAreClusters => ".blocksareclusters",
+        };
+        let reason = Reason::Cluster(what.to_owned());
+        refuse(&mut facts, reason, function.span.start);
+    }
+    for (n, instruction) in (0..).zip(&function.body) {
         opcode(program, instruction, &mut facts);
-        if instruction.mnemonic.starts_with("call")
-            && (instruction.opcode != Opcode::Call
-                || carry::argument_place(module, statement).is_none())
-        {
-            refuse(&mut facts, Reason::UnusualCall, instruction.span.start);
-        }
-        if instruction.opcode != Opcode::Other && !instruction.operands.iter().any(names_special) {
-            continue;
-        }
-        let tokens = &c.tokens[statement.first..statement.end];
-        for (at, token) in tokens
-            .iter()
-            .enumerate()
-            .filter(|(_, t)| t.kind() == kind::NAME)
-        {
-            if let Some(register) = VOCABULARY.special(token.sym()) {
-                // With its axis, `.x`.
-                let has_axis = tokens.get(at + 1).is_some_and(|t| t.kind() == kind::DOT);
-                let first = statement.first + at;
-                let span = module.token_span(first, first + 1 + usize::from(has_axis));
-                let axis = has_axis.then(|| c.name(tokens[at + 1].sym()));
-                special(
-                    function,
-                    instruction,
-                    (n, span),
-                    (register, axis),
-                    &mut facts,
-                );
-            }
+        for register in specials(instruction) {
+            special(instruction, (n, register), &mut facts);
         }
     }
     facts
 }
 
-/// Returns the index in the program of each function, by its name.
-pub(crate) fn indices(program: &Program) -> HashMap<&str, usize> {
-    let names = program.functions.iter().map(|f| f.name.as_str());
-    names.zip(0..).collect()
-}
-
-/// Returns whether an operand that the typed layer knows names a special register.
-fn names_special(operand: &Operand) -> bool {
-    match operand {
-        Operand::Special(_) => true,
-        Operand::Vector(list) => list.iter().any(names_special),
-        Operand::Arguments(list) => list.iter().any(names_special),
-        // What stands in brackets behind a comma is looked at token by token.
-        Operand::TexAddress(_) => true,
-        _ => false,
-    }
-}
-
 fn refuse(facts: &mut Facts, reason: Reason, offset: u32) {
     facts.syncs_grid |= matches!(reason, Reason::GridSync(_));
     facts.refusal.get_or_insert((reason, offset));
-}
-
-fn header(module: &Module, syntax: &FunctionSyntax, facts: &mut Facts) {
-    let c = module.cursor(0);
-    for token in &c.tokens[syntax.params.1..syntax.header_end] {
-        if token.kind() == kind::DOT {
-            let name = c.name(token.sym());
-            if matches!(
-                name,
-                "explicitcluster" | "reqnctapercluster" | "maxclusterrank" | "blocksareclusters"
-            ) {
-                let what = format!(".{name}");
-                refuse(facts, Reason::Cluster(what), token.start);
-            }
-        }
-    }
 }
 
 fn opcode(program: &Program, i: &Instruction, facts: &mut Facts) {
@@ -206,26 +118,26 @@ fn opcode(program: &Program, i: &Instruction, facts: &mut Facts) {
     }
 }
 
-fn special(
-    function: &Function,
-    i: &Instruction,
-    (instruction, span): (u32, Span),
-    (register, axis): (SpecialReg, Option<&str>),
-    facts: &mut Facts,
-) {
+fn special(i: &Instruction, (instruction, register): (u32, SpecialReg), facts: &mut Facts) {
     use SpecialReg as S;
-    let offset = span.start;
-    let register = match register {
-        S::Ctaid(_) => GridRegister::Ctaid,
-        S::Nctaid(_) => GridRegister::Nctaid,
+    let offset = i.span.start;
+    // `ptxas` 13.5 takes them in these two alone.
+    let is_usual = matches!(i.opcode, Opcode::Mov | Opcode::Cvt);
+    let value = match register {
+        S::Ctaid(axis) if is_usual => Value::Ctaid(axis),
+        S::Nctaid(axis) if is_usual => Value::Nctaid(axis),
+        S::Ctaid(_) => {
+            let what = "%ctaid".to_owned();
+            return refuse(facts, Reason::UnusualRead(what), offset);
+        }
+        S::Nctaid(_) => {
+            let what = "%nctaid".to_owned();
+            return refuse(facts, Reason::UnusualRead(what), offset);
+        }
+        S::DynamicSmemSize if is_usual => return facts.size_reads.push(instruction),
         S::DynamicSmemSize => {
-            if reads_32_bits(i) {
-                facts.size_reads.push(SizeRead { instruction, span });
-            } else {
-                let register = "%dynamic_smem_size".to_owned();
-                let reason = Reason::UnusualRead(register);
-                facts.unusual_size_read.get_or_insert((reason, offset));
-            }
+            let reason = Reason::UnusualRead("%dynamic_smem_size".to_owned());
+            facts.unusual_size_read.get_or_insert((reason, offset));
             return;
         }
         S::TotalSmemSize => {
@@ -251,57 +163,8 @@ fn special(
         }
         _ => return,
     };
-    let axis = match axis {
-        Some("x") => 0,
-        Some("y") => 1,
-        Some("z") => 2,
-        _ => 3,
-    };
-    if axis == 3 || !reads_32_bits(i) {
-        let register = match register {
-            GridRegister::Ctaid => "%ctaid".to_owned(),
-            GridRegister::Nctaid => "%nctaid".to_owned(),
-        };
-        return refuse(facts, Reason::UnusualRead(register), offset);
+    // The fourth axis of either is always the same.
+    if !matches!(value, Value::Ctaid(3..) | Value::Nctaid(3..)) {
+        facts.reads.push(Read { instruction, value });
     }
-    facts.reads.push(Read {
-        instruction,
-        span,
-        register,
-        axis,
-        into: plain_destination(function, i),
-    });
-}
-
-/// Returns whether the instruction takes 32 bits of each special register that it names: a `mov` of 32 bits, a `mov`
-/// that packs a vector of them, or a `cvt` from a 32-bit integer. No other instruction may name one (`ptxas` 13.5
-/// accepts `mov` and `cvt` alone).
-fn reads_32_bits(i: &Instruction) -> bool {
-    use ScalarType as T;
-    let words = |t: &T| matches!(t, T::B32 | T::U32 | T::S32);
-    match (i.opcode, i.operands.as_slice(), i.mods.types.as_slice()) {
-        (Opcode::Mov, [Operand::Reg(_), Operand::Special(_)], [t]) => {
-            i.mods.vector == 0 && words(t)
-        }
-        (Opcode::Mov, [Operand::Reg(_), Operand::Vector(parts)], [T::B64 | T::U64 | T::S64]) => {
-            parts.len() == 2
-        }
-        (Opcode::Mov, [Operand::Reg(_), Operand::Vector(parts)], [T::B128]) => parts.len() == 4,
-        (Opcode::Cvt, [Operand::Reg(_), Operand::Special(_)], [_, from]) => words(from),
-        _ => false,
-    }
-}
-
-/// Returns the destination's name when it can hold a 32-bit integer on the way to the value.
-fn plain_destination(function: &Function, i: &Instruction) -> Option<String> {
-    let [Operand::Reg(destination), Operand::Special(_)] = i.operands.as_slice() else {
-        return None;
-    };
-    let is_plain = i.opcode == Opcode::Mov
-        && i.guard.is_none()
-        && matches!(
-            function.registers[destination.0 as usize],
-            ScalarType::U32 | ScalarType::S32 | ScalarType::B32
-        );
-    is_plain.then(|| function.register_names[destination.0 as usize].to_owned())
 }

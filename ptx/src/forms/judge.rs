@@ -12,18 +12,9 @@ use crate::analysis::CallGraph;
 use crate::analysis::{Uniformity, registers_estimate};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAM_ALIGN, MAX_PARAMS_BYTES};
 use crate::decode::{FuncId, Function, Opcode, Program};
+use crate::print::{self, Refusals};
 use crate::syntax::module::{Lines, Module};
 use std::sync::OnceLock;
-
-/// Bytes that a form may add for each byte of the module.
-pub(super) const TIMES_SOURCE: usize = 8;
-/// Bytes that it may add to any module.
-pub(super) const FREE_BYTES: usize = 1 << 20;
-
-/// Returns what a form may add to a module of that length.
-pub(super) const fn length_limit(source_bytes: usize) -> usize {
-    TIMES_SOURCE * source_bytes + FREE_BYTES
-}
 
 /// What stands against each form of each of a module's functions, and what was found out on the way.
 pub struct FormVerdicts {
@@ -45,43 +36,19 @@ pub struct FormVerdicts {
     uniformity: Vec<Option<Uniformity>>,
     /// Estimates of the registers of each function, where somebody asked.
     registers: Vec<OnceLock<u32>>,
-    /// Against forms that would make the module too long.
-    pub(super) too_long: TooLong,
+    /// What of the module cannot be printed, so that only the original's text has it.
+    pub(super) unexpressed: Refusals,
     /// Where the lines of the judged module begin.
     pub(crate) lines: Lines,
 }
 
-/// Kernels that a module's length leaves no room for.
-#[derive(Debug, Default)]
-pub(super) struct TooLong {
-    /// By function, a bit for each form in the order of [`Form::ALL`]; empty when there is room for all.
-    pub(super) over: Vec<u8>,
-    /// By function, what is said of them.
-    pub(super) refusals: Vec<Option<Refusal>>,
-}
-
-impl TooLong {
-    /// Returns why the form is refused to the kernel.
-    pub(super) fn refusal(&self, kernel: FuncId, form: Form) -> Option<&Refusal> {
-        let at = kernel.0 as usize;
-        let bit = Form::ALL.iter().position(|&f| f == form)?;
-        if self.over.get(at)? >> bit & 1 == 0 {
-            return None;
-        }
-        self.refusals[at].as_ref()
-    }
-}
-
 impl FormVerdicts {
-    /// Judges every function, but for how long a form makes the module.
-    pub(super) fn of_functions(module: &Module, program: &Program) -> Self {
-        let indices = facts::indices(program);
-        let mut facts: Vec<Facts> = program.functions.iter().map(|_| Facts::default()).collect();
-        for syntax in module.functions.iter().filter(|s| s.has_body) {
-            if let Some(&n) = indices.get(module.name_of(syntax)) {
-                facts[n] = facts::examine(module, program, syntax, &program.functions[n]);
-            }
-        }
+    /// Judges every function. `program` must be the module's own decoding.
+    #[must_use]
+    pub fn new(module: &Module, program: &Program) -> Self {
+        let functions = program.functions.iter();
+        let facts: Vec<Facts> = functions.map(|f| facts::examine(program, f)).collect();
+        let unexpressed = print::refusals(program);
         let calls = CallGraph::new(program);
         let judge = Judge {
             program,
@@ -92,19 +59,20 @@ impl FormVerdicts {
             facts.iter().enumerate().map(|(n, f)| own(n, f)).collect()
         };
         let id = |n: usize| FuncId(u32::try_from(n).unwrap_or(u32::MAX));
-        let aliased = aliased(program);
-        let added = judge.refusals(aliased.clone(), true);
+        let own = |n: usize, _: &Facts| {
+            let (what, span) = unexpressed.functions[n].clone()?;
+            Some((Reason::Unexpressed(what), span.start))
+        };
+        let added = judge.refusals(each(&own), true);
         let waits = waits::judge_all(program, &calls);
         let gangs = facts.iter().zip(&waits);
         let gangs = gangs.map(|(f, wait)| (f.syncs_grid || wait.is_some()).then_some(()));
         let gangs = calls.spread(gangs.collect());
         let own = |n: usize, f: &Facts| {
             let found = slice::judge(f).or_else(|| waits[n].clone());
-            found
-                .or_else(|| judge.carry(n, f))
-                .or_else(|| aliased[n].clone())
+            found.or_else(|| judge.carry(n, f))
         };
-        let slice = judge.refusals(each(&own), true);
+        let slice = inherit(&judge.refusals(each(&own), false), added.clone());
         let mut converges = convergence::judge(program, &calls);
         let own = |n: usize, f: &Facts| {
             let found = worker::judge(program, f, &program.functions[n]);
@@ -118,12 +86,12 @@ impl FormVerdicts {
         let module_facts = fence::ModuleFacts::new(module, program, &calls);
         let fence = judge.refusals(
             each(&|n, f| {
-                let found = fence::judge((module, program), id(n), &module_facts);
+                let found = fence::judge(program, id(n), &module_facts);
                 found.or_else(|| fence::forbids_size(f, &module_facts))
             }),
             false,
         );
-        let fence = inherit(&added, fence);
+        let fence = inherit(&fence, added);
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         Self {
@@ -139,7 +107,7 @@ impl FormVerdicts {
             module_facts,
             uniformity: converges.iter_mut().map(|j| j.uniformity.take()).collect(),
             registers: vec![OnceLock::new(); program.functions.len()],
-            too_long: TooLong::default(),
+            unexpressed,
             lines: module.lines(),
         }
     }
@@ -177,8 +145,7 @@ impl FormVerdicts {
             true => self.fenced_worker[at(&self.fenced_worker)?].as_ref(),
             false => None,
         };
-        let length = || self.too_long.refusal(kernel, form);
-        shape.or_else(fence).or_else(both).or_else(length)
+        shape.or_else(fence).or_else(both)
     }
 }
 
@@ -186,18 +153,6 @@ impl FormVerdicts {
 fn copies(program: &Program) -> bool {
     let mut bodies = program.functions.iter().flat_map(|f| &f.body);
     bodies.any(|i| i.opcode == Opcode::CpAsync)
-}
-
-/// Returns what stands against giving parameters to functions that have another name.
-fn aliased(program: &Program) -> Vec<Option<Found>> {
-    let mut found = vec![None; program.functions.len()];
-    for (alias, target) in &program.aliases {
-        let name = |f: &FuncId| program.functions[f.0 as usize].name.clone();
-        let (function, alias) = (name(target), name(alias));
-        let start = program.functions[target.0 as usize].span.start;
-        found[target.0 as usize] = Some((Reason::Aliased { function, alias }, start));
-    }
-    found
 }
 
 /// Returns the first list's refusals, and the second's where it has none.

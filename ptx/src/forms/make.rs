@@ -1,29 +1,41 @@
-//! A module rewritten: for each kernel the form that the caller chose, in one pass.
+//! A module rewritten: for each kernel the form that the caller chose, printed from the typed tree.
+//!
+//! How much longer that may make a module: a form's code does not depend on how long its kernel is, so a module of very
+//! many tiny kernels, or of nothing but traps, would grow a hundredfold. Rule: by the end of each function the text is
+//! longer than the module by at most [`TIMES_SOURCE`] times the bytes of the module so far, and [`FREE_BYTES`]; a kernel
+//! with which it would be longer stays whole and says so. Stamps are left out of such a module first.
 
+use super::assemble::Assembled;
 use super::carry::{self, Carried};
-use super::facts;
 use super::frame::{Frame, Role};
 use super::judge::FormVerdicts;
-use super::names::Names;
-use super::value::Values;
-use super::{Form, Options, Reason, Refusal, Shape, fence, judge, slice, stamp, worker};
-use crate::control::{CONTROL_ALIGN, CONTROL_BYTES};
-use crate::decode::{FuncId, Function, Program};
+use super::value::{Value, Values};
+use super::{Form, Options, Reason, Refusal, Shape, fence, slice, stamp, worker};
+use crate::decode::{
+    FuncId, Function, Param, Program, RegisterNames, ScalarType, Span, StateSpace, VarId, Variable,
+};
 use crate::kernel::{BlockRule, Entry, FormRefusal, Kernel};
-use crate::rewrite::Edits;
-use crate::syntax::module::{FunctionSyntax, Module, StatementKind};
-use std::collections::HashMap;
+use crate::print::{Layout, Own, Printer, Refusals, in_order};
+use crate::syntax::module::Module;
+
+/// Bytes that forms may add for each byte of the module.
+const TIMES_SOURCE: usize = 8;
+/// Bytes that they may add to any module.
+const FREE_BYTES: usize = 1 << 20;
+/// Bytes of the text of an added instruction or label, at least.
+const ITEM_BYTES: usize = 8;
 
 /// A rewritten module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
     /// The module's text.
     pub bytes: Vec<u8>,
-    /// Its kernels, in source order, each with one entry.
+    /// Its kernels, in source order, each with one entry; one that cannot be printed beside others has none.
     pub kernels: Vec<Kernel>,
 }
 
-/// Gives every kernel the form that `choose` names for it; everything else stays as it is.
+/// Gives every kernel the form that `choose` names for it, and prints the module. Where none is given, the text is the
+/// original.
 ///
 /// `program` must be the module's own decoding. A kernel that cannot take its form stays whole and says why.
 #[must_use]
@@ -33,13 +45,8 @@ pub fn rewrite(
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Rewritten {
-    rewrite_with(
-        module,
-        program,
-        &FormVerdicts::new(module, program),
-        options,
-        choose,
-    )
+    let verdicts = FormVerdicts::new(module, program);
+    rewrite_with(module, program, &verdicts, options, choose)
 }
 
 /// Does as [`rewrite`], with verdicts that are at hand.
@@ -51,184 +58,284 @@ pub fn rewrite_with(
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Rewritten {
-    let forms = forms_of(program, verdicts, &choose);
-    let making = Making::new((module, program), verdicts, options, forms);
-    let mut edits = making.head();
-    let most = 2 * judge::length_limit(module.source().len());
-    for (n, syntax) in making.functions() {
-        edits = making.function(n, syntax, edits);
-        if edits.text_bytes() > most && options.stamps {
-            let options = Options {
-                stamps: false,
-                ..*options
-            };
-            return rewrite_with(module, program, verdicts, &options, choose);
+    let (mut forms, mut kernels) = chosen(program, verdicts, choose);
+    if forms.iter().all(|form| *form == Form::WHOLE) {
+        for (id, kernel) in &mut kernels {
+            let function = &program.functions[id.0 as usize];
+            kernel.entries.push(entry(function, Form::WHOLE, options));
         }
-        if edits.text_bytes() > most {
-            // Only a mixture of forms that each have room by themselves comes here.
-            let kernels = kernels(program, verdicts, &making.plan, options, &choose);
-            return Rewritten {
-                bytes: module.print(),
-                kernels: kernels
-                    .into_iter()
-                    .map(|k| without_room(k, module, program))
-                    .collect(),
-            };
+        return Rewritten {
+            bytes: module.print(),
+            kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(),
+        };
+    }
+    let free = module.source().len() + FREE_BYTES;
+    let with_stamps = Making::new(program, verdicts, *options, &forms).text(&mut forms, free);
+    let (options, (text, without_room)) = match with_stamps {
+        Ok(made) => (*options, made),
+        Err(TooLong) => {
+            let stamps = false;
+            let options = Options { stamps, ..*options };
+            let making = Making::new(program, verdicts, options, &forms);
+            (options, making.text(&mut forms, free).unwrap_or_default())
+        }
+    };
+    let options = &options;
+    for (id, kernel) in &mut kernels {
+        let n = id.0 as usize;
+        let function = &program.functions[n];
+        if let Some((_, form)) = without_room.iter().find(|(refused, _)| refused == id) {
+            let reason = Reason::TooMuchText(TIMES_SOURCE);
+            let line = verdicts.lines.line(function.span.start);
+            let (form, refusal) = (*form, Refusal { reason, line });
+            kernel.refusals.push(FormRefusal { form, refusal });
+        }
+        if verdicts.unexpressed.functions[n].is_none() {
+            let mut entry = entry(function, forms[n], options);
+            entry.stamps = options.stamps && stamp::takes(program, forms[n]);
+            if forms[n].shape == Shape::Worker && verdicts.warp_rows[n] {
+                entry.block_rule = BlockRule::WarpRows;
+            }
+            kernel.entries.push(entry);
         }
     }
     Rewritten {
-        bytes: edits.apply(module),
-        kernels: kernels(program, verdicts, &making.plan, options, choose),
+        bytes: text.into_bytes(),
+        kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(),
     }
 }
 
-/// Returns a kernel of a module that would become too long.
-fn without_room(made: Kernel, module: &Module, program: &Program) -> Kernel {
-    let form = made.entries.first().map_or(Form::WHOLE, Entry::form);
-    let Some((_, function)) = program.kernel(&made.name).filter(|_| form != Form::WHOLE) else {
-        return made;
-    };
-    let reason = Reason::TooMuchText(judge::TIMES_SOURCE);
-    let line = module.line(function.span.start);
-    let refusal = Refusal { reason, line };
-    let refusal = Some(FormRefusal { form, refusal });
-    let whole = (Form::WHOLE, BlockRule::Any);
-    Kernel {
-        is_gang: made.is_gang,
-        ..described(function, whole, refusal, &Options::default())
-    }
-}
-
-/// Returns the form that each function gets: the chosen one for a kernel that can take it.
-pub(super) fn forms_of(
+/// Returns the form that each function gets, the chosen one for a kernel that can take it, and the kernels with what
+/// stands against what was chosen for them.
+fn chosen(
     program: &Program,
     verdicts: &FormVerdicts,
     choose: impl Fn(FuncId) -> Form,
-) -> Vec<Form> {
-    (0_u32..)
-        .zip(&program.functions)
-        .map(|(n, f)| match f.is_entry && f.is_defined {
-            true => {
-                Some(choose(FuncId(n))).filter(|&form| verdicts.refusal(FuncId(n), form).is_none())
-            }
-            false => None,
-        })
-        .map(|form| form.unwrap_or(Form::WHOLE))
-        .collect()
+) -> (Vec<Form>, Vec<(FuncId, Kernel)>) {
+    let mut forms = vec![Form::WHOLE; program.functions.len()];
+    let mut kernels = Vec::new();
+    for (n, function) in (0_u32..).zip(&program.functions) {
+        if !(function.is_entry && function.is_defined) {
+            continue;
+        }
+        let id = FuncId(n);
+        let form = choose(id);
+        let mut kernel = Kernel::new(function);
+        kernel.is_gang = verdicts.gangs[n as usize];
+        match verdicts.refusal(id, form).cloned() {
+            Some(refusal) => kernel.refusals.push(FormRefusal { form, refusal }),
+            None => forms[n as usize] = form,
+        }
+        kernels.push((id, kernel));
+    }
+    (forms, kernels)
 }
 
-/// A rewrite under way: what is decided for the whole module before any function is edited.
-pub(super) struct Making<'a> {
-    module: &'a Module,
+/// Describes an entry.
+fn entry(function: &Function, form: Form, options: &Options) -> Entry {
+    Entry {
+        name: function.name.clone(),
+        shape: form.shape,
+        fence: form.fenced.then_some(options.fence.mode),
+        block_rule: BlockRule::Any,
+        stamps: false,
+        chunk: match form.shape {
+            Shape::Worker => worker::chunk(function),
+            Shape::Whole | Shape::Slice => 1,
+        },
+    }
+}
+
+/// Variables that a rewrite adds to a module.
+pub(crate) struct Added {
+    variables: Vec<Variable>,
+    /// Those that the module has itself.
+    own: u32,
+}
+
+impl Added {
+    /// Adds the dynamic shared memory, whose end is where a fenced kernel may reach to and where the words of a worker
+    /// stand. It is aligned as the module's own is, so that both begin at the same place.
+    fn new(program: &Program, forms: &[Form]) -> Self {
+        let asks = |form: &Form| form.fenced || form.shape == Shape::Worker;
+        let is_dynamic = |v: &&Variable| v.space == StateSpace::Shared && v.is_extern;
+        let aligns = program.variables.iter().filter(is_dynamic).map(|v| v.align);
+        let mut shared = bytes(StateSpace::Shared, 0, aligns.fold(4, u32::max));
+        shared.is_extern = true;
+        Self {
+            variables: match forms.iter().any(asks) {
+                true => vec![shared],
+                false => Vec::new(),
+            },
+            own: u32::try_from(program.variables.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Returns the dynamic shared memory.
+    pub(crate) fn shared(&self) -> VarId {
+        VarId(self.own)
+    }
+
+    /// Returns the number of the first variable that a function gets.
+    pub(crate) fn first_of_functions(&self) -> u32 {
+        self.own + u32::try_from(self.variables.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Returns an array of bytes.
+pub(super) fn bytes(space: StateSpace, size_bytes: u64, align: u32) -> Variable {
+    Variable {
+        name: String::new(),
+        space,
+        ty: ScalarType::B8,
+        size_bytes,
+        align,
+        init: None,
+        relocations: Vec::new(),
+        is_extern: false,
+        is_visible: false,
+        is_managed: false,
+        owner: None,
+        span: Span::default(),
+    }
+}
+
+/// Returns a function with everything but body, tables, registers and their names.
+pub(super) fn without_body(function: &Function) -> Function {
+    Function {
+        name: function.name.clone(),
+        params: function.params.clone(),
+        returns: function.returns.clone(),
+        call_params: function.call_params.clone(),
+        call_prototypes: function.call_prototypes.clone(),
+        cluster_bounds: function.cluster_bounds.clone(),
+        unknown_directive: function.unknown_directive.clone(),
+        registers: Vec::new(),
+        register_names: RegisterNames::default(),
+        body: Vec::new(),
+        branch_tables: Vec::new(),
+        nounroll: Vec::new(),
+        ..*function
+    }
+}
+
+/// A text, and kernels that stay whole for lack of room, with the forms that they were to take.
+type Made = (String, Vec<(FuncId, Form)>);
+
+/// A module is too long with stamps.
+struct TooLong;
+
+/// A rewrite under way: what is decided for the whole module before any function is made.
+struct Making<'a> {
     program: &'a Program,
     verdicts: &'a FormVerdicts,
-    options: &'a Options,
-    names: Names,
+    options: Options,
     plan: Plan,
-    indices: HashMap<&'a str, usize>,
+    added: Added,
 }
 
 impl<'a> Making<'a> {
-    pub(super) fn new(
-        (module, program): (&'a Module, &'a Program),
+    fn new(
+        program: &'a Program,
         verdicts: &'a FormVerdicts,
-        options: &'a Options,
-        forms: Vec<Form>,
+        options: Options,
+        forms: &[Form],
     ) -> Self {
         Self {
-            names: Names::new(module),
-            plan: Plan::new(program, verdicts, forms, options),
-            indices: facts::indices(program),
-            module,
+            plan: Plan::new(program, verdicts, forms, &options),
+            added: Added::new(program, forms),
             program,
             verdicts,
             options,
         }
     }
 
-    /// Returns the form that a function takes.
-    pub(super) fn form(&self, n: usize) -> Form {
-        self.plan.forms[n]
+    /// Prints the module with kernels in these forms, as far as there is room beside the `free` bytes, and gives the
+    /// kernels that stay whole for lack of it.
+    ///
+    /// # Errors
+    /// There is no room for the stamps.
+    fn text(&self, forms: &mut [Form], free: usize) -> Result<Made, TooLong> {
+        let unexpressed: &Refusals = &self.verdicts.unexpressed;
+        let lines = match self.options.layout {
+            Layout::OriginalLines => Some(&self.verdicts.lines),
+            Layout::OneEach => None,
+        };
+        let mut printer = Printer::new(self.program, &self.added.variables, lines);
+        let order = in_order(self.program, &unexpressed.functions);
+        printer.begin(&order, unexpressed, |id| self.formals(id));
+        let mut without_room = Vec::new();
+        for id in order {
+            let function = &self.program.functions[id.0 as usize];
+            if !function.is_defined {
+                continue;
+            }
+            let form = forms[id.0 as usize];
+            let mark = printer.mark();
+            let most = free + TIMES_SOURCE * function.span.end as usize;
+            let left = most.saturating_sub(printer.bytes());
+            if self.print(&mut printer, (id, form), left) && printer.bytes() <= most {
+                continue;
+            }
+            if self.options.stamps {
+                return Err(TooLong);
+            }
+            printer.back_to(mark);
+            self.print(&mut printer, (id, Form::WHOLE), usize::MAX);
+            forms[id.0 as usize] = Form::WHOLE;
+            without_room.push((id, form));
+        }
+        Ok((printer.finish(), without_room))
     }
 
-    /// Returns what the module declares for all of its functions.
-    pub(super) fn head(&self) -> Edits {
-        let mut edits = Edits::new();
-        let asks = |f: &Form| f.fenced || f.shape == Shape::Worker;
-        if self.plan.forms.iter().any(asks) {
-            edits.insert(behind_header(self.module), self.names.shared_declaration());
-        }
-        edits
+    /// Prints a function; false where that would take more than so many bytes for what is added.
+    fn print(&self, printer: &mut Printer<'_>, (id, form): (FuncId, Form), most: usize) -> bool {
+        let Some(made) = self.function(id, form, most) else {
+            return false;
+        };
+        let Assembled {
+            function,
+            variables,
+            raised,
+        } = &made;
+        printer.function(id, &Own {
+            function,
+            variables,
+            raised,
+        });
+        true
     }
 
-    /// Returns the text of every function, declarations included, and the function's index.
-    pub(super) fn functions(&self) -> impl Iterator<Item = (usize, &'a FunctionSyntax)> {
-        let (module, indices) = (self.module, &self.indices);
-        let functions = module.functions.iter();
-        functions.filter_map(move |syntax| Some((*indices.get(module.name_of(syntax))?, syntax)))
-    }
-
-    /// Adds the edits of one function's text.
-    pub(super) fn function(&self, n: usize, syntax: &'a FunctionSyntax, mut edits: Edits) -> Edits {
-        let (module, program) = (self.module, self.program);
-        let id = FuncId(u32::try_from(n).unwrap_or(u32::MAX));
-        let form = self.plan.forms[n];
-        if form.has_control() {
-            // A forward declaration gets the parameter as its definition does.
-            let parameter = format!(
-                ".param .align {CONTROL_ALIGN} .b8 {}[{CONTROL_BYTES}]",
-                self.names.control
-            );
-            carry::add_first_parameter(module, syntax, &parameter, &mut edits);
-        }
-        let carried = self.plan.carried.of(id);
-        carry::add_formals(module, syntax, carried, &self.names.prefix, &mut edits);
-        if !syntax.has_body {
-            return edits;
-        }
-        let role = match program.functions[n].is_entry {
+    /// Makes one function.
+    fn function(&self, id: FuncId, form: Form, most: usize) -> Option<Assembled> {
+        let n = id.0 as usize;
+        let role = match self.program.functions[n].is_entry {
             true => Role::Kernel(form),
             false => Role::Callee {
                 fenced: self.plan.fenced[n],
             },
         };
-        let mut frame = Frame::new((module, program, &self.names), (id, syntax), role, carried);
-        frame.edits = edits;
-        edit(&mut frame, self.verdicts, &self.plan, self.options);
-        frame.finish()
+        let carried = self.plan.carried.of(id);
+        let most = most / ITEM_BYTES;
+        let mut frame = Frame::new(self.program, &self.added, (id, role), carried, most);
+        edit(&mut frame, self.verdicts, &self.plan, &self.options);
+        if frame.is_over() {
+            return None;
+        }
+        let mut made = frame.assemble();
+        let indirect: Vec<Param> = carry::indirect(&self.plan.carried).collect();
+        for prototype in &mut made.function.call_prototypes {
+            if prototype.targets.is_empty() {
+                prototype.params.extend(indirect.iter().cloned());
+            }
+        }
+        Some(made)
     }
-}
 
-/// Returns what became of each kernel that the module defines.
-fn kernels(
-    program: &Program,
-    verdicts: &FormVerdicts,
-    plan: &Plan,
-    options: &Options,
-    choose: impl Fn(FuncId) -> Form,
-) -> Vec<Kernel> {
-    (0_u32..)
-        .zip(&program.functions)
-        .filter(|(_, f)| f.is_entry && f.is_defined)
-        .map(|(n, f)| {
-            let form = plan.forms[n as usize];
-            let chosen = choose(FuncId(n));
-            let refusal = verdicts.refusal(FuncId(n), chosen).cloned();
-            let refusal = refusal.map(|refusal| FormRefusal {
-                form: chosen,
-                refusal,
-            });
-            let block_rule = match form.shape {
-                Shape::Worker if verdicts.warp_rows[n as usize] => BlockRule::WarpRows,
-                _ => BlockRule::Any,
-            };
-            let mut kernel = described(f, (form, block_rule), refusal, options);
-            kernel.is_gang = verdicts.gangs[n as usize];
-            let stamps = options.stamps && stamp::takes(program, form);
-            kernel.entries.iter_mut().for_each(|e| e.stamps = stamps);
-            kernel
-        })
-        .collect()
+    /// Returns the parameters that a function is handed beside its own.
+    fn formals(&self, id: FuncId) -> Vec<Param> {
+        self.plan.carried.of(id).iter().map(Value::parameter).collect()
+    }
 }
 
 /// What is decided for all functions before any is edited.
@@ -236,15 +343,13 @@ struct Plan {
     carried: Carried,
     /// Functions that a fenced kernel may call.
     fenced: Vec<bool>,
-    /// The form that each function takes.
-    forms: Vec<Form>,
 }
 
 impl Plan {
     fn new(
         program: &Program,
         verdicts: &FormVerdicts,
-        forms: Vec<Form>,
+        forms: &[Form],
         options: &Options,
     ) -> Self {
         let calls = &verdicts.calls;
@@ -267,12 +372,12 @@ impl Plan {
         Self {
             carried: Carried::new(program, calls, &needs, &reached),
             fenced,
-            forms,
         }
     }
 }
 
-/// Runs the passes over one function. The loop comes last, because it is known then which axes the others ask for.
+/// Runs the passes over one function. The loop's beginning comes last, because it is known then which axes the others
+/// ask for.
 fn edit(frame: &mut Frame<'_>, verdicts: &FormVerdicts, plan: &Plan, options: &Options) {
     let facts = &verdicts.facts[frame.id.0 as usize];
     if let Role::Kernel(form) = frame.role
@@ -284,52 +389,14 @@ fn edit(frame: &mut Frame<'_>, verdicts: &FormVerdicts, plan: &Plan, options: &O
     if frame.is_fenced() {
         fence::prepare(frame, &verdicts.module_facts);
     }
-    if frame.shape() == Shape::Worker {
-        worker::edit(frame, facts, verdicts.copies);
-    }
+    let is_loop = frame.shape() == Shape::Worker;
+    let body = is_loop.then(|| worker::edit(frame, facts, verdicts.copies));
     slice::edit(frame, facts);
     carry::edit(frame, &plan.carried);
     if frame.is_fenced() {
         fence::edit(frame, &verdicts.module_facts, options.fence);
     }
-    if frame.shape() == Shape::Worker {
-        worker::begin_loop(frame);
+    if let Some(body) = &body {
+        worker::begin_loop(frame, body);
     }
-}
-
-/// Describes a kernel with one entry, and why it did not take the form that was asked for.
-fn described(
-    function: &Function,
-    (form, block_rule): (Form, BlockRule),
-    refusal: Option<FormRefusal>,
-    options: &Options,
-) -> Kernel {
-    let mut kernel = Kernel::new(function);
-    kernel.refusals.extend(refusal);
-    kernel.entries.push(Entry {
-        name: function.name.clone(),
-        shape: form.shape,
-        fence: form.fenced.then_some(options.fence.mode),
-        block_rule,
-        stamps: false,
-        chunk: match form.shape {
-            Shape::Worker => worker::chunk(function),
-            Shape::Whole | Shape::Slice => 1,
-        },
-    });
-    kernel
-}
-
-/// Returns the offset behind `.version`, `.target` and `.address_size`, which stand first.
-fn behind_header(module: &Module) -> u32 {
-    module
-        .statements()
-        .take_while(|(kind, _)| {
-            matches!(
-                kind,
-                StatementKind::Version | StatementKind::Target | StatementKind::AddressSize
-            )
-        })
-        .last()
-        .map_or(0, |(_, span)| span.end)
 }

@@ -1,28 +1,30 @@
 //! Kernel forms: what a kernel is rewritten into so that it can be cut, looped or confined.
 //!
 //! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`FormVerdicts`] says
-//! which forms each kernel can take and why not the others; [`rewrite`] makes, in one pass over one module, the form
-//! that the caller chooses for each kernel. A kernel that cannot take its form keeps its bytes, and the refusal says
-//! why and on which line. When in doubt a form refuses.
+//! which forms each kernel can take and why not the others; [`rewrite`] makes of one module the form that the caller
+//! chooses for each kernel, and prints it ([`print`](crate::print)). A kernel that cannot take its form stays whole, and
+//! the refusal says why and on which line. When in doubt a form refuses.
 //!
 //! A shape has a file, the fence a folder; each has a function `judge`, which gives the reason against it, and a
-//! function `edit`, which puts its text into a function's [`frame`]. What forms share has files of its own: [`facts`]
-//! about one function, [`carry`] for values that a callee needs, [`waits`] and [`convergence`] for what threads wait
-//! for. One more pass is there for what it tells and changes no launch: [`stamp`].
+//! function `edit`, which puts its [`code`] into a function's [`frame`]. What forms share has files of its own:
+//! [`facts`] about one function, [`special_reads`], [`carry`] for values that a callee needs, [`waits`] and
+//! [`convergence`] for what threads wait for. One more pass is there for what it tells and changes no launch: [`stamp`].
 //!
-//! All text is added on the line it belongs to, so that line numbers stay those of the original.
+//! Rule: forms change the typed tree and nothing else; no byte of the tenant's text reaches the printed one but for
+//! what the print keeps.
 
+mod assemble;
 mod carry;
+mod code;
 mod convergence;
 mod facts;
 pub mod fence;
 mod frame;
-mod growth;
 mod judge;
 mod make;
-mod names;
 mod reason;
 mod slice;
+mod special_reads;
 mod stamp;
 mod value;
 mod waits;
@@ -32,6 +34,7 @@ pub use judge::FormVerdicts;
 pub use make::{Rewritten, rewrite, rewrite_with};
 pub use reason::{Reason, Refusal};
 
+use crate::print::Layout;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -165,23 +168,8 @@ pub struct Options {
     pub fence: fence::FenceOptions,
     /// Whether blocks write stamps where the control block of their launch asks for them.
     pub stamps: bool,
-}
-
-/// Returns every module of the golden files that can be rewritten.
-#[cfg(test)]
-fn golden_modules() -> impl Iterator<Item = (crate::Module, crate::decode::Program)> {
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-    let folders = std::fs::read_dir(golden).expect("the folder is there");
-    let files = folders.flat_map(|folder| {
-        let folder = folder.expect("it can be listed").path();
-        std::fs::read_dir(folder).expect("it is a folder")
-    });
-    files.filter_map(|file| {
-        let bytes = std::fs::read(file.expect("it can be listed").path());
-        let module = crate::Module::parse(bytes.expect("it can be read")).ok()?;
-        let program = module.decode().ok()?;
-        Some((module, program))
-    })
+    /// How the text is laid out.
+    pub layout: Layout,
 }
 
 #[cfg(test)]

@@ -17,18 +17,13 @@ pub enum Reason {
     DeviceLaunch(String),
     #[error("it reads `%gridid`, which differs between slices of one launch")]
     GridId,
-    #[error("it reads `{0}` other than by a 32-bit `mov` or a `cvt` from 32 bits")]
+    #[error("it reads `{0}` other than by a `mov` or a `cvt`")]
     UnusualRead(String),
-    /// A call whose parts cannot be told apart.
-    #[error("this call is not written as `call (returned), function, (passed), prototype`")]
-    UnusualCall,
     /// A function that is reached through a pointer needs values that its callers cannot hand it.
     #[error(
         "`{0}`, whose address is taken, cannot be handed the block's place: it is defined elsewhere"
     )]
     CannotCarry(String),
-    #[error("`{alias}` stands for `{function}`, whose parameters could not change then")]
-    Aliased { function: String, alias: String },
     #[error("it reads `{0}`, which the shared memory that the form adds changes")]
     SharedSize(String),
     #[error(
@@ -48,6 +43,8 @@ pub enum Reason {
     /// A function that hides waits by its size.
     #[error("its loops are nested too deeply to be searched for waits")]
     LoopsTooDeep,
+    #[error(transparent)]
+    Unexpressed(crate::print::Unexpressed),
     #[error(transparent)]
     Fence(super::fence::FenceReason),
     #[error("the function `{0}` that it may call ends a thread by `exit`")]

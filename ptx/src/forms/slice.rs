@@ -12,59 +12,52 @@
 //! has the coordinates in registers of its loop, and called functions, which are handed them, too: where a value is
 //! loaded from is the [`frame`](super::frame)'s to say.
 
-use super::facts::{Facts, GridRegister, Read};
+use super::facts::Facts;
 use super::frame::{Frame, Role};
-use super::value::Value;
+use super::special_reads::{self, plain_destination};
+use super::value::{Value, Values};
 use super::{Reason, Shape};
+use crate::decode::SpecialReg;
 
 /// Returns why the function cannot be cut at all, for reasons of its own.
 pub(super) fn judge(facts: &Facts) -> Option<(Reason, u32)> {
     facts.refusal.clone()
 }
 
-/// Returns what a read asks for.
-fn value(read: &Read) -> Value {
-    match read.register {
-        GridRegister::Ctaid => Value::Ctaid(read.axis),
-        GridRegister::Nctaid => Value::Nctaid(read.axis),
-    }
-}
-
 /// Returns the values that a function reads itself.
-pub(super) fn needs(facts: &Facts) -> super::value::Values {
-    let mut values = super::value::Values::default();
-    facts.reads.iter().for_each(|r| values.insert(value(r)));
+pub(super) fn needs(facts: &Facts) -> Values {
+    let mut values = Values::default();
+    facts.reads.iter().for_each(|read| values.insert(read.value));
     values
 }
 
 /// Rectifies every read of the grid.
 pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts) {
-    if frame.shape() == Shape::Whole && matches!(frame.role, Role::Kernel(_)) {
-        return;
-    }
+    // A whole kernel's reads are right; so are those of a function that no kernel calls that is cut.
+    let is_whole = frame.shape() == Shape::Whole;
+    let is_right = |frame: &Frame<'_>, value| match frame.role {
+        Role::Kernel(_) => is_whole,
+        Role::Callee { .. } => frame.formal(value).is_none(),
+    };
+    let mut last = None;
     for read in &facts.reads {
-        let value = value(read);
-        if frame.shape() == Shape::Whole && frame.formal(value).is_none() {
-            // A function that no rewritten kernel calls.
+        let n = read.instruction;
+        if is_right(frame, read.value) || last.replace(n) == Some(n) {
             continue;
         }
-        match &read.into {
-            Some(register) => {
-                let text = frame.load(value, register);
-                frame.edits.replace(frame.span(read.instruction), text);
-            }
-            None => {
-                let register = match frame.formal(value) {
-                    Some(formal) => formal,
-                    None => {
-                        let t = frame.fresh("b32");
-                        let text = frame.load(value, &t);
-                        frame.before(read.instruction, &text);
-                        t
-                    }
-                };
-                frame.edits.replace(read.span, register);
-            }
+        let instruction = &frame.function.body[n as usize];
+        if let Some(into) = plain_destination(frame, instruction) {
+            let code = frame.load(read.value, into);
+            frame.replace(n, code);
+            continue;
         }
+        special_reads::replace(frame, n, |frame, register| {
+            let value = match register {
+                SpecialReg::Ctaid(axis @ 0..3) => Value::Ctaid(axis),
+                SpecialReg::Nctaid(axis @ 0..3) => Value::Nctaid(axis),
+                _ => return None,
+            };
+            Some(frame.held(value))
+        });
     }
 }

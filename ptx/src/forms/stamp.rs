@@ -28,13 +28,14 @@
 //! - The records are written by plain stores, each of a whole field, so that a reader sees a field written or not.
 //! - The text touches nothing of the kernel's but the control block, and no thread waits for another in it.
 
+use super::code::{Code, at};
 use super::frame::Frame;
 use super::{Form, Shape};
 use crate::control::{
     STAMP_BYTES, STAMP_COLUMN_AT, STAMP_END_AT, STAMP_MASK_AT, STAMP_ROW_SHIFT_AT, STAMP_SM_AT,
-    STAMPS_AT, STAMPS_OF_ROW_AT,
+    STAMP_START_AT, STAMPS_AT, STAMPS_OF_ROW_AT,
 };
-use crate::decode::{Instruction, Opcode, Program};
+use crate::decode::{Instruction, Opcode, Program, RegId, ScalarType, SpecialReg};
 
 /// Returns whether kernels of a module are stamped in a form: it needs the control block, addresses of 64 bits and
 /// `%globaltimer`, which came with PTX 3.1. A worker's blocks are not the grid's.
@@ -51,50 +52,52 @@ fn is_exit(i: &Instruction) -> bool {
 /// Stamps the kernel's entry and its exits.
 pub(super) fn edit(frame: &mut Frame<'_>) {
     let registers = Registers::of(frame);
-    let leave = frame.label("leave");
+    let leave = frame.label();
     let Registers {
         stamped,
         p,
         address,
         time,
         ..
-    } = &registers;
-    let function = frame.function;
-    for (n, i) in (0..).zip(&function.body).filter(|(_, i)| is_exit(i)) {
-        let text = match i.guard {
+    } = registers;
+    for (n, i) in (0..).zip(&frame.function.body).filter(|(_, i)| is_exit(i)) {
+        let mut code = Code::new();
+        match i.guard {
             None => {
-                frame.replace_operation(n, &format!("bra {leave};"));
-                format!("@!{stamped} exit;")
+                frame.replace_operation(n, "bra", (leave,));
+                code.op_unless(stamped, "exit", ());
             }
             Some(guard) => {
-                let own = &function.register_names[guard.reg.0 as usize];
-                match guard.negated {
-                    true => format!(
-                        "not.pred {p}, {own}; and.pred {p}, {stamped}, {p}; @{p} bra {leave};"
-                    ),
-                    false => format!("and.pred {p}, {stamped}, {own}; @{p} bra {leave};"),
+                let mut own = guard.reg;
+                if guard.negated {
+                    code.op("not.pred", (p, own));
+                    own = p;
                 }
+                code.op("and.pred", (p, stamped, own));
+                code.op_if(p, "bra", (leave,));
             }
-        };
-        frame.before(n, &text);
+        }
+        frame.before(n, code);
     }
     if frame.runs_off_its_end() {
-        frame.at_end(&format!("@{stamped} bra {leave};"));
+        let mut code = Code::new();
+        code.op_if(stamped, "bra", (leave,));
+        frame.at_end(code);
     }
     frame.open_tail();
     begin(frame, &registers);
-    let (row, stamps, record) = (
-        find_row(frame, &registers),
-        frame.control(STAMPS_AT),
-        find_record(frame, &registers),
-    );
-    frame.at_end(&format!(
-        "{leave}: {row} ld.param.u64 {address}, {stamps}; {record} mov.u64 {time}, %globaltimer; \
-         st.volatile.u64 [{address}+{STAMP_END_AT}], {time}; exit;"
-    ));
+    let mut code = Code::new();
+    code.label(leave);
+    find_row(frame, &registers, &mut code);
+    code.op("ld.param.u64", (address, frame.control(STAMPS_AT)));
+    find_record(frame, &registers, &mut code);
+    code.op("mov.u64", (time, SpecialReg::Globaltimer));
+    code.op("st.volatile.u64", (at(address, STAMP_END_AT), time));
+    code.op("exit", ());
+    frame.at_end(code);
 }
 
-/// Writes the start of blocks that are stamped. The text for it stands at the end, out of the way of all others.
+/// Writes the start of blocks that are stamped. The code for it stands at the end, out of the way of all others.
 fn begin(frame: &mut Frame<'_>, registers: &Registers) {
     let Registers {
         stamped,
@@ -105,82 +108,105 @@ fn begin(frame: &mut Frame<'_>, registers: &Registers) {
         address,
         time,
         ..
-    } = registers;
-    let [start, body] = ["start", "body"].map(|word| frame.label(word));
-    let [stamps, mask, column] =
-        [STAMPS_AT, STAMP_MASK_AT, STAMP_COLUMN_AT].map(|at| frame.control(at));
-    let (find_row, find_record) = (find_row(frame, registers), find_record(frame, registers));
-    frame.at_entry_once(&format!(
-        "mov.u32 {t}, %ctaid.x; ld.param.u32 {u}, {mask}; and.b32 {t}, {t}, {u}; ld.param.u8 {u}, {column}; \
-         setp.eq.u32 {stamped}, {t}, {u}; @{stamped} bra.uni {start}; {body}:"
-    ));
-    frame.at_end(&format!(
-        "{start}: {find_row} shl.b32 {t}, {index}, {u}; setp.eq.u32 {stamped}, {t}, {row}; @!{stamped} bra.uni {body}; \
-         ld.param.u64 {address}, {stamps}; setp.ne.u64 {stamped}, {address}, 0; \
-         mov.u32 {t}, %tid.x; mov.u32 {u}, %tid.y; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.z; or.b32 {t}, {t}, {u}; \
-         setp.eq.and.u32 {stamped}, {t}, 0, {stamped}; @!{stamped} bra {body}; \
-         {find_record} mov.u64 {time}, %globaltimer; st.volatile.u64 [{address}], {time}; \
-         mov.u32 {t}, %smid; st.volatile.u32 [{address}+{STAMP_SM_AT}], {t}; bra {body};"
-    ));
+    } = *registers;
+    let [start, body] = [(); 2].map(|()| frame.label());
+    let mut code = Code::new();
+    code.op("mov.u32", (t, SpecialReg::Ctaid(0)));
+    code.op("ld.param.u32", (u, frame.control(STAMP_MASK_AT)));
+    code.op("and.b32", (t, t, u));
+    code.op("ld.param.u8", (u, frame.control(STAMP_COLUMN_AT)));
+    code.op("setp.eq.u32", (stamped, t, u));
+    code.op_if(stamped, "bra.uni", (start,));
+    code.label(body);
+    frame.at_entry_once(code);
+    let mut code = Code::new();
+    code.label(start);
+    find_row(frame, registers, &mut code);
+    code.op("shl.b32", (t, index, u));
+    code.op("setp.eq.u32", (stamped, t, row));
+    code.op_unless(stamped, "bra.uni", (body,));
+    code.op("ld.param.u64", (address, frame.control(STAMPS_AT)));
+    code.op("setp.ne.u64", (stamped, address, 0_i64));
+    code.op("mov.u32", (t, SpecialReg::Tid(0)));
+    for axis in [1, 2] {
+        code.op("mov.u32", (u, SpecialReg::Tid(axis)));
+        code.op("or.b32", (t, t, u));
+    }
+    code.op("setp.eq.and.u32", (stamped, t, 0_i64, stamped));
+    code.op_unless(stamped, "bra", (body,));
+    find_record(frame, registers, &mut code);
+    code.op("mov.u64", (time, SpecialReg::Globaltimer));
+    code.op("st.volatile.u64", (at(address, STAMP_START_AT), time));
+    code.op("mov.u32", (t, SpecialReg::Smid));
+    code.op("st.volatile.u32", (at(address, STAMP_SM_AT), t));
+    code.op("bra", (body,));
+    frame.at_end(code);
 }
 
-/// Returns text that finds the block's row in the launch, the row shift, and the row without its low bits.
-fn find_row(frame: &Frame<'_>, registers: &Registers) -> String {
+/// Finds the block's row in the launch, the row shift, and the row without its low bits.
+fn find_row(frame: &Frame<'_>, registers: &Registers, code: &mut Code) {
     let Registers {
         t, u, row, index, ..
-    } = registers;
-    let row_shift = frame.control(STAMP_ROW_SHIFT_AT);
-    format!(
-        "mov.u32 {row}, %ctaid.z; mov.u32 {t}, %nctaid.y; mov.u32 {u}, %ctaid.y; \
-         mad.lo.u32 {row}, {row}, {t}, {u}; ld.param.u8 {u}, {row_shift}; shr.u32 {index}, {row}, {u};"
-    )
+    } = *registers;
+    code.op("mov.u32", (row, SpecialReg::Ctaid(2)));
+    code.op("mov.u32", (t, SpecialReg::Nctaid(1)));
+    code.op("mov.u32", (u, SpecialReg::Ctaid(1)));
+    code.op("mad.lo.u32", (row, row, t, u));
+    code.op("ld.param.u8", (u, frame.control(STAMP_ROW_SHIFT_AT)));
+    code.op("shr.u32", (index, row, u));
 }
 
-/// Returns text that finds the record of a block that is stamped, from the address of the first and what [`find_row`]
-/// found. Records of the rows that have any follow each other.
-fn find_record(frame: &Frame<'_>, registers: &Registers) -> String {
+/// Finds the record of a block that is stamped, from the address of the first and what [`find_row`] found. Records of
+/// the rows that have any follow each other.
+fn find_record(frame: &Frame<'_>, registers: &Registers, code: &mut Code) {
     let Registers {
         t,
         u,
         index,
         address,
         ..
-    } = registers;
-    let [mask, of_row] = [STAMP_MASK_AT, STAMPS_OF_ROW_AT].map(|at| frame.control(at));
-    format!(
-        "ld.param.u16 {t}, {of_row}; mul.lo.u32 {index}, {index}, {t}; ld.param.u32 {u}, {mask}; popc.b32 {u}, {u}; \
-         mov.u32 {t}, %ctaid.x; shr.u32 {t}, {t}, {u}; add.u32 {index}, {index}, {t}; \
-         mad.wide.u32 {address}, {index}, {STAMP_BYTES}, {address};"
-    )
+    } = *registers;
+    code.op("ld.param.u16", (t, frame.control(STAMPS_OF_ROW_AT)));
+    code.op("mul.lo.u32", (index, index, t));
+    code.op("ld.param.u32", (u, frame.control(STAMP_MASK_AT)));
+    code.op("popc.b32", (u, u));
+    code.op("mov.u32", (t, SpecialReg::Ctaid(0)));
+    code.op("shr.u32", (t, t, u));
+    code.op("add.u32", (index, index, t));
+    code.op("mad.wide.u32", (address, index, STAMP_BYTES, address));
 }
 
-/// Names of the pass's registers.
+/// The pass's registers.
+#[derive(Clone, Copy)]
 struct Registers {
     /// This thread writes its block's record; lives across the body.
-    stamped: String,
-    p: String,
-    t: String,
-    u: String,
+    stamped: RegId,
+    p: RegId,
+    t: RegId,
+    u: RegId,
     /// The block's row among those of its launch.
-    row: String,
+    row: RegId,
     /// The row's number among those that have records, then the record's.
-    index: String,
+    index: RegId,
     /// The record's address.
-    address: String,
-    time: String,
+    address: RegId,
+    time: RegId,
 }
 
 impl Registers {
     fn of(frame: &mut Frame<'_>) -> Self {
+        let [stamped, p] = frame.several(ScalarType::Pred);
+        let [t, u, row, index] = frame.several(ScalarType::B32);
+        let [address, time] = frame.several(ScalarType::B64);
         Self {
-            stamped: frame.fresh("pred"),
-            p: frame.fresh("pred"),
-            t: frame.fresh("b32"),
-            u: frame.fresh("b32"),
-            row: frame.fresh("b32"),
-            index: frame.fresh("b32"),
-            address: frame.fresh("b64"),
-            time: frame.fresh("b64"),
+            stamped,
+            p,
+            t,
+            u,
+            row,
+            index,
+            address,
+            time,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Values that a function needs from the kernel that called it: the block's coordinates, fields of the control block.
 
+use crate::decode::{Param, ScalarType};
+
 /// One value that calls may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -43,32 +45,26 @@ impl Value {
         }
     }
 
-    /// Returns the type, `b32` or `b64`.
-    pub(crate) fn ty(self) -> &'static str {
+    /// Returns the type, [`ScalarType::B32`] or [`ScalarType::B64`].
+    pub(crate) fn ty(self) -> ScalarType {
         match self {
-            Self::Ctaid(_) | Self::Nctaid(_) | Self::SharedEnd => "b32",
-            _ => "b64",
+            Self::Ctaid(_) | Self::Nctaid(_) | Self::SharedEnd => ScalarType::B32,
+            _ => ScalarType::B64,
         }
     }
 
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ctaid(0) => "ctaid_x",
-            Self::Ctaid(1) => "ctaid_y",
-            Self::Ctaid(_) => "ctaid_z",
-            Self::Nctaid(0) => "nctaid_x",
-            Self::Nctaid(1) => "nctaid_y",
-            Self::Nctaid(_) => "nctaid_z",
-            Self::FenceBase => "fence_base",
-            Self::FenceMask => "fence_mask",
-            Self::Counters => "counters",
-            Self::SharedEnd => "shared_end",
+    /// Returns the parameter in which a callee is handed the value, with no register yet.
+    pub(crate) fn parameter(self) -> Param {
+        let ty = self.ty();
+        Param {
+            name: String::new(),
+            ty,
+            size_bytes: ty.size_bytes(),
+            align: ty.size_bytes(),
+            offset: 0,
+            is_register: true,
+            reg: None,
         }
-    }
-
-    /// Returns the register that the value arrives in.
-    pub(crate) fn formal(self, prefix: &str) -> String {
-        format!("%{prefix}_{}", self.word())
     }
 }
 

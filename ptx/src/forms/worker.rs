@@ -32,13 +32,15 @@
 //! - Live across the body are `number`, `end`, and the coordinates on the axes that the body asks for.
 
 use super::Reason;
+use super::code::{Code, Label, at};
 use super::facts::{Facts, Found};
 use super::frame::Frame;
 use crate::control::{
     BLOCKS_AT, CHUNK_AT, COUNTERS_AT, EXTRA_SHARED_BYTES, GRID_AT, NEXT_AT, WORD_FAULT_AT,
     WORD_TICKET_AT,
 };
-use crate::decode::{FuncId, Function, Opcode, Program};
+use super::special_reads;
+use crate::decode::{FuncId, Function, Opcode, Program, RegId, ScalarType, SpecialReg};
 
 /// Returns the blocks of a ticket, by the instructions of the kernel (accelOS, section 6.4). A kernel that calls
 /// functions has more instructions than stand in it, and takes one block.
@@ -66,7 +68,7 @@ pub(super) fn judge(program: &Program, facts: &Facts, function: &Function) -> Op
     let mut reads = facts.size_reads.iter().filter(|_| !function.is_entry);
     let called = || {
         let what = "%dynamic_smem_size".to_owned();
-        Some((Reason::SharedSize(what), reads.next()?.span.start))
+        Some((Reason::SharedSize(what), function.body[*reads.next()? as usize].span.start))
     };
     let found = facts.unusual_size_read.clone();
     found
@@ -109,40 +111,57 @@ fn happens_once(mnemonic: &str) -> bool {
     }
 }
 
+/// A loop in the making.
+pub(super) struct Loop {
+    /// Where a ticket is taken.
+    take: Label,
+    /// Where a block of it begins.
+    block: Label,
+    registers: Registers,
+}
+
 /// Replaces the body's exits, and adds the part of the loop behind it. `copies` says that a function of the module
 /// copies asynchronously into shared memory.
-pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, copies: bool) {
+pub(super) fn edit(frame: &mut Frame<'_>, facts: &Facts, copies: bool) -> Loop {
     rectify_sizes(frame, facts);
-    let [take, block, rejoin] = ["take", "block", "rejoin"].map(|word| frame.label(word));
+    let [take, block, rejoin] = [(); 3].map(|()| frame.label());
     for (n, i) in (0..).zip(&frame.function.body) {
         if matches!(i.opcode, Opcode::Ret | Opcode::Exit) {
-            frame.replace_operation(n, &format!("bra {rejoin};"));
+            frame.replace_operation(n, "bra", (rejoin,));
         }
     }
+    let registers = Registers::of(frame);
     let Registers {
         number, end, p, t, ..
-    } = Registers::of(frame);
-    let wait = if copies { "cp.async.wait_all; " } else { "" };
-    let leave_for_fault = match frame.is_fenced() {
-        true => {
-            let (find, words) = frame.words();
-            format!(
-                "{find} ld.shared.u32 {t}, [{words}+{WORD_FAULT_AT}]; setp.ne.u32 {p}, {t}, 0; @{p} exit; "
-            )
-        }
-        false => String::new(),
-    };
-    frame.at_end(&format!(
-        "{rejoin}: {wait}bar.sync 0; {leave_for_fault}\
-         add.u32 {number}, {number}, 1; setp.lt.u32 {p}, {number}, {end}; @{p} bra {block}; bra {take};"
-    ));
+    } = registers;
+    let mut code = Code::new();
+    code.label(rejoin);
+    if copies {
+        code.op("cp.async.wait_all", ());
+    }
+    code.op("bar.sync", (0_i64,));
+    if frame.is_fenced() {
+        let (find, words) = frame.words();
+        code.append(find);
+        code.op("ld.shared.u32", (t, at(words, WORD_FAULT_AT)));
+        code.op("setp.ne.u32", (p, t, 0_i64));
+        code.op_if(p, "exit", ());
+    }
+    code.op("add.u32", (number, number, 1_i64));
+    code.op("setp.lt.u32", (p, number, end));
+    code.op_if(p, "bra", (block,));
+    code.op("bra", (take,));
+    frame.at_end(code);
+    Loop {
+        take,
+        block,
+        registers,
+    }
 }
 
 /// Adds the part of the loop in front of the body. Which axes the body asks for is known once everything else is
 /// written.
-pub(super) fn begin_loop(frame: &mut Frame<'_>) {
-    let axes = frame.axes;
-    let [take, taken, block] = ["take", "taken", "block"].map(|word| frame.label(word));
+pub(super) fn begin_loop(frame: &mut Frame<'_>, of: &Loop) {
     let Registers {
         number,
         end,
@@ -150,79 +169,107 @@ pub(super) fn begin_loop(frame: &mut Frame<'_>) {
         t,
         u,
         address,
-    } = Registers::of(frame);
+    } = of.registers;
+    let taken = frame.label();
     let (find, words) = frame.words();
-    let [counters, chunk, blocks, width, height] =
-        [COUNTERS_AT, CHUNK_AT, BLOCKS_AT, GRID_AT, GRID_AT + 4].map(|at| frame.control(at));
-    let no_fault = match frame.is_fenced() {
-        true => format!("{find} mov.u32 {t}, 0; st.shared.u32 [{words}+{WORD_FAULT_AT}], {t}; "),
-        false => String::new(),
-    };
-    let mut text = format!(
-        "{no_fault}{take}: {find} mov.u32 {t}, %tid.x; mov.u32 {u}, %tid.y; or.b32 {t}, {t}, {u}; mov.u32 {u}, %tid.z; \
-         or.b32 {t}, {t}, {u}; setp.ne.u32 {p}, {t}, 0; @{p} bra {taken}; \
-         ld.param.u64 {address}, {counters}; cvta.to.global.u64 {address}, {address}; ld.param.u32 {t}, {chunk}; \
-         atom.global.add.u32 {number}, [{address}+{NEXT_AT}], {t}; st.shared.u32 [{words}+{WORD_TICKET_AT}], {number}; \
-         {taken}: bar.sync 0; ld.shared.u32 {number}, [{words}+{WORD_TICKET_AT}]; \
-         ld.param.u32 {t}, {blocks}; setp.ge.u32 {p}, {number}, {t}; @{p} exit; \
-         ld.param.u32 {end}, {chunk}; add.u32 {end}, {number}, {end}; min.u32 {end}, {end}, {t}; {block}:"
-    );
-    let [x, y, z] = [0, 1, 2].map(|axis| frame.block_register(axis));
-    if axes.contains(&true) {
-        text.push_str(&format!(" ld.param.u32 {t}, {width};"));
+    let [counters, chunk, blocks] =
+        [COUNTERS_AT, CHUNK_AT, BLOCKS_AT].map(|at| frame.control(at));
+    let mut code = Code::new();
+    if frame.is_fenced() {
+        code.append(find.clone());
+        code.op("mov.u32", (t, 0_i64));
+        code.op("st.shared.u32", (at(words, WORD_FAULT_AT), t));
     }
-    if axes[0] {
-        text.push_str(&format!(" rem.u32 {x}, {number}, {t};"));
+    code.label(of.take);
+    code.append(find);
+    code.op("mov.u32", (t, SpecialReg::Tid(0)));
+    for axis in [1, 2] {
+        code.op("mov.u32", (u, SpecialReg::Tid(axis)));
+        code.op("or.b32", (t, t, u));
     }
-    if axes[1] || axes[2] {
-        text.push_str(&format!(
-            " div.u32 {u}, {number}, {t}; ld.param.u32 {t}, {height};"
-        ));
+    code.op("setp.ne.u32", (p, t, 0_i64));
+    code.op_if(p, "bra", (taken,));
+    code.op("ld.param.u64", (address, counters));
+    code.op("cvta.to.global.u64", (address, address));
+    code.op("ld.param.u32", (t, chunk.clone()));
+    code.op("atom.global.add.u32", (number, at(address, NEXT_AT), t));
+    code.op("st.shared.u32", (at(words, WORD_TICKET_AT), number));
+    code.label(taken);
+    code.op("bar.sync", (0_i64,));
+    code.op("ld.shared.u32", (number, at(words, WORD_TICKET_AT)));
+    code.op("ld.param.u32", (t, blocks));
+    code.op("setp.ge.u32", (p, number, t));
+    code.op_if(p, "exit", ());
+    code.op("ld.param.u32", (end, chunk));
+    code.op("add.u32", (end, number, end));
+    code.op("min.u32", (end, end, t));
+    code.label(of.block);
+    place(frame, &of.registers, &mut code);
+    frame.loop_head = code;
+}
+
+/// Finds the block's coordinates, as far as the body asks for them.
+fn place(frame: &mut Frame<'_>, registers: &Registers, code: &mut Code) {
+    let Registers { number, t, u, .. } = *registers;
+    let [x, y, z] = frame.axes;
+    let [width, height] = [GRID_AT, GRID_AT + 4].map(|at| frame.control(at));
+    if x || y || z {
+        code.op("ld.param.u32", (t, width));
     }
-    if axes[1] {
-        text.push_str(&format!(" rem.u32 {y}, {u}, {t};"));
+    if x {
+        code.op("rem.u32", (frame.block_register(0), number, t));
     }
-    if axes[2] {
-        text.push_str(&format!(" div.u32 {z}, {u}, {t};"));
+    if y || z {
+        code.op("div.u32", (u, number, t));
+        code.op("ld.param.u32", (t, height));
     }
-    frame.loop_head = text;
+    if y {
+        code.op("rem.u32", (frame.block_register(1), u, t));
+    }
+    if z {
+        code.op("div.u32", (frame.block_register(2), u, t));
+    }
 }
 
 /// Takes our own bytes off every read of the size of dynamic shared memory.
 fn rectify_sizes(frame: &mut Frame<'_>, facts: &Facts) {
-    for read in &facts.size_reads {
-        let t = frame.fresh("b32");
-        let text =
-            format!("mov.u32 {t}, %dynamic_smem_size; sub.u32 {t}, {t}, {EXTRA_SHARED_BYTES};");
-        frame.before(read.instruction, &text);
-        frame.edits.replace(read.span, t);
+    for &n in &facts.size_reads {
+        special_reads::replace(frame, n, |frame, register| {
+            if register != SpecialReg::DynamicSmemSize {
+                return None;
+            }
+            let t = frame.fresh(ScalarType::B32);
+            let mut code = Code::new();
+            code.op("mov.u32", (t, register));
+            code.op("sub.u32", (t, t, EXTRA_SHARED_BYTES));
+            Some((code, t))
+        });
     }
 }
 
-/// Names of the loop's registers.
+/// The loop's registers.
+#[derive(Clone, Copy)]
 struct Registers {
     /// Number of the block that is run; lives across the body.
-    number: String,
+    number: RegId,
     /// Number behind the ticket's last block; lives across the body.
-    end: String,
-    p: String,
-    t: String,
-    u: String,
-    address: String,
+    end: RegId,
+    p: RegId,
+    t: RegId,
+    u: RegId,
+    address: RegId,
 }
 
 impl Registers {
-    /// Returns the same names for each part of the loop.
     fn of(frame: &mut Frame<'_>) -> Self {
-        let mut b32 = |n| frame.scratch("b32", n);
-        let [number, end, t, u] = [4, 5, 1, 2].map(&mut b32);
+        let [number, end, t, u] = frame.several(ScalarType::B32);
         Self {
             number,
             end,
-            p: frame.scratch("pred", 0),
+            p: frame.fresh(ScalarType::Pred),
             t,
             u,
-            address: frame.scratch("b64", 0),
+            address: frame.fresh(ScalarType::B64),
         }
     }
 }

@@ -1,221 +1,276 @@
 //! A function's body: registers, variables of its own, tables, and its instructions with their labels.
 
-use super::names::{self, Names, Registers};
-use super::{Module, Refusal, Unexpressed, declaration};
+use super::names::{self, Registers};
+use super::{Own, Printer, declaration};
 use crate::decode::{
-    AddressBase, CallPrototype, FuncId, Function, Instruction, Opcode, Operand, Program, RegId,
-    TexAddress,
+    AddressBase, CallPrototype, FuncId, Function, Guard, Instruction, Operand, RegId, TexAddress,
+    VarId,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// What a body is printed from.
-struct Printer<'a> {
-    program: &'a Program,
-    names: &'a Names,
-    function: &'a Function,
-    registers: Registers,
-    text: String,
-}
-
-/// Returns a function with its body, or nothing of one that is only declared.
-///
-/// # Errors
-/// An instruction that the opcode table does not know, or a variable that cannot be printed.
-pub(super) fn function(module: Module<'_>, id: FuncId) -> Result<String, Refusal> {
-    let (program, names) = module;
-    let function = &program.functions[id.0 as usize];
-    if let Some(refusal) = declaration::refusal(function) {
-        return Err(refusal);
-    }
-    if !function.is_defined {
-        return Ok(String::new());
-    }
-    let mut printer = Printer {
-        program,
-        names,
-        function,
-        registers: Registers::new(function),
-        text: declaration::head(module, id),
-    };
-    printer.text.push_str(&declaration::bounds(function));
-    printer.text.push_str("\n{\n");
-    printer.declarations(id)?;
-    printer.instructions()?;
-    printer.text.push_str("}\n");
-    Ok(printer.text)
-}
+/// Alignment of variables that are aligned as vectors.
+const VECTOR: u32 = 16;
 
 impl Printer<'_> {
-    fn declarations(&mut self, id: FuncId) -> Result<(), Refusal> {
-        for (ty, count) in &self.registers.ranges {
+    /// Prints a function with its body.
+    pub(crate) fn function(&mut self, id: FuncId, own: &Own<'_>) {
+        let function = own.function;
+        self.text.end();
+        self.text.to(function.span);
+        if function.is_entry {
+            self.text.push(".visible ");
+        }
+        self.head(id, function, &[]);
+        self.text.push(&declaration::bounds(function));
+        self.text.end();
+        self.text.push("{");
+        self.text.end();
+        let registers = Registers::new(function);
+        for (ty, count) in &registers.ranges {
             let word = names::type_word(*ty);
-            let _ = writeln!(self.text, ".reg .{word} %{word}_<{count}>;");
+            let _ = write!(self.text, ".reg .{word} %{word}_<{count}>;");
+            self.text.end();
         }
-        for variable in self.names.owned(id) {
-            let line = declaration::variable((self.program, self.names), *variable)?;
-            self.text.push_str(&line);
-        }
-        for (n, table) in self.function.branch_tables.iter().enumerate() {
-            let labels: Vec<String> = table.iter().map(|target| label(*target)).collect();
-            let _ = writeln!(self.text, "T{n}: .branchtargets {};", labels.join(", "));
-        }
-        for (n, prototype) in self.function.call_prototypes.iter().enumerate() {
-            let line = self.prototype(prototype);
-            let _ = writeln!(self.text, "C{n}: {line};");
-        }
-        Ok(())
+        self.variables(id, own);
+        self.tables(function);
+        let mut body = Body {
+            printer: self,
+            function,
+            registers,
+        };
+        body.instructions();
+        self.text.push("}");
+        self.text.end();
     }
 
-    fn prototype(&self, prototype: &CallPrototype) -> String {
+    fn variables(&mut self, id: FuncId, own: &Own<'_>) {
+        for id in self.names.owned(id).to_vec() {
+            let variable = &self.program.variables[id.0 as usize];
+            match own.raised.contains(&id) {
+                true => {
+                    let mut variable = variable.clone();
+                    variable.align = VECTOR;
+                    self.variable(&variable, id);
+                }
+                false => self.variable(variable, id),
+            }
+        }
+        let first = self.program.variables.len() + self.added.len();
+        for (n, variable) in (first..).zip(own.variables) {
+            self.variable(variable, VarId(u32::try_from(n).unwrap_or(u32::MAX)));
+        }
+    }
+
+    fn tables(&mut self, function: &Function) {
+        for (n, table) in function.branch_tables.iter().enumerate() {
+            let _ = write!(self.text, "$T{n}: .branchtargets ");
+            for (n, target) in table.iter().enumerate() {
+                let comma = if n == 0 { "" } else { ", " };
+                let _ = write!(self.text, "{comma}$L{target}");
+            }
+            self.text.push(";");
+            self.text.end();
+        }
+        for (n, prototype) in function.call_prototypes.iter().enumerate() {
+            let _ = write!(self.text, "$C{n}: ");
+            self.prototype(prototype);
+            self.text.push(";");
+            self.text.end();
+        }
+    }
+
+    fn prototype(&mut self, prototype: &CallPrototype) {
         if !prototype.targets.is_empty() {
-            let targets = prototype.targets.iter();
-            let targets: Vec<String> = targets
-                .map(|f| self.names.function(*f).to_owned())
-                .collect();
-            return format!(".calltargets {}", targets.join(", "));
+            self.text.push(".calltargets ");
+            for (n, target) in prototype.targets.iter().enumerate() {
+                self.text.push(if n == 0 { "" } else { ", " });
+                self.text.push(self.names.function(*target));
+            }
+            return;
+        }
+        self.text.push(".callprototype ");
+        if !prototype.returns.is_empty() {
+            let returns = declaration::prototype(&prototype.returns);
+            let _ = write!(self.text, "({returns}) ");
         }
         let params = declaration::prototype(&prototype.params);
-        match prototype.returns.is_empty() {
-            true => format!(".callprototype _ ({params})"),
-            false => {
-                let returns = declaration::prototype(&prototype.returns);
-                format!(".callprototype ({returns}) _ ({params})")
+        let _ = write!(self.text, "_ ({params})");
+    }
+}
+
+/// What a body is printed from.
+struct Body<'p, 'a> {
+    printer: &'p mut Printer<'a>,
+    function: &'p Function,
+    registers: Registers,
+}
+
+impl Body<'_, '_> {
+    fn push(&mut self, text: &str) {
+        self.printer.text.push(text);
+    }
+
+    fn instructions(&mut self) {
+        let targets = targets(self.function);
+        let mut targets = targets.iter().copied().peekable();
+        let function = self.function;
+        let mut nounroll = function.nounroll.iter().copied().peekable();
+        let end = u32::try_from(function.body.len()).unwrap_or(u32::MAX);
+        for n in 0..=end {
+            let instruction = function.body.get(n as usize);
+            if let Some(i) = instruction {
+                self.printer.text.to(i.span);
+            }
+            if targets.next_if(|at| *at == n).is_some() {
+                let _ = write!(self.printer.text, "$L{n}:");
+                self.printer.text.end();
+            }
+            while nounroll.next_if(|at| *at <= n).is_some() {
+                self.push(".pragma \"nounroll\";");
+                self.printer.text.end();
+            }
+            if let Some(i) = instruction {
+                self.instruction(i);
             }
         }
     }
 
-    fn instructions(&mut self) -> Result<(), Refusal> {
-        let targets = targets(self.function);
-        let function = self.function;
-        let mut unrolled = function.nounroll.iter().copied().peekable();
-        for (n, instruction) in (0_u32..).zip(&function.body) {
-            self.place(n, &targets, &mut unrolled);
-            self.instruction(instruction)?;
+    fn instruction(&mut self, instruction: &Instruction) {
+        self.printer.text.indent();
+        if let Some(Guard { reg, negated }) = instruction.guard {
+            self.push(if negated { "@!" } else { "@" });
+            self.register(reg);
+            self.push(" ");
         }
-        let end = u32::try_from(function.body.len()).unwrap_or(u32::MAX);
-        self.place(end, &targets, &mut unrolled);
-        Ok(())
-    }
-
-    /// Prints what stands before an instruction.
-    fn place(
-        &mut self,
-        n: u32,
-        targets: &BTreeSet<u32>,
-        nounroll: &mut std::iter::Peekable<impl Iterator<Item = u32>>,
-    ) {
-        if targets.contains(&n) {
-            let _ = writeln!(self.text, "{}:", label(n));
-        }
-        while nounroll.next_if(|at| *at <= n).is_some() {
-            self.text.push_str(".pragma \"nounroll\";\n");
-        }
-    }
-
-    fn instruction(&mut self, instruction: &Instruction) -> Result<(), Refusal> {
-        if instruction.opcode == Opcode::Other {
-            let what = Unexpressed::Instruction(instruction.mnemonic.to_string());
-            return Err((what, instruction.span));
-        }
-        self.text.push('\t');
-        if let Some(guard) = &instruction.guard {
-            let not = if guard.negated { "!" } else { "" };
-            let _ = write!(self.text, "@{not}{} ", self.registers.name(guard.reg));
-        }
-        self.text.push_str(&instruction.mnemonic);
+        self.push(&instruction.mnemonic);
         let mut separator = " ";
         for operand in &instruction.operands {
             if matches!(operand, Operand::Arguments(all) if all.is_empty()) {
                 continue;
             }
-            self.text.push_str(separator);
-            let shown = self.operand(operand);
-            self.text.push_str(&shown);
+            self.push(separator);
+            match operand {
+                Operand::Vector(axes) if instruction.mods.vector != 0 => match whole_special(axes) {
+                    Some(name) => self.push(&name),
+                    None => self.operand(operand),
+                },
+                _ => self.operand(operand),
+            }
             separator = ", ";
         }
-        self.text.push_str(";\n");
-        Ok(())
+        self.push(";");
+        self.printer.text.end();
     }
 
-    fn register(&self, register: RegId) -> String {
-        self.registers.name(register)
+    fn register(&mut self, register: RegId) {
+        self.registers.name(register, &mut self.printer.text);
     }
 
-    fn operand(&self, operand: &Operand) -> String {
-        let or_sink = |register: &Option<RegId>| {
-            register.map_or_else(|| "_".to_owned(), |r| self.register(r))
-        };
-        match operand {
-            Operand::Reg(r) => self.register(*r),
-            Operand::NotReg(r) => format!("!{}", self.register(*r)),
-            Operand::NegReg(r) => format!("-{}", self.register(*r)),
-            Operand::RegOffset(r, offset) => format!("{}+{offset}", self.register(*r)),
-            Operand::Resident(vector, r) => {
-                format!("{}|{}", self.operand(vector), self.register(*r))
-            }
-            Operand::RegPair(first, second) => format!("{}|{}", or_sink(first), or_sink(second)),
-            Operand::Sink => "_".to_owned(),
-            Operand::Int(value) => value.to_string(),
-            Operand::F32(bits) => format!("0f{bits:08X}"),
-            Operand::F64(bits) => format!("0d{bits:016X}"),
-            Operand::Special(special) => names::special(*special),
-            Operand::Address { base, offset } => match base {
-                AddressBase::Reg(r) => format!("[{}{}]", self.register(*r), plus(*offset)),
-                AddressBase::Symbol(symbol) => {
-                    format!("[{}{}]", self.names.symbol(*symbol), plus(*offset))
-                }
-                AddressBase::Absolute => format!("[{offset}]"),
-            },
-            Operand::Symbol { symbol, offset } => {
-                format!("{}{}", self.names.symbol(*symbol), plus(*offset))
-            }
-            Operand::Vector(elements) => match whole_special(elements) {
-                Some(name) => name,
-                None => format!("{{{}}}", self.list(elements)),
-            },
-            Operand::TexAddress(address) => self.texels(address),
-            Operand::Target(target) => label(*target),
-            Operand::BranchTable(n) => format!("T{n}"),
-            Operand::Prototype(n) => format!("C{n}"),
-            Operand::Arguments(all) => format!("({})", self.list(all)),
-            Operand::Selected(r, part) => match part.strip_prefix('-') {
-                Some(part) => format!("-{}.{part}", self.register(*r)),
-                None => format!("{}.{part}", self.register(*r)),
-            },
+    fn or_sink(&mut self, register: Option<RegId>) {
+        match register {
+            Some(register) => self.register(register),
+            None => self.push("_"),
         }
     }
 
-    fn list(&self, operands: &[Operand]) -> String {
-        let all: Vec<String> = operands
-            .iter()
-            .map(|operand| self.operand(operand))
-            .collect();
-        all.join(", ")
+    fn operand(&mut self, operand: &Operand) {
+        let text = &mut self.printer.text;
+        let _ = match operand {
+            Operand::Reg(r) => return self.register(*r),
+            Operand::NotReg(r) => {
+                self.push("!");
+                return self.register(*r);
+            }
+            Operand::NegReg(r) => {
+                self.push("-");
+                return self.register(*r);
+            }
+            Operand::RegOffset(r, offset) => {
+                self.register(*r);
+                return self.plus(*offset);
+            }
+            Operand::Resident(vector, r) => {
+                self.operand(vector);
+                self.push("|");
+                return self.register(*r);
+            }
+            Operand::RegPair(first, second) => {
+                self.or_sink(*first);
+                self.push("|");
+                return self.or_sink(*second);
+            }
+            Operand::Sink => write!(text, "_"),
+            Operand::Int(value) => write!(text, "{value}"),
+            Operand::F32(bits) => write!(text, "0f{bits:08X}"),
+            Operand::F64(bits) => write!(text, "0d{bits:016X}"),
+            Operand::Special(special) => write!(text, "{}", names::special(*special)),
+            Operand::Address { base, offset } => return self.address(*base, *offset),
+            Operand::Symbol { symbol, offset } => {
+                self.printer.names.symbol(*symbol, text);
+                return self.plus(*offset);
+            }
+            Operand::Vector(elements) => return self.list(('{', '}'), elements),
+            Operand::TexAddress(address) => return self.texels(address),
+            Operand::Target(target) => write!(text, "$L{target}"),
+            Operand::BranchTable(n) => write!(text, "$T{n}"),
+            Operand::Prototype(n) => write!(text, "$C{n}"),
+            Operand::Arguments(all) => return self.list(('(', ')'), all),
+            Operand::Selected(r, part) => {
+                let (sign, part) = match part.strip_prefix('-') {
+                    Some(part) => ("-", part),
+                    None => ("", &**part),
+                };
+                self.push(sign);
+                self.register(*r);
+                write!(self.printer.text, ".{part}")
+            }
+        };
     }
 
-    fn texels(&self, address: &TexAddress) -> String {
-        let mut parts = vec![self.operand(&address.object)];
-        parts.extend(
-            address
-                .sampler
-                .as_ref()
-                .map(|sampler| self.operand(sampler)),
-        );
-        parts.push(format!("{{{}}}", self.list(&address.coordinates)));
-        format!("[{}]", parts.join(", "))
+    fn address(&mut self, base: AddressBase, offset: i64) {
+        self.push("[");
+        match base {
+            AddressBase::Reg(r) => self.register(r),
+            AddressBase::Symbol(symbol) => {
+                self.printer.names.symbol(symbol, &mut self.printer.text);
+            }
+            AddressBase::Absolute => {
+                let _ = write!(self.printer.text, "{offset}");
+            }
+        }
+        if base != AddressBase::Absolute {
+            self.plus(offset);
+        }
+        self.push("]");
     }
-}
 
-fn plus(offset: i64) -> String {
-    match offset {
-        0 => String::new(),
-        offset => format!("+{offset}"),
+    fn plus(&mut self, offset: i64) {
+        if offset != 0 {
+            let _ = write!(self.printer.text, "+{offset}");
+        }
     }
-}
 
-fn label(target: u32) -> String {
-    format!("L{target}")
+    fn list(&mut self, (open, close): (char, char), operands: &[Operand]) {
+        self.printer.text.out.push(open);
+        for (n, operand) in operands.iter().enumerate() {
+            self.push(if n == 0 { "" } else { ", " });
+            self.operand(operand);
+        }
+        self.printer.text.out.push(close);
+    }
+
+    fn texels(&mut self, address: &TexAddress) {
+        self.push("[");
+        self.operand(&address.object);
+        if let Some(sampler) = &address.sampler {
+            self.push(", ");
+            self.operand(sampler);
+        }
+        self.push(", ");
+        self.list(('{', '}'), &address.coordinates);
+        self.push("]");
+    }
 }
 
 /// Returns the name of a special register that is read with all of its axes.

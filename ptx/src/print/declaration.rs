@@ -1,29 +1,110 @@
 //! Variables, parameters, and the heads of functions.
 
-use super::names::{self, Names};
-use super::{Module, Refusal, Unexpressed};
+use super::names;
+use super::{Printer, Refusal, Unexpressed};
 use crate::decode::{
     ClusterBound, FuncId, Function, Param, Relocation, RelocationTarget, ScalarType, StateSpace,
     VarId, Variable,
 };
 use std::fmt::Write;
 
-/// Returns the head of a function: `.entry` or `.func`, its name and its parameters, without bounds.
-pub(super) fn head((program, names): Module<'_>, id: FuncId) -> String {
-    let function = &program.functions[id.0 as usize];
-    let mut text = String::from(if function.is_entry {
-        ".entry "
-    } else {
-        ".func "
-    });
-    if !function.returns.is_empty() {
-        let _ = write!(text, "({}) ", params(&function.returns, ("o", "%b")));
+impl Printer<'_> {
+    /// Prints the head of a function: `.entry` or `.func`, its name and its parameters, and those that it is handed
+    /// beside them.
+    pub(super) fn head(&mut self, id: FuncId, function: &Function, formals: &[Param]) {
+        self.text.push(match function.is_entry {
+            true => ".entry ",
+            false => ".func ",
+        });
+        if !function.returns.is_empty() {
+            let returns = params(function.returns.iter(), ("$o", "%b"));
+            let _ = write!(self.text, "({returns}) ");
+        }
+        self.text.push(self.names.function(id));
+        let all = || function.params.iter().chain(formals);
+        if all().next().is_some() || !function.is_entry {
+            let _ = write!(self.text, "({})", params(all(), ("$p", "%a")));
+        }
     }
-    text.push_str(names.function(id));
-    if !function.params.is_empty() || !function.is_entry {
-        let _ = write!(text, "({})", params(&function.params, ("p", "%a")));
+
+    /// Prints a variable's declaration.
+    pub(super) fn variable(&mut self, variable: &Variable, id: VarId) {
+        let linkage = match (variable.owner, variable.is_extern, variable.is_visible) {
+            (None, true, _) => ".extern ",
+            (None, false, true) => ".visible ",
+            _ => "",
+        };
+        let managed = if variable.is_managed {
+            ".attribute(.managed) "
+        } else {
+            ""
+        };
+        let space = space_word(variable.space);
+        let _ = write!(self.text, "{linkage}.{space} {managed}");
+        let (align, bytes) = (variable.align.max(1), variable.size_bytes);
+        let width = width_of(variable).unwrap_or(1);
+        if variable.is_extern && bytes == 0 {
+            let _ = write!(self.text, ".align {align} .b8 ");
+            self.names.variable(id, &mut self.text);
+            self.text.push("[]");
+        } else if let Some(init) = &variable.init {
+            let _ = write!(self.text, ".align {align} .u{} ", 8 * width);
+            self.names.variable(id, &mut self.text);
+            let _ = write!(self.text, "[{}]", bytes / u64::from(width));
+            if init.iter().any(|byte| *byte != 0) || !variable.relocations.is_empty() {
+                self.text.push(" = {");
+                self.values(variable, init, width);
+                self.text.push("}");
+            }
+        } else {
+            let (before, behind) = around(variable.ty, bytes, align);
+            self.text.push(&before);
+            self.names.variable(id, &mut self.text);
+            self.text.push(&behind);
+        }
+        self.text.push(";");
+        self.text.end();
     }
-    text
+
+    fn values(&mut self, variable: &Variable, init: &[u8], width: u32) {
+        let mut relocations = variable.relocations.iter().peekable();
+        // What follows the last value that is not zero is zero anyway.
+        let used = init
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1) as u64;
+        let last = variable.relocations.last().map_or(0, |of| of.offset + 1);
+        let count = used.max(last).div_ceil(u64::from(width));
+        for (n, bytes) in (0..count).zip(init.chunks(width as usize)) {
+            self.text.push(if n == 0 { "" } else { ", " });
+            let at = n * u64::from(width);
+            if let Some(relocation) = relocations.next_if(|of| of.offset == at) {
+                self.relocation(relocation);
+                continue;
+            }
+            let bytes = bytes.iter().rev();
+            let value = bytes.fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+            let _ = write!(self.text, "{value}");
+        }
+    }
+
+    /// Prints an address inside of an initialiser.
+    fn relocation(&mut self, relocation: &Relocation) {
+        let is_part = relocation.width == 1;
+        if is_part {
+            let _ = write!(self.text, "{:#x}(", 0xff_u64 << relocation.shift_bits);
+        }
+        self.text.push(if relocation.generic { "generic(" } else { "" });
+        match relocation.target {
+            RelocationTarget::Variable(id) => self.names.variable(id, &mut self.text),
+            RelocationTarget::Function(id) => self.text.push(self.names.function(id)),
+        }
+        self.text.push(if relocation.generic { ")" } else { "" });
+        if relocation.addend != 0 {
+            let _ = write!(self.text, "+{}", relocation.addend);
+        }
+        self.text.push(if is_part { ")" } else { "" });
+    }
 }
 
 /// Returns the bounds of a function's launches as directives, each on a line.
@@ -59,23 +140,15 @@ pub(super) fn bounds(function: &Function) -> String {
 }
 
 /// Returns parameters, named by their places: those in memory and those in registers.
-fn params(list: &[Param], (memory, register): (&str, &str)) -> String {
+fn params<'a>(list: impl Iterator<Item = &'a Param>, (memory, register): (&str, &str)) -> String {
     let one = |(n, param): (usize, &Param)| {
         let ty = names::type_word(param.ty);
         match param.is_register {
             true => format!(".reg .{ty} {register}{n}"),
-            false => format!(
-                ".param {}",
-                shaped(
-                    param.ty,
-                    u64::from(param.size_bytes),
-                    param.align,
-                    &format!("{memory}{n}")
-                )
-            ),
+            false => format!(".param {}", shaped(param, &format!("{memory}{n}"))),
         }
     };
-    let all: Vec<String> = list.iter().enumerate().map(one).collect();
+    let all: Vec<String> = list.enumerate().map(one).collect();
     all.join(", ")
 }
 
@@ -83,69 +156,44 @@ fn params(list: &[Param], (memory, register): (&str, &str)) -> String {
 pub(super) fn prototype(list: &[Param]) -> String {
     let one = |param: &Param| match param.is_register {
         true => format!(".reg .{} _", names::type_word(param.ty)),
-        false => format!(
-            ".param {}",
-            shaped(param.ty, u64::from(param.size_bytes), param.align, "_")
-        ),
+        false => format!(".param {}", shaped(param, "_")),
     };
     let all: Vec<String> = list.iter().map(one).collect();
     all.join(", ")
 }
 
-/// Returns alignment, type and name of something in memory: a scalar, or an array of bytes.
-fn shaped(ty: ScalarType, bytes: u64, align: u32, name: &str) -> String {
+fn shaped(param: &Param, name: &str) -> String {
+    let (before, behind) = around(param.ty, u64::from(param.size_bytes), param.align);
+    format!("{before}{name}{behind}")
+}
+
+/// Returns what stands around the name of something in memory, a scalar or an array of bytes: alignment, type and
+/// length.
+fn around(ty: ScalarType, bytes: u64, align: u32) -> (String, String) {
     let own = ty.size_bytes();
     let align = |natural: u32| match align == natural {
         true => String::new(),
         false => format!(".align {align} "),
     };
     match bytes == u64::from(own) {
-        true => format!("{}.{} {name}", align(own), names::type_word(ty)),
-        false => format!("{}.b8 {name}[{bytes}]", align(1)),
+        true => (format!("{}.{} ", align(own), names::type_word(ty)), String::new()),
+        false => (format!("{}.b8 ", align(1)), format!("[{bytes}]")),
     }
 }
 
-/// Returns a variable's declaration as a line.
-///
-/// # Errors
-/// It is a texture or the like, or its initial value cannot be written.
-pub(super) fn variable((program, names): Module<'_>, id: VarId) -> Result<String, Refusal> {
-    let variable = &program.variables[id.0 as usize];
-    let refuse = |what: fn(String) -> Unexpressed| (what(variable.name.clone()), variable.span);
-    if variable.ty.is_opaque() {
-        return Err(refuse(Unexpressed::Opaque));
-    }
-    let linkage = match (variable.owner, variable.is_extern, variable.is_visible) {
-        (None, true, _) => ".extern ",
-        (None, false, true) => ".visible ",
-        _ => "",
-    };
-    let space = space_word(variable.space);
-    let managed = if variable.is_managed {
-        ".attribute(.managed) "
+/// Returns why a variable cannot be printed: it is a texture or the like, its initial value cannot be written, or it
+/// has a name that cannot be kept.
+pub(super) fn variable_refusal(variable: &Variable) -> Option<Refusal> {
+    let what = if variable.ty.is_opaque() {
+        Unexpressed::Opaque
+    } else if variable.init.is_some() && width_of(variable).is_none() {
+        Unexpressed::Initialiser
+    } else if names::is_the_hosts(variable) && !names::can_be_kept(&variable.name) {
+        Unexpressed::Name
     } else {
-        ""
+        return None;
     };
-    let name = names.variable(id);
-    let (align, bytes) = (variable.align.max(1), variable.size_bytes);
-    let head = format!("{linkage}.{space} {managed}");
-    if variable.is_extern && bytes == 0 {
-        return Ok(format!("{head}.align {align} .b8 {name}[];\n"));
-    }
-    let Some(init) = &variable.init else {
-        return Ok(format!(
-            "{head}{};\n",
-            shaped(variable.ty, bytes, align, name)
-        ));
-    };
-    let width = width_of(variable).ok_or_else(|| refuse(Unexpressed::Initialiser))?;
-    let count = bytes / u64::from(width);
-    let mut text = format!("{head}.align {align} .u{} {name}[{count}]", 8 * width);
-    if init.iter().any(|byte| *byte != 0) || !variable.relocations.is_empty() {
-        let _ = write!(text, " = {{{}}}", values(names, variable, init, width));
-    }
-    text.push_str(";\n");
-    Ok(text)
+    Some((what(variable.name.clone()), variable.span))
 }
 
 /// Returns the bytes of a value of an initialised variable: those of its addresses, which have one width.
@@ -161,49 +209,6 @@ fn width_of(variable: &Variable) -> Option<u32> {
     fits.then_some(width)
 }
 
-fn values(names: &Names, variable: &Variable, init: &[u8], width: u32) -> String {
-    let mut relocations = variable.relocations.iter().peekable();
-    // What follows the last value that is not zero is zero anyway.
-    let used = init
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |last| last + 1) as u64;
-    let last = variable.relocations.last().map_or(0, |of| of.offset + 1);
-    let count = used.max(last).div_ceil(u64::from(width));
-    let mut all = Vec::new();
-    for (n, bytes) in (0..count).zip(init.chunks(width as usize)) {
-        let at = n * u64::from(width);
-        if let Some(relocation) = relocations.next_if(|of| of.offset == at) {
-            all.push(address(names, relocation));
-            continue;
-        }
-        let bytes = bytes.iter().rev();
-        let value = bytes.fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
-        all.push(value.to_string());
-    }
-    all.join(", ")
-}
-
-/// Returns an address inside of an initialiser.
-fn address(names: &Names, relocation: &Relocation) -> String {
-    let name = match relocation.target {
-        RelocationTarget::Variable(id) => names.variable(id),
-        RelocationTarget::Function(id) => names.function(id),
-    };
-    let name = match relocation.generic {
-        true => format!("generic({name})"),
-        false => name.to_owned(),
-    };
-    let whole = match relocation.addend {
-        0 => name,
-        addend => format!("{name}+{addend}"),
-    };
-    match relocation.width {
-        1 => format!("{:#x}({whole})", 0xff_u64 << relocation.shift_bits),
-        _ => whole,
-    }
-}
-
 fn space_word(space: StateSpace) -> &'static str {
     let found = StateSpace::WORDS.iter().find(|(_, known)| *known == space);
     found.map_or("global", |(word, _)| word)
@@ -217,6 +222,8 @@ pub(super) fn refusal(function: &Function) -> Option<Refusal> {
         Unexpressed::Variadic(function.name.clone())
     } else if !function.is_defined && !names::is_runtime(function) {
         Unexpressed::Elsewhere(function.name.clone())
+    } else if function.is_entry && !names::can_be_kept(&function.name) {
+        Unexpressed::Name(function.name.clone())
     } else {
         let opaque = function.params.iter().find(|param| param.ty.is_opaque())?;
         Unexpressed::Opaque(opaque.name.clone())

@@ -1,24 +1,36 @@
 //! The canonical print of a decoded module: PTX text that is made, not the tenant's own.
 //!
-//! Every name is generated, every declaration, literal and table is made anew from the typed tree; scopes are gone,
-//! since names are unique; the tenant's comments, debug information and unknown pragmas are left out, and so are
-//! promises that nobody checks (`.ptr`, `.noreturn` of the tenant's own functions). What remains of the tenant's text
-//! is the words of instructions that the opcode table knows and, in a comment above each, the names of kernels.
+//! Every name that only the module knows is generated, every declaration, literal and table is made anew from the typed
+//! tree; scopes are gone, since names are unique; the tenant's comments, debug information and unknown pragmas are left
+//! out, and so are promises that nobody checks (`.ptr`, `.noreturn` of the tenant's own functions). What remains of the
+//! tenant's text is the words of instructions that the opcode table knows, and the names of kernels and of variables in
+//! device memory, for which the host asks.
 //!
-//! Rules: what the tree cannot express is refused by name and place, and with it every kernel that reaches it; the
-//! others are printed. The text decodes to the same tree, names and places aside.
+//! Rules:
+//! - What the tree cannot express is refused by name and place, and with it every kernel that reaches it; the others are
+//!   printed.
+//! - Generated names begin with `$` or `%`, and a name that is kept may not, so that the two never meet.
+//! - The text decodes to the same tree, names and places aside.
 
 mod body;
 mod declaration;
 mod names;
 mod reach;
+mod text;
 
-use crate::decode::{FuncId, Function, Program, Span};
-use crate::syntax::module::{BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTES};
+pub(crate) use text::Mark;
+pub use text::Layout;
+
+use crate::decode::{FuncId, Function, Param, Program, Span, VarId, Variable};
+use crate::syntax::module::{BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTES, Lines};
+use names::Names;
+use reach::Reach;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use text::Text;
 
 /// What the typed tree does not hold.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each text says what it is")]
 pub enum Unexpressed {
     #[error("`{0}` is not known")]
@@ -37,6 +49,8 @@ pub enum Unexpressed {
     Variadic(String),
     #[error("the target `{0}` changes what instructions mean")]
     Target(String),
+    #[error("the name `{0}` does not begin with a letter or `_`")]
+    Name(String),
 }
 
 /// Something that is not printed.
@@ -50,78 +64,192 @@ pub struct Refused {
     pub span: Span,
 }
 
-/// A module and the names of its parts.
-type Module<'a> = (&'a Program, &'a names::Names);
-
 /// What the tree cannot express, and where it stands.
-type Refusal = (Unexpressed, Span);
+pub(crate) type Refusal = (Unexpressed, Span);
 
 /// A printed module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printed {
     /// Its text.
     pub text: String,
-    /// The names of the module's kernels that are in it, and what each is called in the text.
-    pub kernels: Vec<(String, String)>,
+    /// The names of the module's kernels that are in it.
+    pub kernels: Vec<String>,
     /// Kernels that are not in it.
     pub refused: Vec<Refused>,
 }
 
-/// Prints a module.
+/// Prints a module, each statement on a line of its own.
 #[must_use]
 pub fn print(program: &Program) -> Printed {
-    let names = &names::Names::new(program);
-    let module = (program, names);
-    let mut reach = reach::Reach::new(module);
-    let mut text = String::new();
-    header(program, &mut text);
-    let printed = |f: &FuncId| reach.refusal(*f).is_none();
-    let mut functions: Vec<FuncId> = reach.functions().filter(printed).collect();
-    functions.sort_by_key(|id| program.functions[id.0 as usize].span.start);
-    for id in &functions {
-        let function = &program.functions[id.0 as usize];
-        if !function.is_entry {
-            text.push_str(if function.is_defined { "" } else { ".extern " });
-            text.push_str(&declaration::head(module, *id));
-            text.push_str(";\n");
-        }
-    }
-    for declaration in reach.variables() {
-        text.push_str(declaration);
-    }
+    let refusals = refusals(program);
+    let mut printer = Printer::new(program, &[], None);
+    let order = in_order(program, &refusals.functions);
+    printer.begin(&order, &refusals, |_| Vec::new());
     let mut kernels = Vec::new();
-    for id in functions {
+    for id in order {
         let function = &program.functions[id.0 as usize];
-        if function.is_entry {
-            kernels.push((function.name.clone(), names.function(id).to_owned()));
-            let _ = write!(text, "\n// {}\n.visible ", function.name);
-        } else if function.is_defined {
-            text.push('\n');
+        if function.is_defined {
+            printer.function(id, &Own::of(function));
         }
-        text.push_str(&reach.take_body(id));
+        if function.is_entry {
+            kernels.push(function.name.clone());
+        }
     }
-    pad(program, &mut text);
     let entries = functions_of(program, |f| f.is_entry && f.is_defined);
     let refused = entries.filter_map(|id| {
-        let (what, span) = reach.refusal(id)?.clone();
+        let (what, span) = refusals.functions[id.0 as usize].clone()?;
         let kernel = program.functions[id.0 as usize].name.clone();
         Some(Refused { kernel, what, span })
     });
     Printed {
         refused: refused.collect(),
-        text,
         kernels,
+        text: printer.finish(),
     }
 }
 
-/// Makes a text of very short instructions as long as the decoder asks of so many.
-fn pad(program: &Program, text: &mut String) {
-    let instructions: usize = program.functions.iter().map(|f| f.body.len()).sum();
-    // A function stands there twice, once as a declaration.
-    let functions = 2 * program.functions.len();
-    let least = BYTES_PER_INSTRUCTION * instructions + BYTES_PER_FUNCTION * functions;
-    let missing = least.saturating_sub(text.len() + FREE_BYTES);
-    text.extend(std::iter::repeat_n('\n', missing));
+/// Why parts of a module are not printed.
+pub(crate) struct Refusals {
+    pub(crate) functions: Vec<Option<Refusal>>,
+    pub(crate) variables: Vec<Option<Refusal>>,
+}
+
+/// Finds what of a module cannot be printed.
+pub(crate) fn refusals(program: &Program) -> Refusals {
+    Reach::new(program).spread()
+}
+
+/// Returns the functions that are printed, in the order in which they stand in the original; aliases have the names of
+/// what they stand for.
+pub(crate) fn in_order(program: &Program, refusals: &[Option<Refusal>]) -> Vec<FuncId> {
+    let is_alias = |id: FuncId| program.aliases.iter().any(|(alias, _)| *alias == id);
+    let all = functions_of(program, |_| true);
+    let printed = all.filter(|id| refusals[id.0 as usize].is_none() && !is_alias(*id));
+    let mut printed: Vec<FuncId> = printed.collect();
+    printed.sort_by_key(|id| program.functions[id.0 as usize].span.start);
+    printed
+}
+
+/// A function as it is printed, which may be otherwise than in the module's tree.
+pub(crate) struct Own<'a> {
+    pub(crate) function: &'a Function,
+    /// Variables that it has beside the tree's.
+    pub(crate) variables: &'a [Variable],
+    /// Its variables that are aligned to 16 bytes now.
+    pub(crate) raised: &'a [VarId],
+}
+
+impl<'a> Own<'a> {
+    /// Returns a function that is as in the tree.
+    pub(crate) fn of(function: &'a Function) -> Self {
+        Self {
+            function,
+            variables: &[],
+            raised: &[],
+        }
+    }
+}
+
+/// A module in print.
+pub(crate) struct Printer<'a> {
+    program: &'a Program,
+    names: Names,
+    /// Variables that the module has beside the tree's. Those of a function follow them.
+    added: &'a [Variable],
+    text: Text<'a>,
+}
+
+impl<'a> Printer<'a> {
+    /// Begins the print of a module that has `added` variables beside the tree's. Where the lines of the original are
+    /// given, they are kept.
+    pub(crate) fn new(
+        program: &'a Program,
+        added: &'a [Variable],
+        original: Option<&'a Lines>,
+    ) -> Self {
+        Self {
+            program,
+            names: Names::new(program, added),
+            added,
+            text: Text::new(original),
+        }
+    }
+
+    /// Prints what stands in front of all bodies: the header, and declarations of the functions, with the parameters
+    /// that they are handed beside their own, and of the module's variables.
+    pub(crate) fn begin(
+        &mut self,
+        functions: &[FuncId],
+        refusals: &Refusals,
+        formals: impl Fn(FuncId) -> Vec<Param>,
+    ) {
+        self.header();
+        for id in functions {
+            let function = &self.program.functions[id.0 as usize];
+            if !function.is_entry {
+                let linkage = if function.is_defined { "" } else { ".extern " };
+                self.text.push(linkage);
+                self.head(*id, function, &formals(*id));
+                self.text.push(";");
+                self.text.end();
+            }
+        }
+        for (n, variable) in (0_u32..).zip(&self.program.variables) {
+            if variable.owner.is_none() && refusals.variables[n as usize].is_none() {
+                self.variable(variable, VarId(n));
+            }
+        }
+        let first = self.program.variables.len();
+        for (n, variable) in (first..).zip(self.added) {
+            self.variable(variable, VarId(u32::try_from(n).unwrap_or(u32::MAX)));
+        }
+    }
+
+    /// Returns the number of bytes so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.out.len()
+    }
+
+    /// Returns where the text ends.
+    pub(crate) fn mark(&self) -> Mark {
+        self.text.mark()
+    }
+
+    /// Takes back what was printed since.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.text.back_to(mark);
+    }
+
+    /// Returns the text, as long as the decoder asks of so many instructions.
+    pub(crate) fn finish(self) -> String {
+        let mut text = self.text.out;
+        let functions = &self.program.functions;
+        // One `;` or label's `:` at least for each.
+        let instructions = text.bytes().filter(|byte| *byte == b';').count();
+        // A function stands there twice, once as a declaration.
+        let least = BYTES_PER_INSTRUCTION * instructions + 2 * BYTES_PER_FUNCTION * functions.len();
+        let missing = least.saturating_sub(text.len() + FREE_BYTES);
+        text.extend(std::iter::repeat_n('\n', missing));
+        text
+    }
+
+    fn header(&mut self) {
+        let program = self.program;
+        let (major, minor) = program.version;
+        let _ = write!(self.text, ".version {major}.{minor}");
+        self.text.end();
+        // Checked by the decoder to be an architecture and known options.
+        let mut target = program.target.split(',').map(str::trim);
+        let _ = write!(self.text, ".target {}", target.next().unwrap_or_default());
+        for option in target.filter(|option| option.starts_with("texmode_")) {
+            let _ = write!(self.text, ", {option}");
+        }
+        self.text.end();
+        if program.version >= (2, 3) {
+            let _ = write!(self.text, ".address_size {}", program.address_size);
+            self.text.end();
+        }
+    }
 }
 
 fn functions_of<'a>(
@@ -130,21 +258,6 @@ fn functions_of<'a>(
 ) -> impl Iterator<Item = FuncId> + 'a {
     let all = (0_u32..).zip(&program.functions);
     all.filter(move |(_, f)| of(f)).map(|(n, _)| FuncId(n))
-}
-
-fn header(program: &Program, text: &mut String) {
-    let (major, minor) = program.version;
-    // Checked by the decoder to be an architecture and known options.
-    let mut target = program.target.split(',').map(str::trim);
-    let architecture = target.next().unwrap_or_default();
-    let _ = write!(text, ".version {major}.{minor}\n.target {architecture}");
-    for option in target.filter(|option| option.starts_with("texmode_")) {
-        let _ = write!(text, ", {option}");
-    }
-    text.push('\n');
-    if program.version >= (2, 3) {
-        let _ = writeln!(text, ".address_size {}", program.address_size);
-    }
 }
 
 /// Returns what of the header cannot be printed.

@@ -1,13 +1,17 @@
-//! Generated names: the kind of what is named and its number in the tree.
+//! Generated names: `$`, the kind of what is named, and its number in the tree.
 //!
-//! Rule: the runtime's own functions keep their names, since the driver links them by these.
+//! Rule: names are kept that others know: those of the runtime's own functions, by which the driver links them, and
+//! those of kernels and of variables in device memory, for which the host asks. They begin with a letter or `_`.
 
+use super::text::Text;
 use crate::analysis::operands::each_in;
 use crate::decode::{
-    FuncId, Function, Param, Program, RegId, ScalarType, SpecialReg, Symbol, VarId,
+    FuncId, Function, Param, Program, RegId, ScalarType, SpecialReg, StateSpace, Symbol, VarId,
+    Variable,
 };
-use crate::syntax::vocabulary::special_word;
+use crate::syntax::vocabulary::{VOCABULARY, special_word};
 use std::collections::HashMap;
+use std::fmt::Write;
 
 /// Functions that the driver has for every module.
 const RUNTIME: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
@@ -17,50 +21,60 @@ pub(super) fn is_runtime(function: &Function) -> bool {
     !function.is_defined && RUNTIME.contains(&&*function.name)
 }
 
+/// Returns whether the host may ask for a variable by its name.
+pub(super) fn is_the_hosts(variable: &Variable) -> bool {
+    let in_memory = matches!(variable.space, StateSpace::Global | StateSpace::Const);
+    variable.owner.is_none() && in_memory
+}
+
+/// Returns whether a name can be kept.
+pub(super) fn can_be_kept(name: &str) -> bool {
+    let mut letters = name.bytes();
+    let first = letters.next();
+    let begins = first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    let is_word = letters.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'));
+    let sym = VOCABULARY.interner.find(name.as_bytes());
+    begins && is_word && !sym.is_some_and(|sym| VOCABULARY.is_predefined(sym))
+}
+
 /// The names of a module's functions and variables.
 #[derive(Debug)]
 pub(super) struct Names {
     functions: Vec<String>,
     variables: Vec<String>,
-    /// What each alias stands for.
-    aliases: HashMap<FuncId, FuncId>,
     /// Variables of functions.
     owned: HashMap<FuncId, Vec<VarId>>,
 }
 
 impl Names {
-    /// Names everything by its place in the text: functions apart from kernels, variables of the module in front of
-    /// those of functions.
-    pub(super) fn new(program: &Program) -> Self {
+    /// Names everything by its place in the text, variables of the module in front of those of functions. `added` are
+    /// variables that the module has beside the tree's.
+    pub(super) fn new(program: &Program, added: &[Variable]) -> Self {
         let start = |id: FuncId| program.functions[id.0 as usize].span.start;
         let mut order: Vec<usize> = (0..program.functions.len()).collect();
         order.sort_by_key(|n| program.functions[*n].span.start);
         let mut functions = vec![String::new(); order.len()];
-        let (mut kernels, mut others) = (0, 0);
+        let mut others = 0;
         for n in order {
             let function = &program.functions[n];
-            let (kind, number) = match (is_runtime(function), function.is_entry) {
-                (true, _) => {
-                    functions[n].clone_from(&function.name);
-                    continue;
-                }
-                (false, true) => ("k", &mut kernels),
-                (false, false) => ("f", &mut others),
-            };
-            functions[n] = format!("{kind}{number}");
-            *number += 1;
-        }
-        let aliases: HashMap<FuncId, FuncId> = program.aliases.iter().copied().collect();
-        // An alias has the name of what it stands for.
-        for (alias, target) in &program.aliases {
-            functions[alias.0 as usize] = functions[target.0 as usize].clone();
+            if is_runtime(function) || function.is_entry {
+                functions[n].clone_from(&function.name);
+            } else {
+                functions[n] = format!("$f{others}");
+                others += 1;
+            }
         }
         let mut order: Vec<usize> = (0..program.variables.len()).collect();
         order.sort_by_key(|n| program.variables[*n].owner.map(start));
         let mut variables = vec![String::new(); order.len()];
         for (number, n) in order.into_iter().enumerate() {
-            variables[n] = format!("v{number}");
+            let variable = &program.variables[n];
+            variables[n] = match is_the_hosts(variable) {
+                true => variable.name.clone(),
+                false => format!("$v{number}"),
+            };
         }
+        variables.extend((0..added.len()).map(|n| format!("$m{n}")));
         let mut owned: HashMap<FuncId, Vec<VarId>> = HashMap::new();
         for (n, variable) in (0_u32..).zip(&program.variables) {
             if let Some(owner) = variable.owner {
@@ -70,19 +84,8 @@ impl Names {
         Self {
             functions,
             variables,
-            aliases,
             owned,
         }
-    }
-
-    /// Returns the function that a name stands for.
-    pub(super) fn real(&self, id: FuncId) -> FuncId {
-        self.aliases.get(&id).copied().unwrap_or(id)
-    }
-
-    /// Returns whether a function is a name for another one.
-    pub(super) fn is_alias(&self, id: FuncId) -> bool {
-        self.aliases.contains_key(&id)
     }
 
     /// Returns the variables of a function.
@@ -95,19 +98,24 @@ impl Names {
         &self.functions[id.0 as usize]
     }
 
-    /// Returns a variable's name.
-    pub(super) fn variable(&self, id: VarId) -> &str {
-        &self.variables[id.0 as usize]
+    /// Writes a variable's name. Behind those of the module stand those that a function was given.
+    pub(super) fn variable(&self, id: VarId, text: &mut Text<'_>) {
+        match self.variables.get(id.0 as usize) {
+            Some(name) => text.push(name),
+            None => {
+                let _ = write!(text, "$w{}", id.0 as usize - self.variables.len());
+            }
+        }
     }
 
-    /// Returns the name of what an address or a `mov` names.
-    pub(super) fn symbol(&self, symbol: Symbol) -> String {
-        match symbol {
-            Symbol::Variable(id) => self.variable(id).to_owned(),
-            Symbol::Param(n) => format!("p{n}"),
-            Symbol::ReturnParam(n) => format!("o{n}"),
-            Symbol::Function(id) => self.function(id).to_owned(),
-        }
+    /// Writes the name of what an address or a `mov` names.
+    pub(super) fn symbol(&self, symbol: Symbol, text: &mut Text<'_>) {
+        let _ = match symbol {
+            Symbol::Variable(id) => return self.variable(id, text),
+            Symbol::Param(n) => write!(text, "$p{n}"),
+            Symbol::ReturnParam(n) => write!(text, "$o{n}"),
+            Symbol::Function(id) => return text.push(self.function(id)),
+        };
     }
 }
 
@@ -196,17 +204,17 @@ impl Registers {
         *count += 1;
     }
 
-    /// Returns a register's name.
-    pub(super) fn name(&self, register: RegId) -> String {
-        match self.places[register.0 as usize] {
+    /// Writes a register's name.
+    pub(super) fn name(&self, register: RegId, text: &mut Text<'_>) {
+        let _ = match self.places[register.0 as usize] {
             // Nobody asks for it.
-            Place::Unused => "_".to_owned(),
-            Place::Param(n) => format!("%a{n}"),
-            Place::ReturnParam(n) => format!("%b{n}"),
+            Place::Unused => write!(text, "_"),
+            Place::Param(n) => write!(text, "%a{n}"),
+            Place::ReturnParam(n) => write!(text, "%b{n}"),
             Place::Range { range, number } => {
                 let (ty, _) = self.ranges[usize::from(range)];
-                format!("%{}_{number}", type_word(ty))
+                write!(text, "%{}_{number}", type_word(ty))
             }
-        }
+        };
     }
 }

@@ -1,9 +1,11 @@
-//! What can be printed: each function's and variable's text, or why there is none, and what each refers to.
+//! What can be printed, and what refers to it.
 //!
 //! Rule: what refers to something that cannot be printed cannot be printed either, for the same reason.
 
-use super::{Module, Refusal, body, declaration, functions_of, header_refusal};
-use crate::decode::{AddressBase, FuncId, Operand, RelocationTarget, Span, Symbol, VarId};
+use super::{Refusal, Refusals, Unexpressed, declaration, functions_of, header_refusal};
+use crate::decode::{
+    AddressBase, FuncId, Function, Opcode, Operand, Program, RelocationTarget, Span, Symbol, VarId,
+};
 use std::collections::HashMap;
 
 /// A function or a variable of the module.
@@ -13,107 +15,78 @@ enum Part {
     Variable(VarId),
 }
 
-/// The texts of a module's parts.
+/// What of a module is refused so far.
 pub(super) struct Reach<'a> {
-    module: Module<'a>,
-    functions: Vec<Result<String, Refusal>>,
-    /// None of those that a function owns.
-    variables: Vec<Option<Result<String, Refusal>>>,
+    program: &'a Program,
+    refusals: Refusals,
 }
 
 impl<'a> Reach<'a> {
-    pub(super) fn new(module: Module<'a>) -> Self {
-        let (program, _) = module;
-        let all = functions_of(program, |_| true);
-        let mut functions: Vec<_> = all.map(|id| body::function(module, id)).collect();
-        if let Some(what) = header_refusal(program) {
-            functions.fill(Err((what, Span::default())));
-        }
-        let variables = (0_u32..).zip(&program.variables).map(|(n, of)| {
-            let is_modules = of.owner.is_none();
-            is_modules.then(|| declaration::variable(module, VarId(n)))
-        });
-        let mut reach = Self {
-            module,
-            functions,
-            variables: variables.collect(),
+    /// Judges each part by itself.
+    pub(super) fn new(program: &'a Program) -> Self {
+        let functions = match header_refusal(program) {
+            Some(what) => vec![Some((what, Span::default())); program.functions.len()],
+            None => program.functions.iter().map(function).collect(),
         };
-        reach.spread();
-        reach
+        let variables = program.variables.iter();
+        let variables = variables.map(declaration::variable_refusal).collect();
+        Self {
+            program,
+            refusals: Refusals {
+                functions,
+                variables,
+            },
+        }
     }
 
     /// Refuses what refers to something that is refused.
-    fn spread(&mut self) {
-        let referrers = referrers(self.module);
-        let (program, _) = self.module;
-        let functions = functions_of(program, |_| true).map(Part::Function);
-        let variables = (0_u32..)
-            .zip(&program.variables)
-            .map(|(n, _)| Part::Variable(VarId(n)));
-        let all = functions.chain(variables);
-        let mut waiting: Vec<Part> = all
-            .filter(|part| self.refusal_of(*part).is_some())
-            .collect();
+    pub(super) fn spread(mut self) -> Refusals {
+        let functions = functions_of(self.program, |_| true).map(Part::Function);
+        let variables = (0_u32..).zip(&self.program.variables);
+        let all = functions.chain(variables.map(|(n, _)| Part::Variable(VarId(n))));
+        let mut waiting: Vec<Part> = all.filter(|part| self.refusal(*part).is_some()).collect();
+        if waiting.is_empty() {
+            return self.refusals;
+        }
+        let referrers = referrers(self.program);
         while let Some(part) = waiting.pop() {
-            let Some(refusal) = self.refusal_of(part).cloned() else {
+            let Some(refusal) = self.refusal(part).clone() else {
                 continue;
             };
             for referrer in referrers.get(&part).into_iter().flatten() {
-                if self.refusal_of(*referrer).is_none() {
-                    self.refuse(*referrer, refusal.clone());
+                let known = self.refusal(*referrer);
+                if known.is_none() {
+                    *known = Some(refusal.clone());
                     waiting.push(*referrer);
                 }
             }
         }
+        self.refusals
     }
 
-    fn refusal_of(&self, part: Part) -> Option<&Refusal> {
+    fn refusal(&mut self, part: Part) -> &mut Option<Refusal> {
         match part {
-            Part::Function(id) => self.functions[id.0 as usize].as_ref().err(),
-            Part::Variable(id) => self.variables[id.0 as usize].as_ref()?.as_ref().err(),
+            Part::Function(id) => &mut self.refusals.functions[id.0 as usize],
+            Part::Variable(id) => &mut self.refusals.variables[id.0 as usize],
         }
-    }
-
-    fn refuse(&mut self, part: Part, refusal: Refusal) {
-        match part {
-            Part::Function(id) => self.functions[id.0 as usize] = Err(refusal),
-            Part::Variable(id) => self.variables[id.0 as usize] = Some(Err(refusal)),
-        }
-    }
-
-    /// Returns the functions that are printed or refused by themselves: all but aliases, which have the names of
-    /// what they stand for.
-    pub(super) fn functions(&self) -> impl Iterator<Item = FuncId> {
-        let (program, names) = self.module;
-        functions_of(program, |_| true).filter(move |id| !names.is_alias(*id))
-    }
-
-    /// Returns why a function is not printed.
-    pub(super) fn refusal(&self, id: FuncId) -> Option<&Refusal> {
-        self.functions[id.0 as usize].as_ref().err()
-    }
-
-    /// Returns a function's text, empty where it has no body, and forgets it.
-    pub(super) fn take_body(&mut self, id: FuncId) -> String {
-        let text = self.functions[id.0 as usize].as_mut();
-        text.map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Returns the declarations of the module's variables that are printed.
-    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
-        let all = self.variables.iter().flatten();
-        all.filter_map(|text| text.as_deref().ok())
     }
 }
 
+/// Returns why a function by itself cannot be printed.
+fn function(function: &Function) -> Option<Refusal> {
+    let unknown = || {
+        let mut body = function.body.iter();
+        let unknown = body.find(|i| i.opcode == Opcode::Other)?;
+        let what = Unexpressed::Instruction(unknown.mnemonic.to_string());
+        Some((what, unknown.span))
+    };
+    declaration::refusal(function).or_else(unknown)
+}
+
 /// Returns who refers to each part.
-fn referrers((program, names): Module<'_>) -> HashMap<Part, Vec<Part>> {
+fn referrers(program: &Program) -> HashMap<Part, Vec<Part>> {
     let mut found: HashMap<Part, Vec<Part>> = HashMap::new();
     let mut add = |part: Part, referrer: Part| {
-        let part = match part {
-            Part::Function(id) => Part::Function(names.real(id)),
-            variable @ Part::Variable(_) => variable,
-        };
         let known = found.entry(part).or_default();
         if known.last() != Some(&referrer) {
             known.push(referrer);
@@ -121,7 +94,10 @@ fn referrers((program, names): Module<'_>) -> HashMap<Part, Vec<Part>> {
     };
     for (n, variable) in (0_u32..).zip(&program.variables) {
         let referrer = match variable.owner {
-            Some(function) => Part::Function(function),
+            Some(function) => {
+                add(Part::Variable(VarId(n)), Part::Function(function));
+                Part::Function(function)
+            }
             None => Part::Variable(VarId(n)),
         };
         for relocation in &variable.relocations {

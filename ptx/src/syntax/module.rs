@@ -278,12 +278,6 @@ impl Module {
         Lines::new(&self.source)
     }
 
-    /// Returns `base`, or `base` with a number, such that no name of the module begins with it, a leading `%`, `$` or
-    /// `_` aside.
-    pub(crate) fn unused_prefix(&self, base: &str) -> String {
-        unused_prefix(base, self.names())
-    }
-
     /// Returns every name of the module, and the words of the language.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.interner.names()
@@ -294,10 +288,6 @@ impl Module {
         // What was parsed once is parsed again in the same way.
         let again = parse(self.cursor(0), Some(ModuleUses::default()));
         again.ok().and_then(|p| p.uses).unwrap_or_default()
-    }
-
-    pub(crate) fn name_of(&self, function: &FunctionSyntax) -> &str {
-        self.interner.name(function.name)
     }
 
     pub(crate) fn cursor(&self, at: usize) -> Cursor<'_> {

@@ -46,34 +46,28 @@ fn a_refusal_has_reason_and_line() {
     );
 }
 
-/// Very many tiny kernels: the first take the forms that the module has room for, the others say that it has not.
+/// Very many tiny kernels: the first take the form as far as the module has room, the others say that it has not.
 #[test]
 fn a_module_has_room_for_so_much_added_text() {
     let line = |n: usize| format!(".entry k{n} () {{ ret; }} // {:110}\n", "");
     let kernels: String = (0..2500).map(line).collect();
-    let report = report(&format!(".version 8.0\n.target sm_80\n{kernels}"));
-    assert_eq!(report["error"], Value::Null);
-    let kernels = report["kernels"].as_array().expect("kernels");
-    for form in ["slice", "fence", "fence+slice"] {
-        assert!(
-            kernels.iter().all(|k| k["forms"][form]["ok"] == true),
-            "{form}"
-        );
+    let text = format!(".version 8.0\n.target sm_80\n{kernels}");
+    let module = Module::parse(text).expect("it parses");
+    let program = module.decode().expect("it decodes");
+    let make = |form| rewrite(&module, &program, &Options::default(), |_| form).kernels;
+    for form in [Form::SLICE, Form::FENCE, Form::FENCE_SLICE] {
+        assert!(make(form).iter().all(|k| k.has(form)), "{form}");
     }
-    for form in ["worker", "fence+worker"] {
-        let took = kernels
-            .iter()
-            .take_while(|k| k["forms"][form]["ok"] == true)
-            .count();
+    for form in [Form::WORKER, Form::FENCE_WORKER] {
+        let kernels = make(form);
+        let took = kernels.iter().take_while(|k| k.has(form)).count();
         assert!((50..2500).contains(&took), "{form}: {took}");
-        for (n, kernel) in kernels.iter().enumerate().skip(took) {
-            let refused = &kernel["forms"][form];
-            assert!(
-                refused["reason"]
-                    .as_str()
-                    .is_some_and(|r| r.contains("8-fold growth"))
-            );
-            assert_eq!(refused["line"], json!(n + 3));
+        let refused = kernels.iter().enumerate().filter(|(_, k)| !k.has(form));
+        for (n, kernel) in refused {
+            assert!(kernel.has(Form::WHOLE), "{}", kernel.name);
+            let refusal = kernel.refusal(form).expect("a reason").to_string();
+            assert!(refusal.contains("8-fold growth"), "{refusal}");
+            assert!(refusal.starts_with(&format!("line {}:", n + 3)), "{refusal}");
         }
     }
 }
@@ -183,31 +177,27 @@ fn an_error_has_line_and_column() {
     );
 }
 
-/// A kernel that calls by an alias, or calls a function that has one, takes no form that would give the function
-/// further parameters; others are not concerned.
+/// A call by an alias is one of the function that it stands for.
 #[test]
-fn aliases_keep_their_functions_as_they_are() {
-    let report = report(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.func f () { ret; }\n.func g ();\n.alias g, f;\n\
-         .entry by_name () { call f; }\n.entry by_alias () { call g; }\n.entry neither () { ret; }\n",
-    );
-    assert_eq!(report["error"], Value::Null);
-    let kernels = report["kernels"].as_array().expect("kernels");
-    for form in ["fence", "slice", "worker", "fence+slice", "fence+worker"] {
-        let said = |n: usize| kernels[n]["forms"][form]["reason"].as_str();
-        assert!(
-            said(0).is_some_and(|r| r.contains("`g` stands for `f`")),
-            "{form}"
-        );
-        assert!(
-            said(1).is_some_and(|r| r.contains("`g`, which is defined elsewhere")),
-            "{form}"
-        );
-        assert_eq!(said(2), None, "{form}");
+fn aliases_are_the_functions_that_they_stand_for() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .func f (.param .u64 a) { .reg .b32 %r; .reg .b64 %a; ld.param.u64 %a, [a]; mov.u32 %r, %ctaid.x; \
+         st.global.u32 [%a], %r; ret; }\n.func g (.param .u64 a);\n.alias g, f;\n\
+         .entry k (.param .u64 a) { .reg .b64 %a; ld.param.u64 %a, [a]; { .param .u64 x; st.param.u64 [x], %a; \
+         call f, (x); } { .param .u64 x; st.param.u64 [x], %a; call g, (x); } ret; }\n";
+    let module = Module::parse(text).expect("it parses");
+    let program = module.decode().expect("it decodes");
+    for form in Form::ALL {
+        let made = rewrite(&module, &program, &Options::default(), |_| form);
+        assert!(made.kernels[0].has(form), "{form}: {:?}", made.kernels[0]);
+        let text = String::from_utf8(made.bytes).expect("text");
+        assert!(form == Form::WHOLE || !text.contains(".alias"), "{text}");
+        let calls = text.matches("call").count();
+        assert_eq!(calls, 2, "{text}");
     }
 }
 
-/// Stamps do not count against the room that forms have, and stay within twice as much.
+/// Stamps of very many kernels stay within the room that forms have.
 #[test]
 fn very_many_tiny_kernels_are_stamped() {
     let line = |n: usize| format!(".entry k{n} () {{ ret; }} // {:110}\n", "");
@@ -221,7 +211,7 @@ fn very_many_tiny_kernels_are_stamped() {
         ..Options::default()
     };
     let made = rewrite(&module, &program, &options, |_| Form::SLICE);
-    assert!(made.bytes.len() <= 17 * source_bytes + (2 << 20));
+    assert!(made.bytes.len() <= 9 * source_bytes + (1 << 20));
     let stamped = |entry: &Entry| entry.stamps && entry.form() == Form::SLICE;
     assert!(made.kernels.iter().all(|k| k.entries.iter().all(stamped)));
 }

@@ -7,6 +7,7 @@
 use gridmux_ptx::Module;
 use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::kernel::Entry;
+use gridmux_ptx::print::Layout;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -61,24 +62,28 @@ fn rewritten_into(form: Form) {
     check(&format!("golden/{form}"), |input| {
         let module = Module::parse(input).unwrap_or_else(|e| panic!("{e}"));
         let program = module.decode().unwrap_or_else(|e| panic!("{e}"));
-        let rewritten = rewrite(&module, &program, &Options::default(), |_| form);
+        let options = Options {
+            layout: Layout::OneEach,
+            ..Options::default()
+        };
+        let rewritten = rewrite(&module, &program, &options, |_| form);
         let mut out = String::new();
         for k in &rewritten.kernels {
-            let entry = &k.entries[0];
-            let verdict = match k.refusal(form) {
-                Some(refusal) => refusal.to_string(),
-                None => format!(
-                    "{} bytes of parameters",
-                    k.params_bytes + entry.control_bytes()
-                ),
+            let verdict = match (k.refusal(form), k.entries.first()) {
+                (Some(refusal), Some(entry)) => format!("{}, {refusal}", entry.form()),
+                (Some(refusal), None) => format!("left out, {refusal}"),
+                (None, entry) => {
+                    let control = entry.map_or(0, Entry::control_bytes);
+                    format!("{form}, {} bytes of parameters", k.params_bytes + control)
+                }
             };
-            let _ = writeln!(out, "{}: {}, {verdict}", k.name, entry.form());
+            let _ = writeln!(out, "{}: {verdict}", k.name);
         }
         let text = String::from_utf8(rewritten.bytes).expect("golden files are text");
         // What was rewritten must itself be a module, with the control block in front of its own parameters.
         let again = Module::parse(text.clone()).unwrap_or_else(|e| panic!("{e}"));
         let decoded = again.decode().unwrap_or_else(|e| panic!("{e}"));
-        for k in &rewritten.kernels {
+        for k in rewritten.kernels.iter().filter(|k| !k.entries.is_empty()) {
             let (entry, (_, original)) =
                 (&k.entries[0], program.kernel(&k.name).expect("it is there"));
             let (_, kernel) = decoded.kernel(&entry.name).expect("names stay");

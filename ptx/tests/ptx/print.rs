@@ -63,9 +63,9 @@ fn shapes(function: &Function) -> Vec<String> {
 fn differences(name: &str, before: &Program, printed: &Printed) -> Vec<String> {
     let mut wrong = Vec::new();
     let after = program(printed.text.as_bytes(), name);
-    for (kernel, called) in &printed.kernels {
+    for kernel in &printed.kernels {
         let (_, was) = before.kernel(kernel).expect("it is printed");
-        let (_, is) = after.kernel(called).expect("it is printed");
+        let (_, is) = after.kernel(kernel).expect("it is printed");
         let memory = |f: &Function| -> Vec<(u32, u32)> {
             f.params.iter().map(|p| (p.offset, p.size_bytes)).collect()
         };
@@ -75,18 +75,10 @@ fn differences(name: &str, before: &Program, printed: &Printed) -> Vec<String> {
     }
     if printed.refused.is_empty() {
         let again = print(&after);
-        // The line above a kernel has the name that it had.
-        let lines = |text: &str| -> Vec<String> {
-            text.lines()
-                .filter(|line| !line.starts_with("//"))
-                .map(str::to_owned)
-                .collect()
-        };
-        let (first, second) = (lines(&printed.text), lines(&again.text));
-        if let Some(n) = first.iter().zip(&second).position(|(a, b)| a != b) {
+        let mut lines = printed.text.lines().zip(again.text.lines());
+        if let Some((first, second)) = lines.find(|(first, second)| first != second) {
             wrong.push(format!(
-                "{name}: `{}` is `{}` when printed again",
-                first[n], second[n]
+                "{name}: `{first}` is `{second}` when printed again"
             ));
         }
     }
@@ -156,8 +148,8 @@ fn the_print_assembles_to_the_same_machine_code() {
                 continue;
             }
         };
-        for (kernel, called) in &printed.kernels {
-            match (before.get(kernel), after.get(called)) {
+        for kernel in &printed.kernels {
+            match (before.get(kernel), after.get(kernel)) {
                 (Some(was), Some(is)) if was.code == is.code => same += 1,
                 (Some(was), Some(is)) if was.unordered == is.unordered => ordered += 1,
                 (Some(was), Some(is)) => other.push(format!("{name} {kernel}: {was:?} and {is:?}")),

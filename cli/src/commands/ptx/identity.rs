@@ -32,9 +32,9 @@ pub(super) fn run(file: &Path, module: &Module, out: &Output) -> Result<(), Fail
 
 /// Returns the text, and each kernel with its name in it or why it is not there.
 fn report(module: &Module, printed: &Printed) -> Value {
-    let there = printed.kernels.iter().map(|(name, called)| {
-        json!({ "name": name, "entries": { "identity": called }, "reason": null, "line": null })
-    });
+    let there = printed.kernels.iter().map(
+        |name| json!({ "name": name, "entries": { "identity": name }, "reason": null, "line": null }),
+    );
     let left_out = printed.refused.iter().map(|refused| {
         json!({
             "name": refused.kernel, "entries": {}, "reason": refused.what.to_string(),

@@ -7,7 +7,6 @@ use super::FenceReason;
 use super::access::Access;
 use super::module_facts::{Choice, ModuleFacts};
 use super::register_facts::{Object, RegisterFacts};
-use super::scope::Scope;
 use crate::control::FIXED_PARAM_ALIGN;
 use crate::decode::{
     AddressBase, Function, Instruction, Operand, Program, RegId, StateSpace, Symbol, VarId,
@@ -53,14 +52,13 @@ pub(super) enum Bound {
 }
 
 /// What is known when an access is placed.
-pub(super) struct Bounding<'a, 's> {
+pub(super) struct Bounding<'a> {
     pub(super) program: &'a Program,
     pub(super) function: &'a Function,
     /// The function's index.
     pub(super) index: usize,
     pub(super) values: &'a RegisterFacts,
     pub(super) module_facts: &'a ModuleFacts,
-    pub(super) scope: &'a Scope<'s>,
 }
 
 /// Returns whether an access needs to know what registers hold, so that [`RegisterFacts`] have to be worked out.
@@ -74,7 +72,7 @@ pub(super) fn needs_values(i: &Instruction, access: &Access) -> bool {
     ) && access.space != StateSpace::Global
 }
 
-impl Bounding<'_, '_> {
+impl Bounding<'_> {
     /// Places one access of an instruction.
     pub(super) fn bound(&self, i: &Instruction, access: &Access) -> Bound {
         let Some(Operand::Address { base, offset }) = i.operands.get(access.operand) else {
@@ -95,7 +93,7 @@ impl Bounding<'_, '_> {
         };
         match access.space {
             StateSpace::Global => Bound::Global(base),
-            StateSpace::Shared => Bound::Shared(base, self.sized(i, object, StateSpace::Shared)),
+            StateSpace::Shared => Bound::Shared(base, self.sized(object, StateSpace::Shared)),
             StateSpace::Local | StateSpace::Const if access.rows.is_none() => {
                 self.variable(i, access, base, object)
             }
@@ -127,16 +125,14 @@ impl Bounding<'_, '_> {
         Bound::Refused(FenceReason::UnknownVariable { space, what })
     }
 
-    /// Returns the variable that an object is, when it has a size, is in that space, and can be named at the
-    /// instruction.
-    fn sized(&self, i: &Instruction, object: Object, space: StateSpace) -> Option<VarId> {
+    /// Returns the variable that an object is, when it has a size and is in that space.
+    fn sized(&self, object: Object, space: StateSpace) -> Option<VarId> {
         let Object::Variable(v) = object else {
             return None;
         };
         let variable = &self.program.variables[v.0 as usize];
         let fits = variable.space == space && !variable.is_extern && variable.size_bytes != 0;
-        let from = self.scope.visible_from(self.program, v);
-        (fits && from.is_some_and(|from| from <= i.span.start)).then_some(v)
+        fits.then_some(v)
     }
 
     /// Returns an access by name: proved, refused, or a variable's that it may leave.
@@ -196,11 +192,11 @@ impl Bounding<'_, '_> {
     /// Returns the bound of a local or constant access, which is held inside one variable.
     fn variable(&self, i: &Instruction, access: &Access, base: Base, object: Object) -> Bound {
         let space = access.space;
-        let known = self.sized(i, object, space).or_else(|| {
+        let known = self.sized(object, space).or_else(|| {
             let Choice::One(only) = self.choice(space) else {
                 return None;
             };
-            self.sized(i, Object::Variable(only), space)
+            self.sized(Object::Variable(only), space)
         });
         let named = if space == StateSpace::Local {
             "local"

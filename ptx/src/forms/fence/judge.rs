@@ -3,9 +3,7 @@
 use super::access::{Treatment, barrier_operands, treatment};
 use super::bounds::{Bound, Bounding, needs_values};
 use super::module_facts::{ModuleFacts, is_full};
-use super::pragma;
 use super::register_facts::RegisterFacts;
-use super::scope::Scope;
 use super::targets::Targets;
 use super::{FaultKind, FenceMode, FenceOptions, FenceReason};
 use crate::analysis::Flow;
@@ -13,14 +11,13 @@ use crate::decode::{AddressBase, FuncId, Function, Instruction, Operand, Program
 use crate::forms::Reason;
 use crate::forms::facts::{Facts, Found};
 use crate::forms::value::{Value, Values};
-use crate::syntax::module::Module;
 
 /// A call through a pointer is compared with at most this many functions.
 pub(super) const MAX_CANDIDATES: usize = 64;
 
 /// Returns why the function cannot be fenced, for reasons of its own.
 pub(crate) fn judge(
-    (module, program): (&Module, &Program),
+    program: &Program,
     id: FuncId,
     module_facts: &ModuleFacts,
 ) -> Option<(Reason, u32)> {
@@ -30,22 +27,12 @@ pub(crate) fn judge(
     if program.version < (4, 3) || program.sm() < 50 || program.address_size != 64 {
         return Some((FenceReason::TooOld.into(), start));
     }
-    let text = &module.functions[module_facts.texts[index]?];
-    if let Some(what) = &module_facts.pragma {
-        let what = what.clone();
-        return Some((FenceReason::Pragma(what).into(), start));
-    }
-    if let Some((what, at)) = pragma::of_function(module, text) {
-        return Some((FenceReason::Pragma(what).into(), at));
-    }
     if module_facts.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
     if let Some(bytes) = is_full(program, id, module_facts).filter(|_| function.is_entry) {
         return Some((FenceReason::SharedFull(bytes).into(), start));
     }
-    let owned = &module_facts.owned[index];
-    let scope = Scope::new((module, text), (program, function), owned, 0);
     // What registers hold is dear to work out, and most kernels can be judged without it.
     let (mut known, unknown) = (None, RegisterFacts::default());
     for i in &function.body {
@@ -74,7 +61,6 @@ pub(crate) fn judge(
                     index,
                     values,
                     module_facts,
-                    scope: &scope,
                 };
                 match bounding.bound(i, access) {
                     Bound::Refused(reason) => Some(reason),
@@ -173,13 +159,6 @@ fn call(program: &Program, id: FuncId, targets: &Targets, i: &Instruction) -> Op
     match i.operands.get(1) {
         Some(Operand::Reg(_)) => {
             let found = targets.of(id, i);
-            // The comparison would name a function before it is declared. Functions stand in the order of their first
-            // declaration.
-            if let Some(later) = found.get(found.partition_point(|&f| f <= id)) {
-                return Some(FenceReason::DeclaredLater(
-                    program.functions[later.0 as usize].name.clone(),
-                ));
-            }
             let candidates = found.len();
             let few = (1..=MAX_CANDIDATES).contains(&candidates);
             (!few).then_some(FenceReason::IndirectCall {

@@ -26,26 +26,24 @@
 //! a store has broken faults, and any store through a register may reach it. A kernel that uses shared memory has
 //! [`LEAST_SHARED`](edit) bytes of it at least, so that a launch that takes all that the device has as dynamic shared
 //! memory does not fit under the fence. Shared memory in front of the block's variables, which the driver reserves for
-//! the block, is the block's own and not guarded. Pragmas other than those in [`pragma`] are refused, because the
-//! assembler may keep registers in shared memory.
+//! the block, is the block's own and not guarded.
 //!
 //! Cost: `cargo xtask bench ptx-cost`. In [`FenceMode::Window`] an instruction for each fenced base, and one for its
 //! alignment where that cannot be proved. The files: [`access`] says what an instruction touches, [`register_facts`]
 //! what its registers may hold, [`roots`] where alignment is made, [`bounds`] what bounds apply, [`depth`] how deep in
-//! loops that would be, [`edit`] writes the text.
+//! loops that would be, [`confine`] confines one address, [`edit`] changes the
+//! function.
 
 mod access;
 mod bounds;
+mod confine;
 mod depth;
 mod edit;
 mod judge;
 mod module_facts;
-mod pragma;
 mod register_facts;
 mod roots;
-mod scope;
 mod targets;
-mod text;
 
 pub(super) use edit::{edit, prepare};
 pub(super) use judge::{forbids_size, forbids_worker, judge, needs};
@@ -188,8 +186,6 @@ pub enum FenceReason {
          most {limit}"
     )]
     IndirectCall { candidates: usize, limit: usize },
-    #[error("it calls through a pointer that may mean `{0}`, which is declared only further down")]
-    DeclaredLater(String),
     #[error("it calls itself, directly or through others, so its stack has no bound")]
     Recursion,
     #[error("`{0}` names a barrier or a number of threads that does not exist")]
@@ -197,8 +193,6 @@ pub enum FenceReason {
     /// Its shared memory is full of small variables.
     #[error("its variables leave no room for the {0} bytes of shared memory that the fence adds")]
     SharedFull(u32),
-    #[error("`.pragma \"{0}\"` may keep registers where the kernel can overwrite them")]
-    Pragma(String),
     #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]
     TooOld,
 }

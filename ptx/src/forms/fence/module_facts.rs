@@ -1,13 +1,11 @@
 //! What the fence has to know of the whole module, found out once for all of its functions.
 
-use super::pragma;
 use super::targets::Targets;
 use crate::analysis::CallGraph;
 use crate::decode::{
     AddressBase, FuncId, Function, Instruction, Operand, Program, RelocationTarget, StateSpace,
     Symbol, VarId, Variable,
 };
-use crate::forms::facts;
 use crate::syntax::module::{Lines, Module};
 
 /// Bytes of the widest vector in shared memory.
@@ -62,12 +60,8 @@ pub(crate) struct ModuleFacts {
     pub(super) names_shared: bool,
     /// Of a size that the launch gives.
     pub(super) dynamic: bool,
-    /// Registers of the whole module may be kept where the kernel can write.
-    pub(super) pragma: Option<String>,
     /// Variables that each function declares.
     pub(super) owned: Vec<Vec<VarId>>,
-    /// Index of each function's text, among those that have a body.
-    pub(super) texts: Vec<Option<usize>>,
     /// Functions that make generic addresses of local variables.
     pub(super) escaping: Vec<bool>,
     /// How many they are.
@@ -128,7 +122,6 @@ impl ModuleFacts {
         Self {
             dynamic: program.variables.iter().any(is_dynamic),
             names_shared: names_shared(program),
-            pragma: pragma::of_module(module),
             owned,
             locals,
             constants: own_constants
@@ -145,7 +138,6 @@ impl ModuleFacts {
                 .map(|v| v.size_bytes.next_multiple_of(VECTOR_BYTES))
                 .sum(),
             targets: Targets::new(program, calls),
-            texts: texts(module, program),
             recursive: calls.recursive(),
             lines: module.lines(),
             shared: shared().next().is_some(),
@@ -168,18 +160,6 @@ fn constant_pointer(program: &Program) -> Option<String> {
             }
             RelocationTarget::Function(_) => None,
         })
-}
-
-/// Returns where the text of each function with a body stands among the module's.
-fn texts(module: &Module, program: &Program) -> Vec<Option<usize>> {
-    let indices = facts::indices(program);
-    let mut texts = vec![None; program.functions.len()];
-    for (at, syntax) in module.functions.iter().enumerate() {
-        if let (true, Some(&n)) = (syntax.has_body, indices.get(module.name_of(syntax))) {
-            texts[n] = Some(at);
-        }
-    }
-    texts
 }
 
 /// Returns whether any instruction is about shared memory by name.

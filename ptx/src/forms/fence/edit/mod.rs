@@ -1,4 +1,4 @@
-//! Writing the fence into a function.
+//! Putting the fence into a function.
 //!
 //! Accesses of one basic block that go through the same base register share its fence: they are collected first and
 //! written behind one another. That is exact because they are executed together or not at all, so that what holds for
@@ -6,27 +6,27 @@
 //! at a call, and with the block.
 //!
 //! One pass, whose methods share its state: [`shared`] bounds what reaches shared memory, [`rows`] matrices, [`faults`]
-//! turns traps and wild calls into records, [`operands`] finds an instruction's operands in the text.
+//! turns traps and wild calls into records.
 
 mod faults;
-mod operands;
 mod rows;
 mod shared;
 
 use super::access::{Access, Treatment, barrier_operands, treatment};
 use super::bounds::{Base, Bound, Bounding, needs_values};
+use super::confine::{Held, Loaded, Object, confine, hold};
 use super::depth::{Depths, definitions};
 use super::module_facts::{LEAST_SHARED, ModuleFacts, large};
 use super::register_facts::{RegisterFacts, Root};
 use super::roots::roots;
-use super::scope::Scope;
-use super::text::{Loaded, confine, hold};
 use super::{FenceMode, FenceOptions, GUARD_BYTES};
 use crate::analysis::{Access as Touch, Flow, for_each_register};
-use crate::decode::{Guard, Instruction, Opcode, Operand, RegId, ScalarType, StateSpace, VarId};
+use crate::decode::{
+    Guard, Instruction, Opcode, Operand, RegId, ScalarType as T, StateSpace, VarId,
+};
+use crate::forms::code::{Code, at};
 use crate::forms::frame::{Frame, Role};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 /// Accesses through one base that share its fence.
 struct Group {
@@ -66,21 +66,19 @@ struct Pass<'p, 'a> {
     values: RegisterFacts,
     /// Shared variables that are aligned to 16 bytes now.
     raised: Vec<VarId>,
-    scope: Scope<'p>,
     loaded: Loaded,
     /// A register that holds the end of the block's shared memory.
-    end: Option<String>,
+    end: Option<RegId>,
     /// The last address, by what the access needs behind it and its alignment.
-    last: HashMap<(u32, u32), String>,
-    /// Addresses in shared memory that are held in registers.
-    constants: HashMap<(String, i64), String>,
+    last: HashMap<(u32, u32), RegId>,
+    /// Addresses in shared variables that are held in registers.
+    constants: HashMap<(VarId, i64), RegId>,
     /// Loops.
     depths: Depths,
     /// The one definition of each register that has just one, before which it is not read.
     definitions: Vec<Option<u32>>,
     /// Fenced bases that stand behind the base's definition.
-    early: HashMap<EarlyKey, String>,
-    faults: u32,
+    early: HashMap<EarlyKey, RegId>,
 }
 
 /// Gives a kernel whose shared accesses are held below an end that the launch decides at least as much shared memory as
@@ -98,19 +96,9 @@ pub(crate) fn prepare(frame: &mut Frame<'_>, module_facts: &ModuleFacts) {
     if !(is_kernel && any && frame.function.body.iter().any(asks)) {
         return;
     }
-    let owned = &module_facts.owned[frame.id.0 as usize];
-    let scope = Scope::new(
-        (frame.module, frame.syntax),
-        (frame.program, frame.function),
-        owned,
-        frame.entry_offset(),
-    );
-    let mut large = large(frame.program, frame.id, module_facts);
-    match large.find(|&v| scope.at_entry(frame.program, v)) {
-        Some(v) => {
-            let name = frame.program.variables[v.0 as usize].name.clone();
-            frame.rely_on_shared(name, LEAST_SHARED);
-        }
+    let large = large(frame.program, frame.id, module_facts).next();
+    match large {
+        Some(v) => frame.rely_on_shared(v, LEAST_SHARED),
         None => frame.pad_shared(LEAST_SHARED),
     }
 }
@@ -126,10 +114,7 @@ pub(crate) fn edit(frame: &mut Frame<'_>, module_facts: &ModuleFacts, options: F
             .any(|a| needs_values(i, a) || (a.space == StateSpace::Global && a.align > 1)),
         _ => false,
     };
-    let raised = match module_facts.shared {
-        true => shared::raise(frame, module_facts),
-        false => Vec::new(),
-    };
+    let raised = shared::raise(frame, module_facts);
     let mut values = RegisterFacts::none(frame.function);
     let mut rounded = Vec::new();
     if frame.function.body.iter().any(asks) {
@@ -145,12 +130,6 @@ pub(crate) fn edit(frame: &mut Frame<'_>, module_facts: &ModuleFacts, options: F
             }
         }
     }
-    let scope = Scope::new(
-        (frame.module, frame.syntax),
-        (frame.program, frame.function),
-        &module_facts.owned[frame.id.0 as usize],
-        frame.entry_offset(),
-    );
     let definitions = definitions(frame.function, &values);
     let mut pass = Pass {
         depths,
@@ -161,12 +140,10 @@ pub(crate) fn edit(frame: &mut Frame<'_>, module_facts: &ModuleFacts, options: F
         options,
         values,
         raised,
-        scope,
         loaded: Loaded::default(),
         end: None,
         last: HashMap::new(),
         constants: HashMap::new(),
-        faults: 0,
     };
     rounded.iter().for_each(|root| pass.round(root));
     if options.zero_shared {
@@ -179,18 +156,22 @@ impl Pass<'_, '_> {
     /// Makes a root's register a multiple of what its accesses need. A register of its own takes what was loaded, so
     /// that the root keeps one definition; under a guard that may not happen, the root is rounded in place.
     fn round(&mut self, root: &Root) {
-        let n = root.register.0 as usize;
-        let function = self.frame.function;
-        let name = function.register_names[n].to_owned();
-        let bytes = function.registers[n].size_bytes();
-        let multiple = 1_u32 << root.zeros;
-        let mut from = name.clone();
-        if function.body[root.instruction as usize].guard.is_none() {
-            from = self.frame.fresh(if bytes == 8 { "b64" } else { "b32" });
-            self.replace_operand(root.instruction, 0, from.clone());
+        let register = root.register;
+        let multiple = 1_i64 << root.zeros;
+        let (ty, and) = match self.frame.type_of(register).size_bytes() {
+            8 => (T::B64, "and.b64"),
+            4 => (T::B32, "and.b32"),
+            _ => (T::B16, "and.b16"),
+        };
+        let mut from = register;
+        let definition = &self.frame.function.body[root.instruction as usize];
+        if definition.guard.is_none() {
+            from = self.frame.fresh(ty);
+            self.frame.replace_operand(root.instruction, 0, from);
         }
-        let text = format!("and.b{} {name}, {from}, -{multiple};", 8 * bytes);
-        self.frame.after(root.instruction, &text);
+        let mut code = Code::new();
+        code.op(and, (register, from, -multiple));
+        self.frame.after(root.instruction, code);
     }
 
     fn body(&mut self, flow: &Flow) {
@@ -262,7 +243,6 @@ impl Pass<'_, '_> {
             index: self.frame.id.0 as usize,
             values: &self.values,
             module_facts: self.module_facts,
-            scope: &self.scope,
         };
         let member = Member {
             instruction: n,
@@ -321,11 +301,12 @@ impl Pass<'_, '_> {
         let align = self.unproved(group.base, align.unwrap_or(1));
         let key = (group.base, false, None, align, 0, 0);
         let fenced = self.once(group, key, |pass| {
-            let (widen, address) = pass.wide(group.base);
-            let (text, fenced) = pass.confine(&address, align);
-            (format!("{widen}{text}"), fenced)
+            let (mut code, address) = pass.wide(group.base);
+            let (confine, fenced) = pass.confine(address, align);
+            code.append(confine);
+            (code, fenced)
         });
-        self.redirect(group, &fenced, 0);
+        self.redirect(group, fenced, 0);
     }
 
     /// Writes a group's fence: in front of its first member, or behind the base's definition when that stands outside
@@ -334,108 +315,97 @@ impl Pass<'_, '_> {
         &mut self,
         group: &Group,
         key: EarlyKey,
-        fence: impl FnOnce(&mut Self) -> (String, String),
-    ) -> String {
+        fence: impl FnOnce(&mut Self) -> Held,
+    ) -> RegId {
         let first = group.members.first().map_or(0, |m| m.instruction);
         let definition = self.definitions[group.base.0 as usize];
-        let movable = key
-            .2
-            .is_none_or(|v| self.scope.at_entry(self.frame.program, v));
-        let is_outer = |n: &u32| movable && self.depths.of(*n) < self.depths.of(first);
-        let outer = definition.filter(is_outer);
-        let Some(definition) = outer else {
-            let (text, fenced) = fence(self);
-            self.frame.before(first, &text);
+        let is_outer = |n: &u32| self.depths.of(*n) < self.depths.of(first);
+        let Some(definition) = definition.filter(is_outer) else {
+            let (code, fenced) = fence(self);
+            self.frame.before(first, code);
             return fenced;
         };
         if let Some(fenced) = self.early.get(&key) {
-            return fenced.clone();
+            return *fenced;
         }
-        let (text, fenced) = fence(self);
-        self.frame.after(definition, &text);
-        self.early.insert(key, fenced.clone());
+        let (code, fenced) = fence(self);
+        self.frame.after(definition, code);
+        self.early.insert(key, fenced);
         fenced
     }
 
     /// Lets all members go through `fenced`, which holds the base and so much of their offsets.
-    fn redirect(&mut self, group: &Group, fenced: &str, held: i64) {
+    fn redirect(&mut self, group: &Group, fenced: RegId, held: i64) {
         for m in &group.members {
-            let text = match m.offset - held {
-                0 => format!("[{fenced}]"),
-                offset => format!("[{fenced}+{offset}]"),
-            };
-            self.replace_operand(m.instruction, m.access.operand, text);
+            let place = at(fenced, m.offset - held);
+            self.frame
+                .replace_operand(m.instruction, m.access.operand, place);
         }
     }
 
     /// Writes the fence of an access that shares nothing.
     fn single(&mut self, m: &Member, place: &Bound) {
-        let access = &m.access;
-        let (text, operand) = match place {
+        let base = match place {
             Bound::Proved | Bound::Refused(_) => return,
-            Bound::Global(base) => {
-                let (sum, address) = self.sum(*base, m.offset);
-                let (text, fenced) = self.confine(&address, access.align);
-                let rows = self.rows(m, |pass, end| pass.confine(end, 1), &fenced);
-                (format!("{sum}{text} {rows}"), fenced)
-            }
-            Bound::Shared(base, _) => {
-                let (sum, address) = self.sum(*base, m.offset);
-                let low = self.frame.fresh("b32");
-                let (text, held) =
-                    self.below_end((&low, access.bytes), (access.align, false), None);
-                let rows = self.shared_rows(m, &held);
-                (
-                    format!("{sum}cvt.u32.u64 {low}, {address}; {text} {rows}"),
-                    held,
-                )
-            }
-            Bound::Variable(base, v) => {
-                let variable = &self.frame.program.variables[v.0 as usize];
-                let (sum, address) = self.sum(*base, m.offset);
-                let last = variable.size_bytes - u64::from(access.bytes);
-                let name = variable.name.clone();
-                let (text, held) = hold(self.frame, (&address, &name), (last, access.align));
-                (format!("{sum}{text}"), held)
-            }
-            Bound::Param(base) => {
-                let (sum, address) = self.sum(*base, m.offset);
-                let function = self.frame.function;
-                let bytes = u64::from(function.params_bytes);
-                let last = bytes.saturating_sub(u64::from(access.bytes));
-                let Some(name) = function.params.first().map(|p| p.name.clone()) else {
-                    return;
-                };
-                let (text, held) = hold(self.frame, (&address, &name), (last, access.align));
-                (format!("{sum}{text}"), held)
-            }
-            Bound::GenericShared(base) => {
-                let (sum, address) = self.sum(*base, m.offset);
-                let (text, held) = self.in_shared_window(&address, access);
-                let rows = self.shared_rows(m, &held.0);
-                (format!("{sum}{text} {rows}"), held.1)
-            }
-            Bound::Generic {
-                base,
-                shared,
-                local,
-            } => {
-                let (sum, address) = self.sum(*base, m.offset);
-                let (text, held) = self.told_apart(&address, access, (*shared, *local));
-                (format!("{sum}{text}"), held)
-            }
+            Bound::Global(base)
+            | Bound::Shared(base, _)
+            | Bound::Variable(base, _)
+            | Bound::Param(base)
+            | Bound::GenericShared(base)
+            | Bound::Generic { base, .. } => *base,
         };
-        self.frame.before(m.instruction, &text);
-        self.replace_operand(m.instruction, access.operand, format!("[{operand}]"));
+        let (mut code, address) = self.sum(base, m.offset);
+        let (bound, fenced) = self.bounded(m, place, address);
+        code.append(bound);
+        self.frame.before(m.instruction, code);
+        self.frame
+            .replace_operand(m.instruction, m.access.operand, at(fenced, 0));
     }
 
-    fn confine(&mut self, address: &str, align: u32) -> (String, String) {
-        confine(
-            self.frame,
-            &mut self.loaded,
-            self.options.mode,
-            (address, align),
-        )
+    /// Returns an address within the bounds of an access.
+    fn bounded(&mut self, m: &Member, place: &Bound, address: RegId) -> Held {
+        let access = &m.access;
+        match place {
+            // The first two have no bounds to write.
+            Bound::Proved | Bound::Refused(_) | Bound::Global(_) => {
+                let (mut code, fenced) = self.confine(address, access.align);
+                self.rows(m, &mut code, fenced);
+                (code, fenced)
+            }
+            Bound::Shared(..) => {
+                let low = self.frame.fresh(T::B32);
+                let mut code = Code::new();
+                code.op("cvt.u32.u64", (low, address));
+                let held = self.below_end(&mut code, (low, access.bytes), (access.align, false), None);
+                self.shared_rows(m, &mut code, held);
+                (code, held)
+            }
+            Bound::Variable(_, v) => self.held_in(*v, address, access),
+            Bound::Param(_) => {
+                let bytes = u64::from(self.frame.function.params_bytes);
+                let last = bytes.saturating_sub(u64::from(access.bytes));
+                hold(self.frame, (address, Object::Params), (last, access.align))
+            }
+            Bound::GenericShared(_) => {
+                let (mut code, (held, generic)) = self.in_shared_window(address, access);
+                self.shared_rows(m, &mut code, held);
+                (code, generic)
+            }
+            Bound::Generic { shared, local, .. } => {
+                self.told_apart(address, access, (*shared, *local))
+            }
+        }
+    }
+
+    fn held_in(&mut self, v: VarId, address: RegId, access: &Access) -> Held {
+        let size = self.frame.program.variables[v.0 as usize].size_bytes;
+        let last = size - u64::from(access.bytes);
+        hold(self.frame, (address, Object::Variable(v)), (last, access.align))
+    }
+
+    fn confine(&mut self, address: RegId, align: u32) -> Held {
+        let mode = self.options.mode;
+        confine(self.frame, &mut self.loaded, mode, (address, align))
     }
 
     /// Returns the alignment that is still to be made.
@@ -447,139 +417,132 @@ impl Pass<'_, '_> {
         }
     }
 
-    fn register(&self, r: RegId) -> (String, ScalarType) {
-        let n = r.0 as usize;
-        let function = self.frame.function;
-        (function.register_names[n].to_owned(), function.registers[n])
-    }
-
     /// Returns the register as a 64-bit address; a 32-bit one is extended by zeros.
-    fn wide(&mut self, r: RegId) -> (String, String) {
-        let (name, ty) = self.register(r);
-        if ty.size_bytes() == 8 {
-            return (String::new(), name);
+    fn wide(&mut self, r: RegId) -> Held {
+        let mut code = Code::new();
+        if self.frame.type_of(r).size_bytes() == 8 {
+            return (code, r);
         }
-        let wide = self.frame.fresh("b64");
-        (format!("cvt.u64.u32 {wide}, {name}; "), wide)
+        let wide = self.frame.fresh(T::B64);
+        code.op("cvt.u64.u32", (wide, r));
+        (code, wide)
     }
 
     /// Returns the register as a 32-bit address.
-    fn narrow(&mut self, r: RegId) -> (String, String) {
-        let (name, ty) = self.register(r);
-        if ty.size_bytes() == 4 {
-            return (String::new(), name);
+    fn narrow(&mut self, r: RegId) -> Held {
+        let mut code = Code::new();
+        if self.frame.type_of(r).size_bytes() == 4 {
+            return (code, r);
         }
-        let low = self.frame.fresh("b32");
-        (format!("cvt.u32.u64 {low}, {name}; "), low)
+        let low = self.frame.fresh(T::B32);
+        code.op("cvt.u32.u64", (low, r));
+        (code, low)
     }
 
-    /// Returns text that adds base and offset up to one 64-bit address, and the address.
-    fn sum(&mut self, base: Base, offset: i64) -> (String, String) {
-        let (text, address) = match base {
+    /// Returns code that adds base and offset up to one 64-bit address, and the address.
+    fn sum(&mut self, base: Base, offset: i64) -> Held {
+        let (mut code, address) = match base {
             Base::Reg(r) => self.wide(r),
             Base::Name(v) => {
-                let register = self.frame.fresh("b64");
-                let name = &self.frame.program.variables[v.0 as usize].name;
-                (format!("mov.u64 {register}, {name}; "), register)
+                let (register, mut code) = (self.frame.fresh(T::B64), Code::new());
+                code.op("mov.u64", (register, v));
+                (code, register)
             }
             Base::Absolute => {
-                let register = self.frame.fresh("b64");
-                return (format!("mov.u64 {register}, {offset}; "), register);
+                let (register, mut code) = (self.frame.fresh(T::B64), Code::new());
+                code.op("mov.u64", (register, offset));
+                return (code, register);
             }
         };
         if offset == 0 {
-            return (text, address);
+            return (code, address);
         }
-        let sum = self.frame.fresh("b64");
-        (format!("{text}add.s64 {sum}, {address}, {offset}; "), sum)
+        let sum = self.frame.fresh(T::B64);
+        code.op("add.s64", (sum, address, offset));
+        (code, sum)
     }
 
     /// Returns a generic address, held in the window that it lies in.
     fn told_apart(
         &mut self,
-        address: &str,
+        address: RegId,
         access: &Access,
         (shared, local): (bool, Option<VarId>),
-    ) -> (String, String) {
-        let (mut text, mut result) = self.confine(address, access.align);
+    ) -> Held {
+        let (mut code, mut result) = self.confine(address, access.align);
         if shared {
             let (held, (_, generic)) = self.in_shared_window(address, access);
-            let (p, chosen) = (self.frame.fresh("pred"), self.frame.fresh("b64"));
-            let _ = write!(
-                text,
-                " isspacep.shared {p}, {address}; {held} selp.b64 {chosen}, {generic}, {result}, {p};"
-            );
+            let (p, chosen) = (self.frame.fresh(T::Pred), self.frame.fresh(T::B64));
+            code.op("isspacep.shared", (p, address));
+            code.append(held);
+            code.op("selp.b64", (chosen, generic, result, p));
             result = chosen;
         }
         if let Some(v) = local {
-            let variable = &self.frame.program.variables[v.0 as usize];
-            let (name, last) = (
-                variable.name.clone(),
-                variable.size_bytes - u64::from(access.bytes),
-            );
-            let [offset, generic, chosen] = [(); 3].map(|()| self.frame.fresh("b64"));
-            let p = self.frame.fresh("pred");
-            let (held, at) = hold(self.frame, (&offset, &name), (last, access.align));
-            let _ = write!(
-                text,
-                " isspacep.local {p}, {address}; cvta.to.local.u64 {offset}, {address}; \
-                 {held} cvta.local.u64 {generic}, {at}; selp.b64 {chosen}, {generic}, {result}, {p};"
-            );
+            let [offset, generic, chosen] = self.frame.several(T::B64);
+            let p = self.frame.fresh(T::Pred);
+            let (held, place) = self.held_in(v, offset, access);
+            code.op("isspacep.local", (p, address));
+            code.op("cvta.to.local.u64", (offset, address));
+            code.append(held);
+            code.op("cvta.local.u64", (generic, place));
+            code.op("selp.b64", (chosen, generic, result, p));
             result = chosen;
         }
-        (text, result)
+        (code, result)
     }
 
     /// Holds `cp.async`'s optional source size to the copy's.
     fn bound_copy(&mut self, n: u32, i: &Instruction) {
         if let (Some(Operand::Int(size)), Some(Operand::Reg(r))) =
             (i.operands.get(2), i.operands.get(3))
+            && self.frame.type_of(*r).size_bytes() == 4
         {
-            let (name, ty) = self.register(*r);
-            if ty.size_bytes() == 4 {
-                let t = self.frame.fresh("b32");
-                self.frame
-                    .before(n, &format!("min.u32 {t}, {name}, {size};"));
-                self.replace_operand(n, 3, t);
-            }
+            let (t, mut code) = (self.frame.fresh(T::B32), Code::new());
+            code.op("min.u32", (t, *r, *size));
+            self.frame.before(n, code);
+            self.frame.replace_operand(n, 3, t);
         }
     }
 
     /// Makes a jump through a table go to one of its entries.
     fn jump(&mut self, n: u32, i: &Instruction) {
-        let (Some(Operand::Reg(r)), Some(Operand::BranchTable(t))) =
+        let (Some(Operand::Reg(r)), Some(Operand::BranchTable(table))) =
             (i.operands.first(), i.operands.get(1))
         else {
             return;
         };
-        let entries = self.frame.function.branch_tables[*t as usize].len();
-        let (name, t) = (self.register(*r).0, self.frame.fresh("b32"));
-        let last = entries.saturating_sub(1);
-        self.frame
-            .before(n, &format!("min.u32 {t}, {name}, {last};"));
-        self.replace_operand(n, 0, t);
+        let entries = self.frame.function.branch_tables[*table as usize].len();
+        // A table is no longer than the text.
+        let last = u32::try_from(entries.saturating_sub(1)).unwrap_or(u32::MAX);
+        let (t, mut code) = (self.frame.fresh(T::B32), Code::new());
+        code.op("min.u32", (t, *r, last));
+        self.frame.before(n, code);
+        self.frame.replace_operand(n, 0, t);
     }
 
     /// Makes barrier numbers and thread counts in registers ones that exist.
     fn barrier(&mut self, n: u32, i: &Instruction) {
         let (number, count) = barrier_operands(i);
         if let Some(Operand::Reg(r)) = i.operands.get(number) {
-            let (name, t) = (self.register(*r).0, self.frame.fresh("b32"));
-            self.frame.before(n, &format!("and.b32 {t}, {name}, 15;"));
-            self.replace_operand(n, number, t);
+            let (t, mut code) = (self.frame.fresh(T::B32), Code::new());
+            code.op("and.b32", (t, *r, 15_i64));
+            self.frame.before(n, code);
+            self.frame.replace_operand(n, number, t);
         }
-        if let Some((at, Operand::Reg(r))) = count.and_then(|c| Some((c, i.operands.get(c)?))) {
-            let (name, t) = (self.register(*r).0, self.frame.fresh("b32"));
-            let text = format!("and.b32 {t}, {name}, 992; max.u32 {t}, {t}, 32;");
-            let text = match self.frame.function.registers[r.0 as usize].size_bytes() {
+        if let Some((operand, Operand::Reg(r))) = count.and_then(|c| Some((c, i.operands.get(c)?)))
+        {
+            let (t, mut code) = (self.frame.fresh(T::B32), Code::new());
+            if self.frame.type_of(*r).size_bytes() == 4 {
                 // 1024 is the one proper count with another bit.
-                4 => format!(
-                    "min.u32 {t}, {name}, 1024; and.b32 {t}, {t}, 2016; max.u32 {t}, {t}, 32;"
-                ),
-                _ => text,
-            };
-            self.frame.before(n, &text);
-            self.replace_operand(n, at, t);
+                code.op("min.u32", (t, *r, 1024_i64));
+                code.op("and.b32", (t, t, 2016_i64));
+            } else {
+                code.op("and.b32", (t, *r, 992_i64));
+            }
+            code.op("max.u32", (t, t, 32_i64));
+            self.frame.before(n, code);
+            self.frame.replace_operand(n, operand, t);
         }
     }
 }

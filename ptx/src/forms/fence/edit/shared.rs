@@ -3,13 +3,13 @@
 //! Rule: a bound is a minimum, so that an address that a well-behaved kernel uses stays what it is.
 
 use super::{Group, Member, Pass};
-use crate::decode::{Span, StateSpace, VarId, Variable};
+use crate::decode::{RegId, ScalarType as T, SpecialReg, StateSpace, VarId};
+use crate::forms::code::{Code, address_of, at};
 use crate::forms::fence::access::Access;
+use crate::forms::fence::confine::rounded;
 use crate::forms::fence::module_facts::{ModuleFacts, STATIC_SHARED, VECTOR_BYTES, here};
 use crate::forms::frame::{Frame, Role};
 use crate::forms::value::Value;
-use std::collections::HashMap;
-use std::fmt::Write as _;
 
 /// Bytes of the widest access.
 #[allow(clippy::cast_possible_truncation, reason = "a small number")]
@@ -18,55 +18,19 @@ const VECTOR: u32 = VECTOR_BYTES as u32;
 /// Declares the function's larger shared variables at multiples of 16 bytes, as `ptxas` places them anyway, so that
 /// addresses in them can be told to be such multiples. Gives those that were not.
 pub(super) fn raise(frame: &mut Frame<'_>, module_facts: &ModuleFacts) -> Vec<VarId> {
-    let variables = &frame.program.variables;
-    let owned = &module_facts.owned[frame.id.0 as usize];
-    if module_facts.shared_vectors > STATIC_SHARED {
+    if !module_facts.shared || module_facts.shared_vectors > STATIC_SHARED {
         return Vec::new();
     }
-    // How many variables each declaration makes.
-    let mut made: HashMap<u32, u32> = HashMap::new();
-    for id in owned {
-        *made.entry(variables[id.0 as usize].span.start).or_default() += 1;
-    }
-    let mut raised = Vec::new();
-    for &id in owned {
+    let variables = &frame.program.variables;
+    let is_raised = |id: &VarId| {
         let v = &variables[id.0 as usize];
         let whole =
             v.size_bytes >= 4 * u64::from(VECTOR) && v.size_bytes.is_multiple_of(u64::from(VECTOR));
-        let alone = made[&v.span.start] == 1;
-        if v.space != StateSpace::Shared || v.is_extern || v.align >= VECTOR || !(whole && alone) {
-            continue;
-        }
-        if let Some(number) = alignment(frame, v) {
-            frame.edits.replace(number, VECTOR.to_string());
-            raised.push(id);
-        }
-    }
-    raised
-}
-
-/// Returns where a declaration says `.align` how much; `None` when it does not, or has comments to search through.
-fn alignment(frame: &Frame<'_>, v: &Variable) -> Option<Span> {
-    const WORD: &[u8] = b".align";
-    let text = frame
-        .module
-        .source()
-        .get(v.span.start as usize..v.span.end as usize)?;
-    let word = text.windows(WORD.len()).position(|w| w == WORD)? + WORD.len();
-    if text.contains(&b'/') {
-        return None;
-    }
-    let blank = text[word..]
-        .iter()
-        .take_while(|b| b.is_ascii_whitespace())
-        .count();
-    let digits = text[word + blank..]
-        .iter()
-        .take_while(|b| b.is_ascii_alphanumeric())
-        .count();
-    let start = v.span.start + u32::try_from(word + blank).ok()?;
-    let end = start + u32::try_from(digits).ok()?;
-    (blank > 0 && digits > 0).then_some(Span { start, end })
+        v.space == StateSpace::Shared && !v.is_extern && v.align < VECTOR && whole
+    };
+    let owned = module_facts.owned[frame.id.0 as usize].iter().copied();
+    frame.raised = owned.filter(is_raised).collect();
+    frame.raised.clone()
 }
 
 /// Returns whether some members of a group lie side by side.
@@ -90,16 +54,16 @@ impl Pass<'_, '_> {
         let behind = u32::try_from(behind - shared).unwrap_or(u32::MAX);
         let key = (group.base, true, group.variable, align, behind, shared);
         let held = self.once(group, key, |pass| {
-            let (mut text, mut address) = pass.narrow(group.base);
+            let (mut code, mut address) = pass.narrow(group.base);
             if shared != 0 {
-                let sum = pass.frame.fresh("b32");
-                let _ = write!(text, "add.u32 {sum}, {address}, {shared}; ");
+                let sum = pass.frame.fresh(T::B32);
+                code.op("add.u32", (sum, address, shared));
                 address = sum;
             }
-            let (bound, held) = pass.below_end((&address, behind), (align, proved), group.variable);
-            (text + &bound, held)
+            let held = pass.below_end(&mut code, (address, behind), (align, proved), group.variable);
+            (code, held)
         });
-        self.redirect(group, &held, shared);
+        self.redirect(group, held, shared);
     }
 
     /// Returns a variable's alignment as it is declared now.
@@ -126,154 +90,143 @@ impl Pass<'_, '_> {
     /// Holds a 32-bit shared address so low that `behind` bytes from it on are the block's, and rounds it down.
     pub(super) fn below_end(
         &mut self,
-        (address, behind): (&str, u32),
+        code: &mut Code,
+        (address, behind): (RegId, u32),
         (align, proved): (u32, bool),
         variable: Option<VarId>,
-    ) -> (String, String) {
-        let held = self.frame.fresh("b32");
-        let known = variable.map(|v| &self.frame.program.variables[v.0 as usize]);
-        if let Some(v) = known.filter(|v| {
-            v.size_bytes >= u64::from(behind)
-                && variable.is_some_and(|v| self.align_of(v).is_multiple_of(align))
-        }) {
-            let last = (v.size_bytes - u64::from(behind)) / u64::from(align) * u64::from(align);
-            let (name, last) = (v.name.clone(), i64::try_from(last).unwrap_or(0));
-            let at_entry = variable.is_some_and(|v| self.scope.at_entry(self.frame.program, v));
-            let min = if at_entry {
-                let limit = self.constant(&name, last);
-                format!("min.u32 {held}, {address}, {limit};")
-            } else {
-                format!("mov.u32 {held}, {name}+{last}; min.u32 {held}, {held}, {address};")
-            };
-            return self.rounded(min, held, if proved { 1 } else { align });
-        }
-        let end = self.end_of_shared();
-        let last = self.last_address(&end, behind, align);
-        let min = format!("min.u32 {held}, {address}, {last};");
-        self.rounded(min, held, if proved { 1 } else { align })
-    }
-
-    pub(super) fn rounded(&mut self, text: String, held: String, align: u32) -> (String, String) {
-        if align <= 1 {
-            return (text, held);
-        }
-        let rounded = self.frame.fresh("b32");
-        (
-            format!("{text} and.b32 {rounded}, {held}, -{align};"),
-            rounded,
-        )
-    }
-
-    /// Returns a register that holds the address of something in shared memory; `ptxas` makes a literal of it.
-    fn constant(&mut self, name: &str, offset: i64) -> String {
-        let key = (name.to_owned(), offset);
-        if let Some(register) = self.constants.get(&key) {
-            return register.clone();
-        }
-        let register = self.frame.fresh("b32");
-        // `ptxas` takes a sum with a literal, not a difference.
-        let text = match offset < 0 {
-            true => format!(
-                "mov.u32 {register}, {name}; sub.u32 {register}, {register}, {};",
-                offset.unsigned_abs()
-            ),
-            false => format!("mov.u32 {register}, {name}+{offset};"),
+    ) -> RegId {
+        let size = |v: VarId| self.frame.program.variables[v.0 as usize].size_bytes;
+        let fits = |v: &VarId| {
+            size(*v) >= u64::from(behind) && self.align_of(*v).is_multiple_of(align)
         };
-        self.frame.at_entry(&text);
-        self.constants.insert(key, register.clone());
+        let last = match variable.filter(fits) {
+            Some(v) => {
+                let last = (size(v) - u64::from(behind)) / u64::from(align) * u64::from(align);
+                self.constant(v, i64::try_from(last).unwrap_or(0))
+            }
+            None => {
+                let end = self.end_of_shared();
+                self.last_address(end, behind, align)
+            }
+        };
+        let held = self.frame.fresh(T::B32);
+        code.op("min.u32", (held, address, last));
+        rounded(self.frame, code, held, if proved { 1 } else { align })
+    }
+
+    /// Returns a register that holds the address of something in a shared variable; `ptxas` makes a literal of it.
+    fn constant(&mut self, variable: VarId, offset: i64) -> RegId {
+        if let Some(register) = self.constants.get(&(variable, offset)) {
+            return *register;
+        }
+        let register = self.frame.fresh(T::B32);
+        let mut code = Code::new();
+        code.op("mov.u32", (register, address_of(variable, offset)));
+        self.frame.at_entry(code);
+        self.constants.insert((variable, offset), register);
         register
     }
 
-    fn last_address(&mut self, end: &str, behind: u32, align: u32) -> String {
+    fn last_address(&mut self, end: RegId, behind: u32, align: u32) -> RegId {
         if let Some(last) = self.last.get(&(behind, align)) {
-            return last.clone();
+            return *last;
         }
-        let last = self.frame.fresh("b32");
-        let mut text = format!("sub.u32 {last}, {end}, {behind};");
+        let last = self.frame.fresh(T::B32);
+        let mut code = Code::new();
+        code.op("sub.u32", (last, end, behind));
         if align > 1 {
-            let _ = write!(text, " and.b32 {last}, {last}, -{align};");
+            code.op("and.b32", (last, last, -i64::from(align)));
         }
-        self.frame.at_entry(&text);
-        self.last.insert((behind, align), last.clone());
+        self.frame.at_entry(code);
+        self.last.insert((behind, align), last);
         last
     }
 
-    /// Returns where the block's shared memory ends: at [`MOST_SHARED_SPAN`] bytes or more.
-    pub(super) fn end_of_shared(&mut self) -> String {
-        if let Some(end) = &self.end {
-            return end.clone();
+    /// Returns where the block's shared memory ends: at [`MOST_SHARED_SPAN`](super::MOST_SHARED_SPAN) bytes or more.
+    pub(super) fn end_of_shared(&mut self) -> RegId {
+        if let Some(end) = self.end {
+            return end;
         }
-        let end = match self.frame.formal(Value::SharedEnd) {
-            Some(formal) => formal,
-            None => {
-                let end = self.frame.fresh("b32");
-                let text = self.frame.load(Value::SharedEnd, &end);
-                self.frame.at_entry(&text);
-                end
-            }
-        };
-        self.end.insert(end).clone()
+        let (load, end) = self.frame.held(Value::SharedEnd);
+        self.frame.at_entry(load);
+        *self.end.insert(end)
     }
 
     /// Returns a generic address taken as one of shared memory: the held shared address, and the same as a generic one.
     pub(super) fn in_shared_window(
         &mut self,
-        address: &str,
+        address: RegId,
         access: &Access,
-    ) -> (String, (String, String)) {
-        let low = self.frame.fresh("b32");
-        let [offset, wide, generic] = [(); 3].map(|()| self.frame.fresh("b64"));
-        let (text, held) = self.below_end((&low, access.bytes), (access.align, false), None);
-        let text = format!(
-            "cvta.to.shared.u64 {offset}, {address}; cvt.u32.u64 {low}, {offset}; {text} cvt.u64.u32 {wide}, {held}; \
-             cvta.shared.u64 {generic}, {wide};"
-        );
-        (text, (held, generic))
+    ) -> (Code, (RegId, RegId)) {
+        let low = self.frame.fresh(T::B32);
+        let [offset, wide, generic] = self.frame.several(T::B64);
+        let mut code = Code::new();
+        code.op("cvta.to.shared.u64", (offset, address));
+        code.op("cvt.u32.u64", (low, offset));
+        let held = self.below_end(&mut code, (low, access.bytes), (access.align, false), None);
+        code.op("cvt.u64.u32", (wide, held));
+        code.op("cvta.shared.u64", (generic, wide));
+        (code, (held, generic))
     }
 
     /// Zeroes the block's shared memory before the kernel runs: a worker's once, because its own blocks may see what
     /// the one before left there.
     pub(super) fn zero_shared(&mut self) {
-        let function = self.frame.id;
         let program = self.frame.program;
-        let name = |id: VarId| {
+        let is_sized = |id: &VarId| {
             let v = &program.variables[id.0 as usize];
-            let sized = v.space == StateSpace::Shared && !v.is_extern && v.size_bytes != 0;
-            (sized && self.scope.at_entry(program, id)).then(|| v.name.clone())
+            v.space == StateSpace::Shared && !v.is_extern && v.size_bytes != 0
         };
-        let names: Vec<String> = here(function, self.module_facts).filter_map(name).collect();
+        let variables: Vec<VarId> =
+            here(self.frame.id, self.module_facts).filter(is_sized).collect();
         let kernel = matches!(self.frame.role, Role::Kernel(_));
-        if !kernel || (names.is_empty() && !self.module_facts.dynamic) {
+        if !kernel || (variables.is_empty() && !self.module_facts.dynamic) {
             return;
         }
-        let (end, at, t, step) = (
-            self.frame.fresh("b32"),
-            self.frame.fresh("b32"),
-            self.frame.fresh("b32"),
-            self.frame.fresh("b32"),
-        );
-        let zero = self.frame.fresh("b32");
-        let p = self.frame.fresh("pred");
-        let (next, done) = (self.frame.label("zero"), self.frame.label("zeroed"));
-        let mut text = self.frame.load(Value::SharedEnd, &end);
-        let shared = self.frame.names.shared.clone();
+        let [end, first, t, step, zero] = self.frame.several(T::B32);
+        let p = self.frame.fresh(T::Pred);
+        let [next, done] = [(); 2].map(|()| self.frame.label());
+        let mut code = self.frame.load(Value::SharedEnd, end);
         // From the lowest of them on.
-        let _ = write!(text, " mov.u32 {at}, {shared};");
-        for name in names {
-            let _ = write!(text, " mov.u32 {t}, {name}; min.u32 {at}, {at}, {t};");
+        code.op("mov.u32", (first, self.frame.added.shared()));
+        for variable in variables {
+            code.op("mov.u32", (t, variable));
+            code.op("min.u32", (first, first, t));
         }
-        let _ = write!(
-            text,
-            " mov.u32 {step}, %tid.z; mov.u32 {t}, %ntid.y; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %tid.y; \
-             add.u32 {step}, {step}, {t}; \
-             mov.u32 {t}, %ntid.x; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %tid.x; add.u32 {step}, {step}, {t}; \
-             shl.b32 {step}, {step}, 2; \
-             add.u32 {at}, {at}, 3; and.b32 {at}, {at}, -4; add.u32 {at}, {at}, {step}; and.b32 {end}, {end}, -4; \
-             mov.u32 {step}, %ntid.x; mov.u32 {t}, %ntid.y; mul.lo.u32 {step}, {step}, {t}; mov.u32 {t}, %ntid.z; \
-             mul.lo.u32 {step}, {step}, {t}; shl.b32 {step}, {step}, 2; \
-             mov.u32 {zero}, 0; {next}: setp.ge.u32 {p}, {at}, {end}; @{p} bra {done}; st.shared.u32 [{at}], {zero}; \
-             add.u32 {at}, {at}, {step}; bra {next}; {done}: bar.sync 0;"
-        );
-        self.frame.at_entry_once(&text);
+        code.append(thread_rank(step, t));
+        code.op("shl.b32", (step, step, 2_i64));
+        code.op("add.u32", (first, first, 3_i64));
+        code.op("and.b32", (first, first, -4_i64));
+        code.op("add.u32", (first, first, step));
+        code.op("and.b32", (end, end, -4_i64));
+        code.op("mov.u32", (step, SpecialReg::Ntid(0)));
+        for axis in [1, 2] {
+            code.op("mov.u32", (t, SpecialReg::Ntid(axis)));
+            code.op("mul.lo.u32", (step, step, t));
+        }
+        code.op("shl.b32", (step, step, 2_i64));
+        code.op("mov.u32", (zero, 0_i64));
+        code.label(next);
+        code.op("setp.ge.u32", (p, first, end));
+        code.op_if(p, "bra", (done,));
+        code.op("st.shared.u32", (at(first, 0), zero));
+        code.op("add.u32", (first, first, step));
+        code.op("bra", (next,));
+        code.label(done);
+        code.op("bar.sync", (0_i64,));
+        self.frame.at_entry_once(code);
     }
+}
+
+/// Returns code that puts a thread's number in its block into a register, with another one's help.
+fn thread_rank(into: RegId, t: RegId) -> Code {
+    let mut code = Code::new();
+    code.op("mov.u32", (into, SpecialReg::Tid(2)));
+    for axis in [1, 0] {
+        code.op("mov.u32", (t, SpecialReg::Ntid(axis)));
+        code.op("mul.lo.u32", (into, into, t));
+        code.op("mov.u32", (t, SpecialReg::Tid(axis)));
+        code.op("add.u32", (into, into, t));
+    }
+    code
 }
