@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const TIMES: usize = 20;
 /// What the smallest module may cost besides.
 pub const ALLOWANCE_BYTES: usize = 1 << 20;
+/// Bytes that a byte of text costs at the most as a part of the typed tree and of the text.
+pub const TREE_TIMES: usize = 18;
 
 /// The counting allocator; each target installs it.
 pub struct Counting;
@@ -63,15 +65,16 @@ pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
     bounded_besides(bytes, run, |_| 0)
 }
 
-/// As [`bounded`], for a run whose result is a text that has a bound of its own: `text_bytes` of it are held as edits,
-/// as the edits that outgrow their place, and as the result.
+/// As [`bounded`], for a run that makes a text from the typed tree: a function is there twice while it is made, and each
+/// of the `text_bytes` that were added costs [`TREE_TIMES`] bytes then.
 pub fn bounded_besides<T>(
     bytes: &[u8],
     run: impl FnOnce(&[u8]) -> T,
     text_bytes: impl FnOnce(&T) -> usize,
 ) -> T {
     let (grown, result) = grown(bytes, run);
-    let bound = TIMES * bytes.len() + ALLOWANCE_BYTES + 3 * text_bytes(&result);
+    let made = TREE_TIMES * (bytes.len() + text_bytes(&result));
+    let bound = TIMES * bytes.len() + ALLOWANCE_BYTES + made;
     assert!(
         grown <= bound,
         "{grown} bytes for an input of {}: more than {bound}",

@@ -188,7 +188,24 @@ fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileErro
         stamps,
         ..Options::default()
     };
-    let rewritten = rewrite(module, &original, &options, choose);
+    let mut rewritten = rewrite(module, &original, &options, choose);
+    let is_malformed = |name: &str| {
+        let found = kernels.get(name);
+        found.is_some_and(|(id, _)| malformed.contains_key(id))
+    };
+    let mut left_out = rewritten
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.entries.is_empty());
+    // What is right and cannot be printed is there in the original's text alone.
+    if left_out.any(|kernel| !is_malformed(&kernel.name)) {
+        let refusals = rewritten.kernels.into_iter().map(|kernel| kernel.refusals);
+        let refusals: Vec<_> = refusals.collect();
+        rewritten = rewrite(module, &original, &options, |_| Form::WHOLE);
+        for (kernel, refusals) in rewritten.kernels.iter_mut().zip(refusals) {
+            kernel.refusals = refusals;
+        }
+    }
     let mut described = rewritten.kernels;
     for kernel in &mut described {
         let found = kernels.get(&*kernel.name);
@@ -268,8 +285,12 @@ struct Text<'a> {
 impl Text<'_> {
     /// Checks a description against the text, and cuts what is said in words.
     fn admit(&mut self, mut kernel: Kernel) -> Result<Kernel, AnswerError> {
-        // The first entry keeps the name by which the tenant knows the kernel.
-        if kernel.entries.first().map(|first| &first.name) != Some(&kernel.name) {
+        // The first entry keeps the name by which the tenant knows the kernel; one that is malformed may have none.
+        let is_named = match kernel.entries.first() {
+            Some(first) => first.name == kernel.name,
+            None => kernel.malformed.is_some(),
+        };
+        if !is_named {
             return Err(AnswerError::Kernels(shown(&kernel.name)));
         }
         for entry in &kernel.entries {

@@ -466,20 +466,19 @@ pub struct CompiledKernel {
 }
 
 impl CompiledKernel {
-    /// Returns the entry by which it is launched: in slices where it can be cut.
+    /// Returns the entry by which it is launched: in slices where it can be cut. A malformed kernel has none.
     #[must_use]
-    pub fn entry(&self) -> &Entry {
+    pub fn entry(&self) -> Option<&Entry> {
         entry_of(&self.kernel)
     }
 }
 
-/// Returns the entry by which a kernel is launched: in slices where it can be cut.
-///
-/// # Panics
-/// If the kernel has no entry, which a description that was checked against its text has.
+/// Returns the entry by which a kernel is launched: in slices where it can be cut. A malformed kernel has none.
 #[must_use]
-pub fn entry_of(kernel: &Kernel) -> &Entry {
-    kernel.entry(Shape::Slice).unwrap_or(&kernel.entries[0])
+pub fn entry_of(kernel: &Kernel) -> Option<&Entry> {
+    kernel
+        .entry(Shape::Slice)
+        .or_else(|| kernel.entries.first())
 }
 
 /// The control thread's end of a device.

@@ -188,7 +188,10 @@ fn resolve_aliases(program: &mut Program) {
     };
     for function in &mut program.functions {
         let prototypes = &mut function.call_prototypes;
-        prototypes.iter_mut().flat_map(|of| &mut of.targets).for_each(resolve);
+        prototypes
+            .iter_mut()
+            .flat_map(|of| &mut of.targets)
+            .for_each(resolve);
         for operand in function.body.iter_mut().flat_map(|i| &mut i.operands) {
             if let Operand::Symbol {
                 symbol: Symbol::Function(id),
@@ -199,7 +202,10 @@ fn resolve_aliases(program: &mut Program) {
             }
         }
     }
-    let relocations = program.variables.iter_mut().flat_map(|v| &mut v.relocations);
+    let relocations = program
+        .variables
+        .iter_mut()
+        .flat_map(|v| &mut v.relocations);
     for relocation in relocations {
         if let RelocationTarget::Function(id) = &mut relocation.target {
             resolve(id);

@@ -71,9 +71,15 @@ pub(super) fn added(text: &'static str) -> (Opcode, Arc<str>, Arc<Modifiers>) {
             let word = |word| (VOCABULARY.interner.find(str::as_bytes(word)), word);
             let words = text.split('.').map(word);
             // What is in no table of words is a modifier without a field.
-            let words: Vec<_> = words.map(|(sym, word)| (sym.unwrap_or(Sym(u32::MAX)), word)).collect();
+            let words: Vec<_> = words
+                .map(|(sym, word)| (sym.unwrap_or(Sym(u32::MAX)), word))
+                .collect();
             let it = take_apart(text.into(), &words);
-            debug_assert!(it.row.is_some() && it.wrong.is_none(), "`{text}`: {:?}", it.wrong);
+            debug_assert!(
+                it.row.is_some() && it.wrong.is_none(),
+                "`{text}`: {:?}",
+                it.wrong
+            );
             (it.opcode, it.text, it.mods)
         };
         known.entry(text).or_insert_with(take).clone()

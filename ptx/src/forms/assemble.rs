@@ -12,6 +12,7 @@ use crate::decode::{
     AddressBase, Function, Instruction, Operand, Param, RegisterNames, ScalarType, Symbol, VarId,
     Variable,
 };
+use std::collections::btree_map::OccupiedEntry;
 
 /// A rewritten function.
 pub(super) struct Assembled {
@@ -28,6 +29,14 @@ impl Frame<'_> {
         let has_control = matches!(self.role, Role::Kernel(form) if form.has_control());
         let original = self.function;
         let mut body = Body::new(original, self.labels, has_control);
+        let added = self.before.iter().chain(&self.after).map(|(_, code)| code);
+        let ends = [&self.once, &self.loop_head, &self.head];
+        let added = added
+            .chain(self.replaced.values())
+            .chain(&self.tail)
+            .chain(ends);
+        let added: usize = added.map(|code| code.items.len()).sum();
+        body.instructions.reserve_exact(original.body.len() + added);
         if !self.loop_head.is_empty() {
             body.add(std::mem::take(&mut self.once), None);
             body.add(std::mem::take(&mut self.loop_head), None);
@@ -44,7 +53,9 @@ impl Frame<'_> {
             while let Some((_, code)) = before.next_if(|(at, _)| *at == n) {
                 body.add(code, Some(instruction));
             }
-            match (self.replaced.remove(&n), self.changed.remove(&n)) {
+            let changed = self.changed.first_entry().filter(|first| *first.key() == n);
+            let changed = changed.map(OccupiedEntry::remove);
+            match (self.replaced.remove(&n), changed) {
                 (Some(code), _) => body.add(code, Some(instruction)),
                 (None, Some(changed)) => body.instructions.push(changed),
                 (None, None) => body.instructions.push(instruction.clone()),
@@ -55,7 +66,9 @@ impl Frame<'_> {
         }
         body.target();
         drop((before, after));
-        body.add(std::mem::take(&mut self.tail), None);
+        for code in std::mem::take(&mut self.tail) {
+            body.add(code, None);
+        }
         let mut function = body.function(original);
         if has_control {
             control(&mut function);
@@ -82,15 +95,18 @@ pub(super) fn control(function: &mut Function) {
         param.offset += CONTROL_BYTES;
     }
     function.params_bytes += CONTROL_BYTES;
-    function.params.insert(0, Param {
-        name: String::new(),
-        ty: ScalarType::B8,
-        size_bytes: CONTROL_BYTES,
-        align: CONTROL_ALIGN,
-        offset: 0,
-        is_register: false,
-        reg: None,
-    });
+    function.params.insert(
+        0,
+        Param {
+            name: String::new(),
+            ty: ScalarType::B8,
+            size_bytes: CONTROL_BYTES,
+            align: CONTROL_ALIGN,
+            offset: 0,
+            is_register: false,
+            reg: None,
+        },
+    );
 }
 
 /// A body in the making.
@@ -109,7 +125,7 @@ impl Body {
     fn new(original: &Function, labels: u32, has_control: bool) -> Self {
         let own = original.body.len() + 1;
         Self {
-            instructions: Vec::with_capacity(own),
+            instructions: Vec::new(),
             targets: Vec::with_capacity(own),
             labels: vec![0; labels as usize],
             own: u32::try_from(own).unwrap_or(u32::MAX),

@@ -13,9 +13,7 @@
 //! Rule: a mnemonic is a literal of this crate. In builds with assertions, and under the fuzzer, each instruction is
 //! held against the opcode table ([`Instruction::added`]).
 
-use crate::decode::{
-    AddressBase, Guard, Instruction, Operand, RegId, SpecialReg, Symbol, VarId,
-};
+use crate::decode::{AddressBase, Guard, Instruction, Operand, RegId, SpecialReg, Symbol, VarId};
 
 /// A place in the code that a form adds, or an instruction of the original, to jump to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +56,12 @@ impl Code {
     }
 
     /// Adds an instruction that is carried out where the predicate does not hold.
-    pub(crate) fn op_unless(&mut self, reg: RegId, mnemonic: &'static str, operands: impl Operands) {
+    pub(crate) fn op_unless(
+        &mut self,
+        reg: RegId,
+        mnemonic: &'static str,
+        operands: impl Operands,
+    ) {
         let negated = true;
         self.push(Some(Guard { reg, negated }), mnemonic, operands);
     }

@@ -17,7 +17,7 @@ use crate::decode::{
     AddressBase, FuncId, Function, Instruction, Opcode, Operand, Program, RegId, ScalarType,
     SpecialReg, StateSpace, Symbol, VarId, Variable,
 };
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// The parameter that is the control block, until the function is assembled.
 pub(super) const CONTROL: Symbol = Symbol::Param(u32::MAX);
@@ -49,9 +49,9 @@ pub(crate) struct Frame<'a> {
     pub(super) registers: Vec<ScalarType>,
     scratch: Vec<(ScalarType, u32, RegId)>,
     /// Instructions of which something is otherwise now.
-    pub(super) changed: HashMap<u32, Instruction>,
+    pub(super) changed: BTreeMap<u32, Instruction>,
     /// Instructions in whose place other code stands.
-    pub(super) replaced: HashMap<u32, Code>,
+    pub(super) replaced: BTreeMap<u32, Code>,
     /// Code in front of instructions, in the order in which it was added.
     pub(super) before: Vec<(u32, Code)>,
     /// Code behind instructions.
@@ -71,7 +71,7 @@ pub(crate) struct Frame<'a> {
     /// The part of a worker's loop in front of the body.
     pub(crate) loop_head: Code,
     pub(super) head: Code,
-    pub(super) tail: Code,
+    pub(super) tail: Vec<Code>,
     /// The body does not run into the code at the end.
     tail_open: bool,
     /// Elements that were added, and how many may be.
@@ -98,8 +98,8 @@ impl<'a> Frame<'a> {
             formals: Vec::new(),
             registers: function.registers.clone(),
             scratch: Vec::new(),
-            changed: HashMap::new(),
-            replaced: HashMap::new(),
+            changed: BTreeMap::new(),
+            replaced: BTreeMap::new(),
             before: Vec::new(),
             after: Vec::new(),
             labels: 0,
@@ -110,7 +110,7 @@ impl<'a> Frame<'a> {
             once: Code::new(),
             loop_head: Code::new(),
             head: Code::new(),
-            tail: Code::new(),
+            tail: Vec::new(),
             tail_open: false,
             items: 0,
             most,
@@ -193,7 +193,7 @@ impl<'a> Frame<'a> {
     /// Adds code behind the last instruction.
     pub(crate) fn at_end(&mut self, code: Code) {
         self.items += code.items.len();
-        self.tail.append(code);
+        self.tail.push(code);
     }
 
     /// Makes sure that code at the end is reached by jumps only.
@@ -401,7 +401,10 @@ impl<'a> Frame<'a> {
             let one = self.fresh(ScalarType::B32);
             code.append(find);
             code.op("mov.u32", (one, 1_i64));
-            code.op("st.shared.u32", (super::code::at(words, WORD_FAULT_AT), one));
+            code.op(
+                "st.shared.u32",
+                (super::code::at(words, WORD_FAULT_AT), one),
+            );
         }
         code.op("exit", ());
         code

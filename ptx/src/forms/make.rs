@@ -3,7 +3,8 @@
 //! How much longer that may make a module: a form's code does not depend on how long its kernel is, so a module of very
 //! many tiny kernels, or of nothing but traps, would grow a hundredfold. Rule: by the end of each function the text is
 //! longer than the module by at most [`TIMES_SOURCE`] times the bytes of the module so far, and [`FREE_BYTES`]; a kernel
-//! with which it would be longer stays whole and says so. Stamps are left out of such a module first.
+//! with which it would be longer stays whole and says so. With stamps it may be twice as much; they are left out of a
+//! module that would have more.
 
 use super::assemble::Assembled;
 use super::carry::{self, Carried};
@@ -23,7 +24,7 @@ const TIMES_SOURCE: usize = 8;
 /// Bytes that they may add to any module.
 const FREE_BYTES: usize = 1 << 20;
 /// Bytes of the text of an added instruction or label, at least.
-const ITEM_BYTES: usize = 8;
+const ITEM_BYTES: usize = 16;
 
 /// A rewritten module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,7 +273,11 @@ impl<'a> Making<'a> {
             }
             let form = forms[id.0 as usize];
             let mark = printer.mark();
-            let most = free + TIMES_SOURCE * function.span.end as usize;
+            let times = match self.options.stamps {
+                true => 2 * TIMES_SOURCE,
+                false => TIMES_SOURCE,
+            };
+            let most = free + times * function.span.end as usize;
             let left = most.saturating_sub(printer.bytes());
             if self.print(&mut printer, (id, form), left) && printer.bytes() <= most {
                 continue;
@@ -298,11 +303,14 @@ impl<'a> Making<'a> {
             variables,
             raised,
         } = &made;
-        printer.function(id, &Own {
-            function,
-            variables,
-            raised,
-        });
+        printer.function(
+            id,
+            &Own {
+                function,
+                variables,
+                raised,
+            },
+        );
         true
     }
 
@@ -334,7 +342,12 @@ impl<'a> Making<'a> {
 
     /// Returns the parameters that a function is handed beside its own.
     fn formals(&self, id: FuncId) -> Vec<Param> {
-        self.plan.carried.of(id).iter().map(Value::parameter).collect()
+        self.plan
+            .carried
+            .of(id)
+            .iter()
+            .map(Value::parameter)
+            .collect()
     }
 }
 
@@ -346,12 +359,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(
-        program: &Program,
-        verdicts: &FormVerdicts,
-        forms: &[Form],
-        options: &Options,
-    ) -> Self {
+    fn new(program: &Program, verdicts: &FormVerdicts, forms: &[Form], options: &Options) -> Self {
         let calls = &verdicts.calls;
         let cut = calls.reached(|n| forms[n].shape != Shape::Whole);
         let fenced = calls.reached(|n| forms[n].fenced);

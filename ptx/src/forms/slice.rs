@@ -27,7 +27,10 @@ pub(super) fn judge(facts: &Facts) -> Option<(Reason, u32)> {
 /// Returns the values that a function reads itself.
 pub(super) fn needs(facts: &Facts) -> Values {
     let mut values = Values::default();
-    facts.reads.iter().for_each(|read| values.insert(read.value));
+    facts
+        .reads
+        .iter()
+        .for_each(|read| values.insert(read.value));
     values
 }
 

@@ -11,7 +11,9 @@ use crate::decode::{Guard, Instruction, Opcode, Operand, RegId, ScalarType, Spec
 /// Returns the special registers that an instruction names.
 pub(crate) fn specials(i: &Instruction) -> impl Iterator<Item = SpecialReg> {
     let mut found = Vec::new();
-    i.operands.iter().for_each(|operand| collect(operand, &mut found));
+    i.operands
+        .iter()
+        .for_each(|operand| collect(operand, &mut found));
     found.into_iter()
 }
 
@@ -22,7 +24,10 @@ fn collect(operand: &Operand, found: &mut Vec<SpecialReg>) {
             all.iter().for_each(|operand| collect(operand, found));
         }
         Operand::TexAddress(address) => {
-            address.coordinates.iter().for_each(|operand| collect(operand, found));
+            address
+                .coordinates
+                .iter()
+                .for_each(|operand| collect(operand, found));
         }
         _ => {}
     }
@@ -61,7 +66,9 @@ pub(crate) fn replace(
             Operand::Special(register) => replaced(frame, *register).map(Operand::Reg),
             _ => None,
         });
-        let read: Vec<Operand> = registers.map(|found| found.unwrap_or(Operand::Int(0))).collect();
+        let read: Vec<Operand> = registers
+            .map(|found| found.unwrap_or(Operand::Int(0)))
+            .collect();
         one_by_one(&mut code, i.guard, (into, read), bytes);
         return frame.replace(n, code);
     }
@@ -85,7 +92,8 @@ fn replace_in(
             }
         }
         Operand::Vector(all) => {
-            all.iter_mut().for_each(|operand| replace_in(frame, operand, replaced));
+            all.iter_mut()
+                .for_each(|operand| replace_in(frame, operand, replaced));
         }
         _ => {}
     }
@@ -140,7 +148,10 @@ fn one_by_one(
         match guard {
             None => code.op(mov, operands),
             Some(Guard { reg, negated: true }) => code.op_unless(reg, mov, operands),
-            Some(Guard { reg, negated: false }) => code.op_if(reg, mov, operands),
+            Some(Guard {
+                reg,
+                negated: false,
+            }) => code.op_if(reg, mov, operands),
         }
     }
 }

@@ -35,11 +35,11 @@ use super::Reason;
 use super::code::{Code, Label, at};
 use super::facts::{Facts, Found};
 use super::frame::Frame;
+use super::special_reads;
 use crate::control::{
     BLOCKS_AT, CHUNK_AT, COUNTERS_AT, EXTRA_SHARED_BYTES, GRID_AT, NEXT_AT, WORD_FAULT_AT,
     WORD_TICKET_AT,
 };
-use super::special_reads;
 use crate::decode::{FuncId, Function, Opcode, Program, RegId, ScalarType, SpecialReg};
 
 /// Returns the blocks of a ticket, by the instructions of the kernel (accelOS, section 6.4). A kernel that calls
@@ -68,7 +68,10 @@ pub(super) fn judge(program: &Program, facts: &Facts, function: &Function) -> Op
     let mut reads = facts.size_reads.iter().filter(|_| !function.is_entry);
     let called = || {
         let what = "%dynamic_smem_size".to_owned();
-        Some((Reason::SharedSize(what), function.body[*reads.next()? as usize].span.start))
+        Some((
+            Reason::SharedSize(what),
+            function.body[*reads.next()? as usize].span.start,
+        ))
     };
     let found = facts.unusual_size_read.clone();
     found
@@ -172,8 +175,7 @@ pub(super) fn begin_loop(frame: &mut Frame<'_>, of: &Loop) {
     } = of.registers;
     let taken = frame.label();
     let (find, words) = frame.words();
-    let [counters, chunk, blocks] =
-        [COUNTERS_AT, CHUNK_AT, BLOCKS_AT].map(|at| frame.control(at));
+    let [counters, chunk, blocks] = [COUNTERS_AT, CHUNK_AT, BLOCKS_AT].map(|at| frame.control(at));
     let mut code = Code::new();
     if frame.is_fenced() {
         code.append(find.clone());

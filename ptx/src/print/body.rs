@@ -151,10 +151,12 @@ impl Body<'_, '_> {
             }
             self.push(separator);
             match operand {
-                Operand::Vector(axes) if instruction.mods.vector != 0 => match whole_special(axes) {
-                    Some(name) => self.push(&name),
-                    None => self.operand(operand),
-                },
+                Operand::Vector(axes) if instruction.mods.vector != 0 => {
+                    match whole_special(axes) {
+                        Some(name) => self.push(&name),
+                        None => self.operand(operand),
+                    }
+                }
                 _ => self.operand(operand),
             }
             separator = ", ";

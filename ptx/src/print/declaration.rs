@@ -94,7 +94,8 @@ impl Printer<'_> {
         if is_part {
             let _ = write!(self.text, "{:#x}(", 0xff_u64 << relocation.shift_bits);
         }
-        self.text.push(if relocation.generic { "generic(" } else { "" });
+        self.text
+            .push(if relocation.generic { "generic(" } else { "" });
         match relocation.target {
             RelocationTarget::Variable(id) => self.names.variable(id, &mut self.text),
             RelocationTarget::Function(id) => self.text.push(self.names.function(id)),
@@ -176,7 +177,10 @@ fn around(ty: ScalarType, bytes: u64, align: u32) -> (String, String) {
         false => format!(".align {align} "),
     };
     match bytes == u64::from(own) {
-        true => (format!("{}.{} ", align(own), names::type_word(ty)), String::new()),
+        true => (
+            format!("{}.{} ", align(own), names::type_word(ty)),
+            String::new(),
+        ),
         false => (format!("{}.b8 ", align(1)), format!("[{bytes}]")),
     }
 }

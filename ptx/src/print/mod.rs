@@ -18,8 +18,8 @@ mod names;
 mod reach;
 mod text;
 
-pub(crate) use text::Mark;
 pub use text::Layout;
+pub(crate) use text::Mark;
 
 use crate::decode::{FuncId, Function, Param, Program, Span, VarId, Variable};
 use crate::syntax::module::{BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTES, Lines};

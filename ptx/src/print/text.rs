@@ -41,7 +41,8 @@ impl<'a> Text<'a> {
 
     /// Ends a statement.
     pub(super) fn end(&mut self) {
-        self.out.push(if self.original.is_some() { ' ' } else { '\n' });
+        self.out
+            .push(if self.original.is_some() { ' ' } else { '\n' });
     }
 
     /// Adds what indents an instruction.

@@ -53,6 +53,7 @@ impl Setting {
                 zero_shared: self.zero_shared,
             },
             stamps: true,
+            ..Options::default()
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::device::{CompiledKernel, DeviceError, KernelAttributes, LoadedGlobal}
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult,
 };
+use gridmux_ptx::Kernel;
 use std::ffi::{CString, c_void};
 use std::ptr;
 
@@ -41,6 +42,22 @@ pub(super) struct FunctionFacts {
     pub(super) places: Places,
     /// Why it cannot be launched, if so.
     pub(super) unusable: Option<String>,
+}
+
+impl FunctionFacts {
+    /// Returns those of a kernel that is not in the module's text, because it is malformed.
+    fn of_malformed(kernel: &Kernel) -> Self {
+        let why = kernel.malformed.clone();
+        Self {
+            function: Function(ptr::null_mut()),
+            registers: 0,
+            static_shared_bytes: 0,
+            max_threads: 0,
+            attributes: KernelAttributes::default(),
+            places: Places::default(),
+            unusable: Some(why.unwrap_or_else(|| "it is not in the module's text".to_owned())),
+        }
+    }
 }
 
 impl Module {
@@ -90,7 +107,9 @@ impl Module {
         kernel: &CompiledKernel,
         most_shared_bytes: u32,
     ) -> Result<FunctionFacts, DeviceError> {
-        let entry = kernel.entry();
+        let Some(entry) = kernel.entry() else {
+            return Ok(FunctionFacts::of_malformed(&kernel.kernel));
+        };
         let name = &*entry.name;
         let missing =
             |error: &dyn std::fmt::Display| DeviceError::Load(format!("kernel {name}: {error}"));

@@ -297,7 +297,7 @@ impl State {
                 function: facts.function,
                 limits,
                 places: facts.places,
-                stamps: compiled.entry().stamps,
+                stamps: compiled.entry().is_some_and(|entry| entry.stamps),
                 module: Arc::clone(&module),
             };
             entries.push((limits.id.0, entry));

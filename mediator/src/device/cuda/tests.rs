@@ -384,7 +384,12 @@ fn stamped() -> CompiledModule {
     let texts = vec![PTX.into()];
     let hash = hash_of(&texts);
     let module = admit(translate(texts, true).unwrap(), hash).unwrap();
-    assert!(module.kernels.iter().all(|kernel| kernel.entry().stamps));
+    assert!(
+        module
+            .kernels
+            .iter()
+            .all(|kernel| kernel.entry().is_some_and(|entry| entry.stamps))
+    );
     module
 }
 

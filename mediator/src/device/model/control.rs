@@ -174,9 +174,9 @@ impl State {
         let (next_kernel, next_module) =
             next_kernel.zip(id.checked_add(1)).ok_or_else(exhausted)?;
         let judge = |(number, compiled): (u32, &CompiledKernel)| {
-            let name = &*compiled.entry().name;
-            let kernel = usable.get(name).copied();
-            let why = refused.get(name).copied();
+            let name = compiled.entry().map(|entry| &*entry.name);
+            let kernel = name.and_then(|name| usable.get(name).copied());
+            let why = name.and_then(|name| refused.get(name).copied());
             let id = DeviceKernelId(number);
             judged(
                 self,
@@ -199,7 +199,8 @@ impl State {
         (self.next_kernel, self.next_module) = (next_kernel, next_module);
         let ids: Vec<DeviceKernelId> = kernels.iter().map(|kernel| kernel.limits.id).collect();
         for (id, compiled) in ids.iter().zip(&module.kernels) {
-            if let Some(kernel) = usable.get(&*compiled.entry().name) {
+            let entry = compiled.entry();
+            if let Some(kernel) = entry.and_then(|entry| usable.get(&*entry.name)) {
                 self.kernels.insert(id.0, (domain, Arc::clone(kernel)));
             }
         }

@@ -43,7 +43,7 @@ impl ClientKernel {
     /// Returns how its launches cover the grid.
     #[must_use]
     pub fn covers(&self) -> Shape {
-        entry_of(&self.kernel).shape
+        entry_of(&self.kernel).map_or(Shape::Whole, |entry| entry.shape)
     }
 }
 

@@ -108,7 +108,10 @@ impl Rig {
         let loaded = self.control.load(domain, &module);
         let loaded = loaded.map_err(|error| error.to_string())?;
         let kernels = loaded.kernels.into_iter().map(|loaded| {
-            let is_sliced = loaded.compiled.entry().form().has_control();
+            let is_sliced = loaded
+                .compiled
+                .entry()
+                .is_some_and(|entry| entry.form().has_control());
             Kernel { loaded, is_sliced }
         });
         Ok((loaded.id, kernels.collect()))

@@ -116,12 +116,7 @@ pub(super) fn confine(
 }
 
 /// Adds what rounds an address down to a multiple of `align`.
-pub(super) fn rounded(
-    frame: &mut Frame<'_>,
-    code: &mut Code,
-    address: RegId,
-    align: u32,
-) -> RegId {
+pub(super) fn rounded(frame: &mut Frame<'_>, code: &mut Code, address: RegId, align: u32) -> RegId {
     if align <= 1 {
         return address;
     }

@@ -6,21 +6,50 @@
 use super::Pass;
 use crate::control::{FAULT_BLOCK_AT, FAULT_KIND_AT, FAULT_LINE_AT, NEXT_AT, NEXT_CLOSED};
 use crate::decode::{Instruction, Operand, RegId, ScalarType as T, Symbol};
-use crate::forms::code::{Code, at};
+use crate::forms::code::{Code, Label, at};
 use crate::forms::fence::judge::assertion;
 use crate::forms::fence::{FaultKind, UNKNOWN_BLOCK};
 use crate::forms::frame::{Frame, Role};
 use crate::forms::value::Value;
 
+/// Where a function's traps go on to, and the registers in which they say what they were.
+#[derive(Clone, Copy)]
+pub(super) struct Traps {
+    record: Label,
+    kind: RegId,
+    line: RegId,
+}
+
 impl Pass<'_, '_> {
-    /// Makes a trap a jump to its record at the end of the function.
+    /// Makes a trap a jump to the end of the function, where it says what and where it was and goes on to
+    /// [`Self::record_traps`].
     pub(super) fn trap(&mut self, n: u32, i: &Instruction, fault: FaultKind) {
+        let frame = &mut *self.frame;
+        let traps = *self.traps.get_or_insert_with(|| Traps {
+            record: frame.label(),
+            kind: frame.fresh(T::B32),
+            line: frame.fresh(T::B32),
+        });
         let label = self.frame.label();
         self.frame.replace_operation(n, "bra", (label,));
         self.frame.open_tail();
+        let line = self.line(i);
         let mut code = Code::new();
         code.label(label);
-        self.record(fault, self.line(i), &mut code);
+        code.op("mov.u32", (traps.kind, fault as u32));
+        code.op("mov.u32", (traps.line, line));
+        code.op("bra", (traps.record,));
+        self.frame.at_end(code);
+    }
+
+    /// Records what a trap was, once for all of the function's, and leaves.
+    pub(super) fn record_traps(&mut self) {
+        let Some(Traps { record, kind, line }) = self.traps else {
+            return;
+        };
+        let mut code = Code::new();
+        code.label(record);
+        self.record(kind, line, &mut code);
         code.append(self.frame.leave_for_fault());
         self.frame.at_end(code);
     }
@@ -30,7 +59,7 @@ impl Pass<'_, '_> {
     }
 
     /// Records the first fault of the launch, and lets no further block start.
-    fn record(&mut self, fault: FaultKind, line: u32, code: &mut Code) {
+    fn record(&mut self, kind: RegId, line: RegId, code: &mut Code) {
         let f = &mut *self.frame;
         let counters = f.fresh(T::B64);
         let (p, old, block) = (f.fresh(T::Pred), f.fresh(T::B32), f.fresh(T::B32));
@@ -39,16 +68,17 @@ impl Pass<'_, '_> {
         code.op("setp.eq.u64", (p, counters, 0_i64));
         code.op_if(p, "bra", (done,));
         code.op("cvta.to.global.u64", (counters, counters));
-        let kind = fault as u32;
-        code.op("atom.global.cas.b32", (old, at(counters, FAULT_KIND_AT), 0_i64, kind));
+        code.op(
+            "atom.global.cas.b32",
+            (old, at(counters, FAULT_KIND_AT), 0_i64, kind),
+        );
         code.op("setp.ne.u32", (p, old, 0_i64));
         code.op_if(p, "bra", (done,));
         match f.role {
             Role::Kernel(_) => block_number(f, block, code),
             Role::Callee { .. } => code.op("mov.u32", (block, UNKNOWN_BLOCK)),
         }
-        code.op("mov.u32", (old, line));
-        code.op("st.global.u32", (at(counters, FAULT_LINE_AT), old));
+        code.op("st.global.u32", (at(counters, FAULT_LINE_AT), line));
         code.op("st.global.u32", (at(counters, FAULT_BLOCK_AT), block));
         code.op("red.global.max.u32", (at(counters, NEXT_AT), NEXT_CLOSED));
         code.label(done);
@@ -90,7 +120,10 @@ impl Pass<'_, '_> {
         }
         let fine = self.frame.label();
         code.op_unless(p, "bra", (fine,));
-        self.record(FaultKind::IndirectCall, self.line(i), &mut code);
+        let [kind, line] = self.frame.several(T::B32);
+        code.op("mov.u32", (kind, FaultKind::IndirectCall as u32));
+        code.op("mov.u32", (line, self.line(i)));
+        self.record(kind, line, &mut code);
         code.label(fine);
         self.frame.before(n, code);
         self.frame.replace_operand(n, 1, target);

@@ -26,6 +26,7 @@ use crate::decode::{
 };
 use crate::forms::code::{Code, at};
 use crate::forms::frame::{Frame, Role};
+use faults::Traps;
 use std::collections::HashMap;
 
 /// Accesses through one base that share its fence.
@@ -79,6 +80,7 @@ struct Pass<'p, 'a> {
     definitions: Vec<Option<u32>>,
     /// Fenced bases that stand behind the base's definition.
     early: HashMap<EarlyKey, RegId>,
+    traps: Option<Traps>,
 }
 
 /// Gives a kernel whose shared accesses are held below an end that the launch decides at least as much shared memory as
@@ -144,12 +146,14 @@ pub(crate) fn edit(frame: &mut Frame<'_>, module_facts: &ModuleFacts, options: F
         end: None,
         last: HashMap::new(),
         constants: HashMap::new(),
+        traps: None,
     };
     rounded.iter().for_each(|root| pass.round(root));
     if options.zero_shared {
         pass.zero_shared();
     }
     pass.body(&flow);
+    pass.record_traps();
 }
 
 impl Pass<'_, '_> {
@@ -376,7 +380,8 @@ impl Pass<'_, '_> {
                 let low = self.frame.fresh(T::B32);
                 let mut code = Code::new();
                 code.op("cvt.u32.u64", (low, address));
-                let held = self.below_end(&mut code, (low, access.bytes), (access.align, false), None);
+                let held =
+                    self.below_end(&mut code, (low, access.bytes), (access.align, false), None);
                 self.shared_rows(m, &mut code, held);
                 (code, held)
             }
@@ -400,7 +405,11 @@ impl Pass<'_, '_> {
     fn held_in(&mut self, v: VarId, address: RegId, access: &Access) -> Held {
         let size = self.frame.program.variables[v.0 as usize].size_bytes;
         let last = size - u64::from(access.bytes);
-        hold(self.frame, (address, Object::Variable(v)), (last, access.align))
+        hold(
+            self.frame,
+            (address, Object::Variable(v)),
+            (last, access.align),
+        )
     }
 
     fn confine(&mut self, address: RegId, align: u32) -> Held {

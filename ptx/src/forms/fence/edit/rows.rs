@@ -55,7 +55,10 @@ impl Pass<'_, '_> {
             }
         };
         let [bits, bytes, span] = self.frame.several(T::B64);
-        code.op("mul.wide.u32", (bits, stride, rows.more * rows.element_bits));
+        code.op(
+            "mul.wide.u32",
+            (bits, stride, rows.more * rows.element_bits),
+        );
         code.op("shr.u64", (bytes, bits, 3_i64));
         code.op("add.s64", (span, bytes, m.access.bytes - 1));
         (stride, span)

@@ -60,7 +60,12 @@ impl Pass<'_, '_> {
                 code.op("add.u32", (sum, address, shared));
                 address = sum;
             }
-            let held = pass.below_end(&mut code, (address, behind), (align, proved), group.variable);
+            let held = pass.below_end(
+                &mut code,
+                (address, behind),
+                (align, proved),
+                group.variable,
+            );
             (code, held)
         });
         self.redirect(group, held, shared);
@@ -96,9 +101,8 @@ impl Pass<'_, '_> {
         variable: Option<VarId>,
     ) -> RegId {
         let size = |v: VarId| self.frame.program.variables[v.0 as usize].size_bytes;
-        let fits = |v: &VarId| {
-            size(*v) >= u64::from(behind) && self.align_of(*v).is_multiple_of(align)
-        };
+        let fits =
+            |v: &VarId| size(*v) >= u64::from(behind) && self.align_of(*v).is_multiple_of(align);
         let last = match variable.filter(fits) {
             Some(v) => {
                 let last = (size(v) - u64::from(behind)) / u64::from(align) * u64::from(align);
@@ -177,8 +181,9 @@ impl Pass<'_, '_> {
             let v = &program.variables[id.0 as usize];
             v.space == StateSpace::Shared && !v.is_extern && v.size_bytes != 0
         };
-        let variables: Vec<VarId> =
-            here(self.frame.id, self.module_facts).filter(is_sized).collect();
+        let variables: Vec<VarId> = here(self.frame.id, self.module_facts)
+            .filter(is_sized)
+            .collect();
         let kernel = matches!(self.frame.role, Role::Kernel(_));
         if !kernel || (variables.is_empty() && !self.module_facts.dynamic) {
             return;
