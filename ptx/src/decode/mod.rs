@@ -20,6 +20,8 @@ mod operand;
 pub mod program;
 mod register_names;
 mod unknown;
+#[cfg(debug_assertions)]
+pub(crate) mod verify;
 
 pub use inst::*;
 pub use program::*;

@@ -162,6 +162,11 @@ fn decode_with(
             }
             K::Declaration => d.variables(&mut c, None)?,
             K::Alias => d.alias(&mut c)?,
+            K::File => {
+                if let Some((number, name)) = source_file(&c) {
+                    d.program.files.entry(number).or_insert(name);
+                }
+            }
             K::Function => {
                 if let Some(syntax) = functions.next() {
                     d.function(syntax)?;
@@ -173,6 +178,17 @@ fn decode_with(
     }
     resolve_aliases(&mut d.program);
     Ok((d.program, d.faults.unwrap_or_default()))
+}
+
+/// Reads `.file NUMBER "NAME"` (section 11.5.2).
+fn source_file(c: &Cursor<'_>) -> Option<(u32, String)> {
+    let text = |n: usize| {
+        let token = c.tokens.get(c.at + n)?;
+        std::str::from_utf8(c.text(*token)).ok()
+    };
+    let number = text(1)?.parse().ok()?;
+    let name = text(2)?.strip_prefix('"')?.strip_suffix('"')?;
+    Some((number, name.to_owned()))
 }
 
 /// Lets everything that names an alias name the function that it stands for.

@@ -68,13 +68,7 @@ type Added = HashMap<&'static str, (Opcode, Arc<str>, Arc<Modifiers>)>;
 pub(super) fn added(text: &'static str) -> (Opcode, Arc<str>, Arc<Modifiers>) {
     ADDED.with_borrow_mut(|known| {
         let take = || {
-            let word = |word| (VOCABULARY.interner.find(str::as_bytes(word)), word);
-            let words = text.split('.').map(word);
-            // What is in no table of words is a modifier without a field.
-            let words: Vec<_> = words
-                .map(|(sym, word)| (sym.unwrap_or(Sym(u32::MAX)), word))
-                .collect();
-            let it = take_apart(text.into(), &words);
+            let it = by_itself(text);
             debug_assert!(
                 it.row.is_some() && it.wrong.is_none(),
                 "`{text}`: {:?}",
@@ -84,6 +78,25 @@ pub(super) fn added(text: &'static str) -> (Opcode, Arc<str>, Arc<Modifiers>) {
         };
         known.entry(text).or_insert_with(take).clone()
     })
+}
+
+/// Returns the row of the opcode table for a mnemonic.
+#[cfg(debug_assertions)]
+pub(super) fn row_of(text: &str) -> Option<&'static IsaRow> {
+    by_itself(text).row
+}
+
+/// Takes a mnemonic apart that stands in no module.
+fn by_itself(text: &str) -> Mnemonic {
+    // What is in no table of words is a modifier without a field.
+    let word = |word: &'_ str| {
+        VOCABULARY
+            .interner
+            .find(word.as_bytes())
+            .unwrap_or(Sym(u32::MAX))
+    };
+    let words: Vec<_> = text.split('.').map(|text| (word(text), text)).collect();
+    take_apart(text.into(), &words)
 }
 
 fn take_apart(text: Arc<str>, words: &[(Sym, &str)]) -> Mnemonic {

@@ -7,6 +7,7 @@ use super::inst::{Instruction, RegId};
 use super::register_names::RegisterNames;
 use crate::words::{ScalarType, Span, StateSpace};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Index of a module-scope or function-scope variable in [`Program::variables`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +30,8 @@ pub struct Program {
     pub variables: Vec<Variable>,
     /// Every `.entry` and `.func`, in source order; a forward declaration and its definition share one entry.
     pub functions: Vec<Function>,
+    /// Names of source files by the numbers by which [`Instruction::source_line`] refers to them.
+    pub files: BTreeMap<u32, String>,
     /// Each `.alias`: the declared name and the function that it stands for, which everything names in its place.
     pub aliases: Vec<(FuncId, FuncId)>,
 }

@@ -1,13 +1,9 @@
 //! Code that a form adds: instructions of the typed tree and labels between them, with no text in it.
 //!
-//! ```
-//! # // Not compiled: the module is private.
-//! # macro_rules! shown { ($($t:tt)*) => {} }
-//! # shown! {
+//! ```text
 //! code.op("setp.ge.u32", (p, number, blocks));
 //! code.op_if(p, "exit", ());
 //! code.label(block);
-//! # }
 //! ```
 //!
 //! Rule: a mnemonic is a literal of this crate. In builds with assertions, and under the fuzzer, each instruction is

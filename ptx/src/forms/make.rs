@@ -337,6 +337,8 @@ impl<'a> Making<'a> {
                 prototype.params.extend(indirect.iter().cloned());
             }
         }
+        #[cfg(debug_assertions)]
+        super::verify::verify(self.program, &self.added, &made);
         Some(made)
     }
 

@@ -27,6 +27,8 @@ mod slice;
 mod special_reads;
 mod stamp;
 mod value;
+#[cfg(debug_assertions)]
+mod verify;
 mod waits;
 mod worker;
 

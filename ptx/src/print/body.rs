@@ -22,7 +22,7 @@ impl Printer<'_> {
             self.text.push(".visible ");
         }
         self.head(id, function, &[]);
-        self.text.push(&declaration::bounds(function));
+        self.bounds(function);
         self.text.end();
         self.text.push("{");
         self.text.end();
@@ -117,10 +117,15 @@ impl Body<'_, '_> {
         let function = self.function;
         let mut nounroll = function.nounroll.iter().copied().peekable();
         let end = u32::try_from(function.body.len()).unwrap_or(u32::MAX);
+        let mut source_line = None;
         for n in 0..=end {
             let instruction = function.body.get(n as usize);
             if let Some(i) = instruction {
                 self.printer.text.to(i.span);
+                if i.source_line != source_line {
+                    self.location(i.source_line);
+                    source_line = i.source_line;
+                }
             }
             if targets.next_if(|at| *at == n).is_some() {
                 let _ = write!(self.printer.text, "$L{n}:");
@@ -133,6 +138,15 @@ impl Body<'_, '_> {
             if let Some(i) = instruction {
                 self.instruction(i);
             }
+        }
+    }
+
+    /// Says on which line of which source file what follows stands.
+    fn location(&mut self, place: Option<(u32, u32)>) {
+        let files = &self.printer.program.files;
+        if let Some((file, line)) = place.filter(|(file, _)| files.contains_key(file)) {
+            let _ = write!(self.printer.text, ".loc {file} {line} 0");
+            self.printer.text.end();
         }
     }
 

@@ -27,6 +27,38 @@ impl Printer<'_> {
         }
     }
 
+    /// Prints the bounds of a function's launches.
+    pub(super) fn bounds(&mut self, function: &Function) {
+        let bounds = &function.bounds;
+        let triple = |[x, y, z]: [u32; 3]| format!("{x}, {y}, {z}");
+        let all = [
+            ("maxntid", bounds.max_threads.map(triple)),
+            ("reqntid", bounds.required_threads.map(triple)),
+            (
+                "minnctapersm",
+                bounds.min_blocks_per_sm.map(|n| n.to_string()),
+            ),
+            ("maxnreg", bounds.max_registers.map(|n| n.to_string())),
+        ];
+        for (word, value) in all {
+            if let Some(value) = value {
+                self.text.end();
+                let _ = write!(self.text, ".{word} {value}");
+            }
+        }
+        for bound in &function.cluster_bounds {
+            self.text.end();
+            let _ = match bound {
+                ClusterBound::Explicit => write!(self.text, ".explicitcluster"),
+                ClusterBound::BlocksAreClusters => write!(self.text, ".blocksareclusters"),
+                ClusterBound::Required(shape) => {
+                    write!(self.text, ".reqnctapercluster {}", triple(*shape))
+                }
+                ClusterBound::MaxRank(rank) => write!(self.text, ".maxclusterrank {rank}"),
+            };
+        }
+    }
+
     /// Prints a variable's declaration.
     pub(super) fn variable(&mut self, variable: &Variable, id: VarId) {
         let linkage = match (variable.owner, variable.is_extern, variable.is_visible) {
@@ -106,38 +138,6 @@ impl Printer<'_> {
         }
         self.text.push(if is_part { ")" } else { "" });
     }
-}
-
-/// Returns the bounds of a function's launches as directives, each on a line.
-pub(super) fn bounds(function: &Function) -> String {
-    let bounds = &function.bounds;
-    let mut text = String::new();
-    let triple = |[x, y, z]: [u32; 3]| format!("{x}, {y}, {z}");
-    let all = [
-        ("maxntid", bounds.max_threads.map(triple)),
-        ("reqntid", bounds.required_threads.map(triple)),
-        (
-            "minnctapersm",
-            bounds.min_blocks_per_sm.map(|n| n.to_string()),
-        ),
-        ("maxnreg", bounds.max_registers.map(|n| n.to_string())),
-    ];
-    for (word, value) in all {
-        if let Some(value) = value {
-            let _ = write!(text, "\n.{word} {value}");
-        }
-    }
-    for bound in &function.cluster_bounds {
-        let _ = match bound {
-            ClusterBound::Explicit => write!(text, "\n.explicitcluster"),
-            ClusterBound::BlocksAreClusters => write!(text, "\n.blocksareclusters"),
-            ClusterBound::Required(shape) => {
-                write!(text, "\n.reqnctapercluster {}", triple(*shape))
-            }
-            ClusterBound::MaxRank(rank) => write!(text, "\n.maxclusterrank {rank}"),
-        };
-    }
-    text
 }
 
 /// Returns parameters, named by their places: those in memory and those in registers.
@@ -224,9 +224,7 @@ pub(super) fn refusal(function: &Function) -> Option<Refusal> {
         Unexpressed::Directive(directive.clone())
     } else if function.params.iter().any(|param| param.size_bytes == 0) {
         Unexpressed::Variadic(function.name.clone())
-    } else if !function.is_defined && !names::is_runtime(function) {
-        Unexpressed::Elsewhere(function.name.clone())
-    } else if function.is_entry && !names::can_be_kept(&function.name) {
+    } else if names::is_kept(function) && !names::can_be_kept(&function.name) {
         Unexpressed::Name(function.name.clone())
     } else {
         let opaque = function.params.iter().find(|param| param.ty.is_opaque())?;

@@ -3,8 +3,9 @@
 //! Every name that only the module knows is generated, every declaration, literal and table is made anew from the typed
 //! tree; scopes are gone, since names are unique; the tenant's comments, debug information and unknown pragmas are left
 //! out, and so are promises that nobody checks (`.ptr`, `.noreturn` of the tenant's own functions). What remains of the
-//! tenant's text is the words of instructions that the opcode table knows, and the names of kernels and of variables in
-//! device memory, for which the host asks.
+//! tenant's text is the words of instructions that the opcode table knows, the names of kernels and of variables in
+//! device memory, for which the host asks, and those of source files, whose letters are replaced by `_` where they might
+//! mean something.
 //!
 //! Rules:
 //! - What the tree cannot express is refused by name and place, and with it every kernel that reaches it; the others are
@@ -43,8 +44,6 @@ pub enum Unexpressed {
         "`{0}` is a texture, sampler or surface of the module; bindless ones are handed as parameters"
     )]
     Opaque(String),
-    #[error("`{0}` is defined elsewhere")]
-    Elsewhere(String),
     #[error("`{0}` takes any number of arguments")]
     Variadic(String),
     #[error("the target `{0}` changes what instructions mean")]
@@ -175,8 +174,8 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints what stands in front of all bodies: the header, and declarations of the functions, with the parameters
-    /// that they are handed beside their own, and of the module's variables.
+    /// Prints what stands in front of all bodies: the header, and declarations of functions that are named before they
+    /// are defined, with the parameters that they are handed beside their own, and of the module's variables.
     pub(crate) fn begin(
         &mut self,
         functions: &[FuncId],
@@ -184,10 +183,15 @@ impl<'a> Printer<'a> {
         formals: impl Fn(FuncId) -> Vec<Param>,
     ) {
         self.header();
+        let ahead = reach::named_ahead(self.program, functions);
         for id in functions {
             let function = &self.program.functions[id.0 as usize];
-            if !function.is_entry {
-                let linkage = if function.is_defined { "" } else { ".extern " };
+            if !function.is_defined || ahead.contains(id) {
+                let linkage = match (function.is_defined, function.is_entry) {
+                    (false, _) => ".extern ",
+                    (true, true) => ".visible ",
+                    (true, false) => "",
+                };
                 self.text.push(linkage);
                 self.head(*id, function, &formals(*id));
                 self.text.push(";");
@@ -221,16 +225,27 @@ impl<'a> Printer<'a> {
     }
 
     /// Returns the text, as long as the decoder asks of so many instructions.
-    pub(crate) fn finish(self) -> String {
+    pub(crate) fn finish(mut self) -> String {
+        self.files();
         let mut text = self.text.out;
         let functions = &self.program.functions;
         // One `;` or label's `:` at least for each.
         let instructions = text.bytes().filter(|byte| *byte == b';').count();
-        // A function stands there twice, once as a declaration.
+        // A function may stand there twice, once as a declaration.
         let least = BYTES_PER_INSTRUCTION * instructions + 2 * BYTES_PER_FUNCTION * functions.len();
         let missing = least.saturating_sub(text.len() + FREE_BYTES);
         text.extend(std::iter::repeat_n('\n', missing));
         text
+    }
+
+    /// Prints the names of source files, in letters that mean nothing in a string.
+    fn files(&mut self) {
+        for (number, name) in &self.program.files {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+ ".contains(c);
+            let plain = |c: char| if is_plain(c) { c } else { '_' };
+            let name: String = name.chars().map(plain).collect();
+            let _ = write!(self.text, "\n.file {number} \"{name}\"\n");
+        }
     }
 
     fn header(&mut self) {

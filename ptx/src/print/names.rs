@@ -1,7 +1,7 @@
 //! Generated names: `$`, the kind of what is named, and its number in the tree.
 //!
-//! Rule: names are kept that others know: those of the runtime's own functions, by which the driver links them, and
-//! those of kernels and of variables in device memory, for which the host asks. They begin with a letter or `_`.
+//! Rule: names are kept that others know: those of functions that are defined elsewhere, as the driver's own, and those
+//! of kernels and of variables in device memory, for which the host asks. They begin with a letter or `_`.
 
 use super::text::Text;
 use crate::analysis::operands::each_in;
@@ -13,18 +13,18 @@ use crate::syntax::vocabulary::{VOCABULARY, special_word};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Functions that the driver has for every module.
-const RUNTIME: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
-
-/// Returns whether a function is the driver's.
-pub(super) fn is_runtime(function: &Function) -> bool {
-    !function.is_defined && RUNTIME.contains(&&*function.name)
+/// Returns whether a function keeps its name: a kernel's is what the host asks for, and by that of a function that is
+/// defined elsewhere, as in the driver, it is found.
+pub(super) fn is_kept(function: &Function) -> bool {
+    function.is_entry || !function.is_defined
 }
 
-/// Returns whether the host may ask for a variable by its name.
+/// Returns whether a variable keeps its name, because the host may ask for it. Compilers give names that cannot be kept
+/// to variables of their own.
 pub(super) fn is_the_hosts(variable: &Variable) -> bool {
     let in_memory = matches!(variable.space, StateSpace::Global | StateSpace::Const);
-    variable.owner.is_none() && in_memory
+    let may_ask = variable.is_visible || can_be_kept(&variable.name);
+    variable.owner.is_none() && in_memory && may_ask
 }
 
 /// Returns whether a name can be kept.
@@ -47,33 +47,12 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Names everything by its place in the text, variables of the module in front of those of functions. `added` are
-    /// variables that the module has beside the tree's.
+    /// Names everything. `added` are variables that the module has beside the tree's.
     pub(super) fn new(program: &Program, added: &[Variable]) -> Self {
-        let start = |id: FuncId| program.functions[id.0 as usize].span.start;
-        let mut order: Vec<usize> = (0..program.functions.len()).collect();
-        order.sort_by_key(|n| program.functions[*n].span.start);
-        let mut functions = vec![String::new(); order.len()];
-        let mut others = 0;
-        for n in order {
-            let function = &program.functions[n];
-            if is_runtime(function) || function.is_entry {
-                functions[n].clone_from(&function.name);
-            } else {
-                functions[n] = format!("$f{others}");
-                others += 1;
-            }
-        }
-        let mut order: Vec<usize> = (0..program.variables.len()).collect();
-        order.sort_by_key(|n| program.variables[*n].owner.map(start));
-        let mut variables = vec![String::new(); order.len()];
-        for (number, n) in order.into_iter().enumerate() {
-            let variable = &program.variables[n];
-            variables[n] = match is_the_hosts(variable) {
-                true => variable.name.clone(),
-                false => format!("$v{number}"),
-            };
-        }
+        let functions = program.functions.iter();
+        let functions = numbered("$f", functions.map(|f| (&*f.name, is_kept(f))));
+        let variables = program.variables.iter();
+        let mut variables = numbered("$v", variables.map(|v| (&*v.name, is_the_hosts(v))));
         variables.extend((0..added.len()).map(|n| format!("$m{n}")));
         let mut owned: HashMap<FuncId, Vec<VarId>> = HashMap::new();
         for (n, variable) in (0_u32..).zip(&program.variables) {
@@ -117,6 +96,28 @@ impl Names {
             Symbol::Function(id) => return text.push(self.function(id)),
         };
     }
+}
+
+/// Returns for each name itself, where it is kept, or one of its own. Those stand in the order of the original ones, by
+/// which `ptxas` sorts functions and variables.
+fn numbered<'a>(kind: &str, all: impl Iterator<Item = (&'a str, bool)>) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut order = Vec::new();
+    for (n, (name, is_kept)) in all.enumerate() {
+        match is_kept {
+            true => names.push(name.to_owned()),
+            false => {
+                order.push((name, n));
+                names.push(String::new());
+            }
+        }
+    }
+    order.sort_unstable();
+    let digits = order.len().to_string().len();
+    for (number, (_, n)) in order.into_iter().enumerate() {
+        names[n] = format!("{kind}{number:0digits$}");
+    }
+    names
 }
 
 /// Returns the word of a type, without its dot.

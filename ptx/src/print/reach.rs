@@ -6,7 +6,7 @@ use super::{Refusal, Refusals, Unexpressed, declaration, functions_of, header_re
 use crate::decode::{
     AddressBase, FuncId, Function, Opcode, Operand, Program, RelocationTarget, Span, Symbol, VarId,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A function or a variable of the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,6 +117,34 @@ fn referrers(program: &Program) -> HashMap<Part, Vec<Part>> {
         operands.for_each(|operand| each_symbol(operand, &mut |part| add(part, referrer)));
     }
     found
+}
+
+/// Returns the functions that are named before they are defined, where the functions stand in this order behind the
+/// module's variables.
+pub(super) fn named_ahead(program: &Program, order: &[FuncId]) -> HashSet<FuncId> {
+    let mut ahead = HashSet::new();
+    for relocation in program.variables.iter().flat_map(|v| &v.relocations) {
+        if let RelocationTarget::Function(id) = relocation.target {
+            ahead.insert(id);
+        }
+    }
+    let mut defined = HashSet::new();
+    for id in order {
+        let function = &program.functions[id.0 as usize];
+        let mut name = |part| {
+            if let Part::Function(named) = part
+                && !defined.contains(&named)
+            {
+                ahead.insert(named);
+            }
+        };
+        let targets = function.call_prototypes.iter().flat_map(|of| &of.targets);
+        targets.for_each(|target| name(Part::Function(*target)));
+        let operands = function.body.iter().flat_map(|i| &i.operands);
+        operands.for_each(|operand| each_symbol(operand, &mut name));
+        defined.insert(*id);
+    }
+    ahead
 }
 
 /// Calls `each` for every function and variable that an operand names.

@@ -73,7 +73,7 @@ fn a_module_has_room_for_so_much_added_text() {
     assert!(large.has(Form::WHOLE) && !large.has(Form::FENCE));
     let refusal = large.refusal(Form::FENCE).expect("a reason").to_string();
     assert!(
-        refusal.starts_with("line 7:") && refusal.contains("8-fold growth"),
+        refusal.starts_with("line 8:") && refusal.contains("8-fold growth"),
         "{refusal}"
     );
     assert!(made.bytes.len() < 9 * module.source().len() + (1 << 20));

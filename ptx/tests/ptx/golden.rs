@@ -13,6 +13,23 @@ use std::path::Path;
 
 const MARKER: &str = "// ==== expected ====\n";
 
+/// Columns of a line, without the mark in front of it.
+const WIDTH: usize = 110;
+
+/// Returns the parts of a line, broken at blanks where it is long; what is moved down is indented.
+fn parts(line: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let last = parts.last_mut().expect("there is one");
+        if last.len() + word.trim_end().len() > WIDTH {
+            parts.push(format!("        {word}"));
+        } else {
+            last.push_str(word);
+        }
+    }
+    parts
+}
+
 fn check(dir: &str, produce: impl Fn(&str) -> String) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
@@ -24,7 +41,7 @@ fn check(dir: &str, produce: impl Fn(&str) -> String) {
         let text = std::fs::read_to_string(&path).expect("golden files are text");
         let (input, expected) = text.split_once(MARKER).unwrap_or((&text, ""));
         let mut produced = String::new();
-        for line in produce(input).lines() {
+        for line in produce(input).lines().flat_map(parts) {
             produced.push_str(format!("//| {line}").trim_end());
             produced.push('\n');
         }

@@ -5,8 +5,9 @@ use crate::assemble::{Assembler, Cost, targets};
 use crate::corpus::{add, report, samples};
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::{Function, Instruction, Operand, Program};
+use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::print::{Printed, print};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 fn program(bytes: &[u8], name: &str) -> Program {
@@ -106,6 +107,50 @@ fn the_print_of_every_file_decodes_to_the_same_tree() {
     );
     report(&wrong, "prints differ");
     assert!(refused.len() * 50 < kernels, "too much is refused");
+}
+
+/// Returns where the instructions of each kernel stand: lines of the text, and of source files.
+fn places(bytes: &[u8], name: &str) -> BTreeMap<String, BTreeSet<(u32, Option<(u32, u32)>)>> {
+    let lines = Module::parse(bytes).expect("it parses").lines();
+    let kernels = program(bytes, name)
+        .functions
+        .into_iter()
+        .filter(|f| f.is_entry);
+    let place = |i: &Instruction| (lines.line(i.span.start), i.source_line);
+    let places = kernels.map(|f| (f.name, f.body.iter().map(place).collect()));
+    places.collect()
+}
+
+#[test]
+fn instructions_of_a_rewritten_kernel_stand_where_the_originals_do() {
+    let (mut wrong, mut kernels) = (Vec::new(), 0);
+    for (name, bytes) in texts() {
+        let module = Module::parse(&bytes[..]).expect("it parses");
+        let original = places(&bytes, &name);
+        let made = rewrite(
+            &module,
+            &program(&bytes, &name),
+            &Options::default(),
+            |_| Form::FENCE_SLICE,
+        );
+        let rewritten = places(&made.bytes, &name);
+        for (kernel, places) in &rewritten {
+            // What a form adds in front of the body stands there, and what it adds at the end on the last line.
+            let own = &original[kernel];
+            let (first, last) = (own.first(), places.last());
+            let differ = |place: &&(u32, _)| {
+                !own.contains(*place)
+                    && first.is_some_and(|first| first.0 <= place.0)
+                    && Some(*place) != last
+            };
+            kernels += 1;
+            if let Some(place) = places.iter().find(differ) {
+                wrong.push(format!("{name} {kernel}: nothing stood at {place:?}"));
+            }
+        }
+    }
+    report(&wrong, "kernels stand elsewhere");
+    assert!(kernels > 100, "{kernels} kernels");
 }
 
 /// Returns the costs of kernels on the text's own architecture.

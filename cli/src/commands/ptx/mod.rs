@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use gridmux_ptx::check::{ErrorReport, FileReport, KernelReport, Resources, check};
 use gridmux_ptx::forms::{Form, Options, rewrite};
 use gridmux_ptx::kernel::FormRefusal;
+use gridmux_ptx::print::Layout;
 use gridmux_ptx::{Kernel, Module, ParseError};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -295,13 +296,23 @@ impl Rewrite {
             return out.bytes(module.source());
         }
         let program = module.decode().map_err(|error| at(&self.file, &error))?;
-        let options = Options::default();
+        let options = Options {
+            layout: match out.is_json() {
+                true => Layout::OriginalLines,
+                false => Layout::OneEach,
+            },
+            ..Options::default()
+        };
         let rewritten = rewrite(&module, &program, &options, |_| form);
         for kernel in &rewritten.kernels {
             for FormRefusal { refusal, .. } in &kernel.refusals {
                 let file = self.file.display();
+                let what = match kernel.entries.is_empty() {
+                    true => "is left out",
+                    false => "stays whole",
+                };
                 note(&format!(
-                    "warning: {file}: kernel {} stays whole: {refusal}",
+                    "warning: {file}: kernel {} {what}: {refusal}",
                     names::shown(&kernel.name)
                 ));
             }
