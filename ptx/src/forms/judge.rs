@@ -11,7 +11,7 @@ use super::{Form, Reason, Refusal, Shape, fence, slice, worker};
 use crate::analysis::CallGraph;
 use crate::analysis::{Uniformity, registers_estimate};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAM_ALIGN, MAX_PARAMS_BYTES};
-use crate::decode::{FuncId, Function, Opcode, Program};
+use crate::decode::{FuncId, Function, Opcode, Param, Program};
 use crate::syntax::module::{Lines, Module};
 use std::sync::OnceLock;
 
@@ -188,9 +188,15 @@ fn copies(program: &Program) -> bool {
     bodies.any(|i| i.opcode == Opcode::CpAsync)
 }
 
-/// Returns what stands against giving parameters to functions that have another name.
+/// Returns what stands against giving parameters to functions: they have another name, or take any number of them.
 fn aliased(program: &Program) -> Vec<Option<Found>> {
-    let mut found = vec![None; program.functions.len()];
+    let variadic = |f: &Function| {
+        let is_open = |params: &[Param]| params.last().is_some_and(|p| p.size_bytes == 0);
+        let is = f.is_defined
+            && (is_open(&f.params) || f.call_prototypes.iter().any(|p| is_open(&p.params)));
+        is.then(|| (Reason::Variadic(f.name.clone()), f.span.start))
+    };
+    let mut found: Vec<Option<Found>> = program.functions.iter().map(variadic).collect();
     for (alias, target) in &program.aliases {
         let name = |f: &FuncId| program.functions[f.0 as usize].name.clone();
         let (function, alias) = (name(target), name(alias));

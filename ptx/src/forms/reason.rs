@@ -29,6 +29,12 @@ pub enum Reason {
     CannotCarry(String),
     #[error("`{alias}` stands for `{function}`, whose parameters could not change then")]
     Aliased { function: String, alias: String },
+    /// A parameter more would have to stand behind what may be any number of them.
+    #[error(
+        "`{0}` takes any number of parameters, or calls through a pointer what does, and the form would have to add one \
+         behind them"
+    )]
+    Variadic(String),
     #[error("it reads `{0}`, which the shared memory that the form adds changes")]
     SharedSize(String),
     #[error(

@@ -197,6 +197,8 @@ pub enum FenceReason {
     /// Its shared memory is full of small variables.
     #[error("its variables leave no room for the {0} bytes of shared memory that the fence adds")]
     SharedFull(u32),
+    #[error("`{0}` is a managed variable, which the driver places outside of the tenant's memory")]
+    Managed(String),
     #[error("`.pragma \"{0}\"` may keep registers where the kernel can overwrite them")]
     Pragma(String),
     #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]

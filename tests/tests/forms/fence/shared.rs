@@ -101,6 +101,12 @@ fn rows_of_matrices_stay_inside() {
         ("a generic address", store("", "%target", "16")),
         ("a negative offset", store(".global", "%target+-64", "16")),
         (
+            "no stride",
+            format!(
+                "{values}wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%target], {list};"
+            ),
+        ),
+        (
             "a stride that reaches the neighbour",
             format!("{far}{}", store(".global", "%own", "%s")),
         ),
