@@ -15,6 +15,8 @@ use gridmux_ptx::forms::Form;
 use gridmux_testkit::generate::generate;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// What is audited: a name for messages, and the text.
 type Source = (String, Vec<u8>);
@@ -40,12 +42,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut total = Total::default();
-    for source in &sources {
-        for form in [Form::FENCE, Form::FENCE_SLICE] {
-            total.add(&assembler, source, form);
-        }
-    }
+    let total = audit_all(&assembler, &sources);
+    total.lines.iter().for_each(|line| println!("{line}"));
     println!(
         "{} kernels, {} accesses: {} proved, {} not proved; {} kernels not fenced, {} files failed",
         total.kernels,
@@ -63,7 +61,7 @@ fn main() -> ExitCode {
 
 /// Returns what is audited: these files, or all that there is.
 fn sources(files: &[PathBuf], seeds: u64) -> Result<Vec<Source>, String> {
-    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads");
+    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("workloads");
     let all = [workloads.join("ptx"), workloads.join("corpus/out")];
     let mut found = Vec::new();
     for path in if files.is_empty() { &all[..] } else { files } {
@@ -96,9 +94,36 @@ fn add(path: &Path, found: &mut Vec<Source>) -> Result<(), String> {
     inside.iter().try_for_each(|p| add(p, found))
 }
 
+/// Audits everything, on all processors.
+fn audit_all(assembler: &Assembler, sources: &[Source]) -> Total {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut total = Total::default();
+        // Relaxed: only the number matters, not its order against anything else.
+        while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for form in [Form::FENCE, Form::FENCE_SLICE] {
+                total.add(assembler, source, form);
+            }
+        }
+        total
+    };
+    let mut all = Total::default();
+    thread::scope(|scope| {
+        let count = thread::available_parallelism().map_or(1, Into::into);
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            all.take(worker.join().expect("an audit ends"));
+        }
+    });
+    all.lines.sort();
+    all
+}
+
 /// What came of everything.
 #[derive(Default)]
 struct Total {
+    /// What is to be said.
+    lines: Vec<String>,
     kernels: usize,
     accesses: usize,
     unproved: usize,
@@ -107,6 +132,20 @@ struct Total {
 }
 
 impl Total {
+    fn take(&mut self, other: Self) {
+        self.lines.extend(other.lines);
+        self.kernels += other.kernels;
+        self.accesses += other.accesses;
+        self.unproved += other.unproved;
+        self.refused += other.refused;
+        self.failed += other.failed;
+    }
+
+    fn fail(&mut self, what: String) {
+        self.lines.push(format!("failed: {what}"));
+        self.failed += 1;
+    }
+
     /// Audits a file in one form, on each architecture.
     fn add(&mut self, assembler: &Assembler, (name, text): &Source, form: Form) {
         let Fenced {
@@ -116,9 +155,7 @@ impl Total {
         } = match fenced(text, form) {
             Ok(fenced) => fenced,
             Err(error) => {
-                println!("failed: {name}: {error}");
-                self.failed += 1;
-                return;
+                return self.fail(format!("{name}: {error}"));
             }
         };
         self.refused += refused;
@@ -133,10 +170,7 @@ impl Total {
                         .iter()
                         .for_each(|proof| self.count(proof, (name, form, &target)));
                 }
-                Err(error) => {
-                    println!("failed: {name} as {form} for {target}: {error}");
-                    self.failed += 1;
-                }
+                Err(error) => self.fail(format!("{name} as {form} for {target}: {error}")),
             }
         }
     }
@@ -145,10 +179,10 @@ impl Total {
         self.accesses += proof.accesses;
         self.unproved += proof.unproved.len();
         for u in &proof.unproved {
-            println!(
+            self.lines.push(format!(
                 "not proved: {name}: {} as {form} for {target}, {:#06x} `{}`: {}",
                 u.kernel, u.at, u.text, u.reason
-            );
+            ));
         }
     }
 }

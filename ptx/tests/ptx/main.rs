@@ -25,3 +25,4 @@ mod print;
 mod registers;
 mod round_trip;
 mod waits;
+mod warps;

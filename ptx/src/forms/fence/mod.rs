@@ -50,6 +50,7 @@ mod text;
 pub(super) use edit::{edit, prepare};
 pub(super) use judge::{forbids_size, forbids_worker, judge, needs};
 pub(super) use module_facts::ModuleFacts;
+pub(super) use targets::Targets;
 
 use serde::{Deserialize, Serialize};
 

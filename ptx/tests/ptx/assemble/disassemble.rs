@@ -24,6 +24,9 @@ impl Assembler {
         std::fs::write(&input, text).map_err(|e| e.to_string())?;
         let mut assembler = Command::new(&self.program);
         assembler.args(["-arch", target, "-o"]).arg(&output);
+        if super::contains(text, b".extern .func") {
+            assembler.arg("-c");
+        }
         let assembled = run(assembler.arg(&input));
         let listed = assembled.and_then(|_| run(Command::new(self.disassembler()).arg(&output)));
         let _ = std::fs::remove_file(&input);

@@ -56,7 +56,7 @@ const LOAD: &str = "LDG.E R8, desc[UR4][R4.64+0x10]";
 
 #[test]
 fn addresses_of_the_fence_are_proved() {
-    let cases: [(&str, &[&str], &[&str], usize); 11] = [
+    let cases: [(&str, &[&str], &[&str], usize); 12] = [
         (
             "a copy",
             &[BASE, "IMAD.U32 R5, RZ, RZ, UR6", LOAD, "EXIT"],
@@ -96,6 +96,18 @@ fn addresses_of_the_fence_are_proved() {
             &[
                 "@!P0 MOV R5, c[0x0][0x244]",
                 "@!P0 LDG.E R8, desc[UR4][R4.64]",
+                "EXIT",
+            ],
+            &[],
+            1,
+        ),
+        (
+            "under a guard that is compared and chosen by",
+            &[
+                "@P0 MOV R5, c[0x0][0x244]",
+                "ISETP.NE.AND P1, PT, R5, R4, PT",
+                "PLOP3.LUT P2, PT, P0, P1, PT, 0x80, 0x0",
+                "@P0 LDG.E R8, desc[UR4][R4.64]",
                 "EXIT",
             ],
             &[],
@@ -183,7 +195,7 @@ fn addresses_of_the_fence_are_proved() {
 #[test]
 fn other_addresses_are_named() {
     let any = "may be anything";
-    let cases: [(&str, &[&str], &[&str], &str); 14] = [
+    let cases: [(&str, &[&str], &[&str], &str); 16] = [
         (
             "a parameter",
             &["LDC.64 R4, c[0x0][0x258]", LOAD, "EXIT"],
@@ -313,6 +325,18 @@ fn other_addresses_are_named() {
             ],
             &[],
             "sum of 2",
+        ),
+        (
+            "a texture",
+            &["TEX.LL R4, R6, R2, UR4, 2D, 0xf", "EXIT"],
+            &[],
+            "object",
+        ),
+        (
+            "32 bits",
+            &["MOV R5, c[0x0][0x244]", "LDG R8, [R4]", "EXIT"],
+            &[],
+            "64 bits",
         ),
     ];
     for (name, kernel, function, word) in cases {

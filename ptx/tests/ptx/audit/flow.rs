@@ -50,6 +50,8 @@ struct Flow<'a> {
     section: &'a Section,
     stepper: Stepper,
     functions: BTreeMap<String, Function>,
+    /// Instructions behind labels.
+    labels: BTreeSet<usize>,
     /// Labels behind which each barrier register is done.
     joins: BTreeMap<String, BTreeSet<usize>>,
 }
@@ -83,6 +85,7 @@ pub(crate) fn prove(listing: &Listing, kernel: &str, block: Block) -> Option<Pro
         section,
         stepper: Stepper { block },
         functions,
+        labels: section.labels.values().copied().collect(),
         joins: joins(section),
     };
     flow.run();
@@ -159,7 +162,7 @@ impl Flow<'_> {
                 }
                 at += 1;
                 // What stands behind a label, or is looked at, is reached from several places.
-                if states.contains_key(&at) || self.is_label(at) {
+                if states.contains_key(&at) || self.labels.contains(&at) {
                     if reach(&mut states, at, &state) {
                         queue.insert(at);
                     }
@@ -172,10 +175,6 @@ impl Flow<'_> {
         let changed = function.exit != exit;
         function.exit = exit;
         changed
-    }
-
-    fn is_label(&self, at: usize) -> bool {
-        self.section.labels.values().any(|&label| label == at)
     }
 
     /// Applies an instruction; returns where control goes beside the next one, and whether it goes there.
@@ -330,18 +329,23 @@ impl Flow<'_> {
                 if !runs(i) || !reached {
                     return;
                 }
-                for address in addresses(i) {
-                    let Err(reason) = self.address(function, state, (i, address)) else {
-                        proof.accesses += usize::from(seen.insert(i.at));
-                        continue;
-                    };
+                let fail = |reason: String| Unproved {
+                    kernel: kernel.to_owned(),
+                    at: i.at,
+                    text: i.text.clone(),
+                    reason,
+                };
+                if goes_by_object(i) {
                     proof.accesses += usize::from(seen.insert(i.at));
-                    proof.unproved.push(Unproved {
-                        kernel: kernel.to_owned(),
-                        at: i.at,
-                        text: i.text.clone(),
-                        reason,
-                    });
+                    let reason = "it reaches memory through an object or a descriptor";
+                    proof.unproved.push(fail(reason.to_owned()));
+                    return;
+                }
+                for address in addresses(i) {
+                    proof.accesses += usize::from(seen.insert(i.at));
+                    if let Err(reason) = self.address(function, state, (i, address)) {
+                        proof.unproved.push(fail(reason));
+                    }
                 }
             });
         }
@@ -362,6 +366,9 @@ impl Flow<'_> {
                 address.parts.len()
             ));
         };
+        if !i.opcode.split('.').any(|word| word == "E") {
+            return Err("its address does not have 64 bits".to_owned());
+        }
         if !address.is_known || address.offset.abs() >= GUARD {
             return Err("its address is not one that is known here".to_owned());
         }
@@ -436,6 +443,14 @@ fn name(register: Register) -> String {
         Some(n) => format!("UR{n}"),
         None => format!("R{register}"),
     }
+}
+
+/// Returns whether an instruction reaches memory through a texture, a surface, or a descriptor.
+fn goes_by_object(i: &Machine) -> bool {
+    let objects = [
+        "TEX", "TLD", "TXD", "TMML", "SULD", "SUST", "SURED", "SUATOM", "UTMA", "UBLK",
+    ];
+    objects.iter().any(|start| i.opcode.starts_with(start))
 }
 
 /// Returns the addresses of global and generic memory of an instruction.

@@ -46,30 +46,26 @@ const WRITE_NOTHING: [&str; 24] = [
     "ENDCOLLECTIVE",
 ];
 /// Opcodes that write one register, whatever their modifiers.
-const ONE: [&str; 62] = [
+const ONE: [&str; 57] = [
     "BREV",
     "FADD",
-    "FCHK",
     "FFMA",
     "FLO",
     "FMNMX",
     "FMUL",
     "FSEL",
     "FSET",
-    "FSETP",
     "FSWZADD",
     "HADD2",
     "HFMA2",
     "HMNMX2",
     "HMUL2",
     "HSET2",
-    "HSETP2",
     "I2FP",
     "IABS",
     "IADD3",
     "IDP",
     "IMNMX",
-    "ISETP",
     "LEA",
     "LOP3",
     "MATCH",
@@ -98,7 +94,6 @@ const ONE: [&str; 62] = [
     "UBMSK",
     "UFLO",
     "UIADD3",
-    "UISETP",
     "ULEA",
     "ULOP3",
     "UMOV",
@@ -111,9 +106,9 @@ const ONE: [&str; 62] = [
     "P2R",
 ];
 /// Opcodes that write as many as their modifiers say.
-const SIZED: [&str; 22] = [
-    "ATOM", "ATOMG", "ATOMS", "CS2R", "DADD", "DFMA", "DMNMX", "DMUL", "DSETP", "F2F", "F2FP",
-    "F2I", "FRND", "I2F", "IMAD", "LD", "LDC", "LDG", "LDL", "LDS", "ULDC", "UIMAD",
+const SIZED: [&str; 21] = [
+    "ATOM", "ATOMG", "ATOMS", "CS2R", "DADD", "DFMA", "DMNMX", "DMUL", "F2F", "F2FP", "F2I",
+    "FRND", "I2F", "IMAD", "LD", "LDC", "LDG", "LDL", "LDS", "ULDC", "UIMAD",
 ];
 
 /// Returns how many registers an instruction writes from its first one on.
@@ -121,7 +116,9 @@ pub(crate) fn width(opcode: &str) -> usize {
     let words: Vec<&str> = opcode.split('.').collect();
     let name = words[0];
     let has = |word: &str| words[1..].contains(&word);
-    if WRITE_NOTHING.contains(&name) || name.starts_with("ST") {
+    // Comparisons write predicates alone.
+    let compares = name.ends_with("SETP") || matches!(name, "FCHK" | "HSETP2");
+    if compares || WRITE_NOTHING.contains(&name) || name.starts_with("ST") {
         return 0;
     }
     if ONE.contains(&name) || name == "HFMA2" {
@@ -129,7 +126,7 @@ pub(crate) fn width(opcode: &str) -> usize {
     }
     match name {
         "IMAD" | "UIMAD" => 1 + usize::from(has("WIDE")),
-        "DADD" | "DFMA" | "DMUL" | "DMNMX" | "DSETP" => 2,
+        "DADD" | "DFMA" | "DMUL" | "DMNMX" => 2,
         "CS2R" => 2 - usize::from(has("32")),
         "F2F" | "F2I" | "I2F" | "FRND" | "F2FP" => {
             1 + usize::from(words[1..].iter().any(|w| w.ends_with("64")))
@@ -168,20 +165,16 @@ impl Stepper {
         if i.opcode.starts_with("R2P") || i.opcode.starts_with("R2UP") {
             state.forget(None);
         }
-        for operand in i.operands.iter().take(4) {
-            if let Operand::Predicate(name) = operand
-                && !name.starts_with('!')
-            {
-                state.forget(Some(name));
-            }
-        }
+        written_predicates(i).for_each(|name| state.forget(Some(name)));
     }
 
     /// Returns the registers that an instruction writes, and what.
     fn results(&self, state: &State, i: &Machine, guard: Option<&str>) -> Vec<(Register, Value)> {
         let count = width(&i.opcode);
-        let is_predicate = |o: &&Operand| matches!(o, Operand::Predicate(_));
-        let first = i.operands.iter().position(|o| !is_predicate(&o));
+        let first = i
+            .operands
+            .iter()
+            .position(|o| !matches!(o, Operand::Predicate(_)));
         let Some((at, Some(Operand::Register(to)))) = first.map(|n| (n, i.operands.get(n))) else {
             return Vec::new();
         };
@@ -389,6 +382,23 @@ impl Stepper {
         };
         (0..4).map(word).collect()
     }
+}
+
+/// Returns the predicates that an instruction may write: the first two operands, or those behind a register that it
+/// writes.
+fn written_predicates(i: &Machine) -> impl Iterator<Item = &str> {
+    let is_written = |o: &Operand| matches!(o, Operand::Predicate(name) if !name.starts_with('!'));
+    let skipped = usize::from(!i.operands.first().is_some_and(is_written));
+    let places = i
+        .operands
+        .iter()
+        .skip(skipped)
+        .take(2)
+        .take_while(move |o| is_written(o));
+    places.filter_map(|o| match o {
+        Operand::Predicate(name) => Some(name.as_str()),
+        _ => None,
+    })
 }
 
 /// Returns a literal of 32 bits as a number with a sign.
