@@ -59,23 +59,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns what is audited: these files, or all that there is.
+/// Returns what is audited: these files, or all that there are, and kernels generated from so many seeds.
 fn sources(files: &[PathBuf], seeds: u64) -> Result<Vec<Source>, String> {
     let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("workloads");
     let all = [workloads.join("ptx"), workloads.join("corpus/out")];
     let mut found = Vec::new();
-    for path in if files.is_empty() { &all[..] } else { files } {
+    let files = if files.is_empty() { &all[..] } else { files };
+    for path in files {
         add(path, &mut found)?;
     }
-    if files.is_empty() {
-        let one = |seed| {
-            (
-                format!("generated kernel {seed}"),
-                generate(seed).ptx.into_bytes(),
-            )
-        };
-        found.extend((0..seeds).map(one));
-    }
+    let one = |seed| {
+        let text = generate(seed).ptx.into_bytes();
+        (format!("generated kernel {seed}"), text)
+    };
+    found.extend((0..seeds).map(one));
     Ok(found)
 }
 

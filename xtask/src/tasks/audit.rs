@@ -14,14 +14,9 @@ use std::path::PathBuf;
 pub struct Args {
     /// PTX files or folders of them; without any, the workloads, the corpus and generated kernels.
     files: Vec<PathBuf>,
-    /// How many generated kernels
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 200,
-        conflicts_with = "files"
-    )]
-    seeds: u64,
+    /// How many kernels to generate, 200 unless files are named
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
 }
 
 /// Runs the task.
@@ -33,10 +28,12 @@ pub fn run(args: &Args) -> Result<()> {
     let mut build = repo::cargo("build");
     build.args(["--package", "gridmux-ptx", "--example", "audit"]);
     process::aloud(&mut build)?;
+    let generated = if args.files.is_empty() { 200 } else { 0 };
+    let seeds = args.seeds.unwrap_or(generated);
     let program = repo::target().join("debug/examples/audit");
     let mut audit = std::process::Command::new(program);
     audit
-        .args(["--seeds", &args.seeds.to_string()])
+        .args(["--seeds", &seeds.to_string()])
         .args(&args.files);
     let status = audit.status().context("cannot run the audit")?;
     if !status.success() {

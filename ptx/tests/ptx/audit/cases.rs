@@ -54,6 +54,7 @@ fn assert_unproved(name: &str, kernel: &[&str], function: &[&str], word: &str) {
 const BASE: &str = "ULDC UR6, c[0x0][0x244]";
 const LOAD: &str = "LDG.E R8, desc[UR4][R4.64+0x10]";
 
+// Length: a table of listings.
 #[test]
 fn addresses_of_the_fence_are_proved() {
     let cases: [(&str, &[&str], &[&str], usize); 12] = [
@@ -192,6 +193,7 @@ fn addresses_of_the_fence_are_proved() {
     }
 }
 
+// Length: a table of listings.
 #[test]
 fn other_addresses_are_named() {
     let any = "may be anything";
