@@ -3,8 +3,9 @@
 //! Block-uniformity cannot see that `tid.x >> 5`, or `tid.x < 32`, is the same in all threads of a warp. It is when the
 //! block's width is a multiple of 32 (PTX ISA section 2.2.1 numbers threads x first); then `%tid.x` is *a lane row*, a
 //! multiple of 32 that the warp agrees on plus the lane. So is what is added to it in multiples of 32: `%ntid.x` times
-//! anything that the warp agrees on, as in the thread's number in its block. An instruction *settles* a lane row when its result is the same for all 32 members:
-//! a right shift by 5 or more, a mask without the low five bits, a comparison with a multiple of 32.
+//! anything that the warp agrees on, as in the thread's number in its block. An instruction *settles* a lane row when
+//! its result is the same for all 32 members: a right shift by 5 or more, a mask without the low five bits, a
+//! comparison with a multiple of 32.
 //!
 //! Only registers with one unguarded write are followed, in source order, so the cost is linear.
 

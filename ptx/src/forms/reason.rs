@@ -31,8 +31,8 @@ pub enum Reason {
     Aliased { function: String, alias: String },
     /// A parameter more would have to stand behind what may be any number of them.
     #[error(
-        "`{0}` takes any number of parameters, or calls through a pointer what does, and the form would have to add one \
-         behind them"
+        "`{0}` takes any number of parameters, or calls through a pointer what does, and the form would have to add \
+         one behind them"
     )]
     Variadic(String),
     #[error("it reads `{0}`, which the shared memory that the form adds changes")]

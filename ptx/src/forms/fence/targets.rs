@@ -72,8 +72,8 @@ impl Targets {
     }
 }
 
-/// Returns the functions of a `.calltargets` that every call which names it may mean by what it hands over; `None` for a
-/// prototype.
+/// Returns the functions of a `.calltargets` that every call which names it may mean by what it hands over; `None` for
+/// a prototype.
 fn listed(
     program: &Program,
     caller: &Function,

@@ -82,6 +82,7 @@ fn shared_memory_cannot_be_left() {
     }
 }
 
+// Length: a table of kernels.
 #[test]
 fn rows_of_matrices_stay_inside() {
     let values = ".reg .f32 %w<8>;\n.reg .b32 %h<8>;\nmov.f32 %w0, 0f3F800000;\nmov.f32 %w1, %w0;\n\
