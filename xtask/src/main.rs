@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use xtask::tasks::{
-    bench, ci, coverage, deb, demo, deny, fuzz, gpu_check, pictures, ptx, repro, test, tidy, wheel,
+    audit, bench, ci, coverage, deb, demo, deny, fuzz, gpu_check, pictures, ptx, repro, test, tidy,
+    wheel,
 };
 
 /// Tasks of this repository. Results go to stdout, progress to stderr.
@@ -16,6 +17,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    Audit(audit::Args),
     Bench(bench::Args),
     Ci(ci::Args),
     Coverage(coverage::Args),
@@ -34,6 +36,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
+        Task::Audit(args) => audit::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::Coverage(args) => coverage::run(&args),

@@ -2,9 +2,10 @@
 //!
 //! Block-uniformity cannot see that `tid.x >> 5`, or `tid.x < 32`, is the same in all threads of a warp. It is when the
 //! block's width is a multiple of 32 (PTX ISA section 2.2.1 numbers threads x first); then `%tid.x` is *a lane row*, a
-//! multiple of 32 that the warp agrees on plus the lane. So is what a launch adds to it in multiples of 32: `%ntid.x`
-//! times anything of the block. An instruction *settles* a lane row when its result is the same for all 32 members:
-//! a right shift by 5 or more, a mask without the low five bits, a comparison with a multiple of 32.
+//! multiple of 32 that the warp agrees on plus the lane. So is what is added to it in multiples of 32: `%ntid.x` times
+//! anything that the warp agrees on, as in the thread's number in its block. An instruction *settles* a lane row when
+//! its result is the same for all 32 members: a right shift by 5 or more, a mask without the low five bits, a
+//! comparison with a multiple of 32.
 //!
 //! Only registers with one unguarded write are followed, in source order, so the cost is linear.
 
@@ -18,9 +19,9 @@ enum Class {
     Constant(i64),
     /// The block's coordinate in x.
     BlockX,
-    /// The grid's width in blocks.
-    GridX,
-    /// A multiple of 32 that the block agrees on.
+    /// Anything else that the warp agrees on.
+    Agreed,
+    /// A multiple of 32 that the warp agrees on.
     Aligned {
         /// The number of the block's first thread in the grid's rows, which is not negative.
         first_thread: bool,
@@ -113,7 +114,12 @@ fn class_of(operand: Option<&Operand>, classes: &[Class]) -> Class {
             first_thread: false,
         },
         Some(Operand::Special(SpecialReg::Ctaid(0))) => Class::BlockX,
-        Some(Operand::Special(SpecialReg::Nctaid(0))) => Class::GridX,
+        Some(Operand::Special(
+            SpecialReg::Tid(1..)
+            | SpecialReg::Ntid(1..)
+            | SpecialReg::Ctaid(1..)
+            | SpecialReg::Nctaid(_),
+        )) => Class::Agreed,
         _ => Class::Unknown,
     }
 }
@@ -236,10 +242,11 @@ fn product(a: Class, b: Class) -> Class {
             },
             K::BlockX,
         ) => K::Aligned { first_thread: true },
-        (K::Aligned { .. }, K::GridX | K::Constant(_) | K::BlockX | K::Aligned { .. })
-        | (K::GridX | K::Constant(_) | K::BlockX, K::Aligned { .. }) => K::Aligned {
+        (K::Zero, other) | (other, K::Zero) if is_agreed(other) => K::Zero,
+        (K::Aligned { .. }, other) | (other, K::Aligned { .. }) if is_agreed(other) => K::Aligned {
             first_thread: false,
         },
+        (a, b) if is_agreed(a) && is_agreed(b) => K::Agreed,
         _ => K::Unknown,
     }
 }
@@ -262,6 +269,12 @@ fn sum(a: Class, b: Class) -> Class {
         (K::Aligned { .. }, K::Aligned { .. }) => K::Aligned {
             first_thread: false,
         },
+        (a, b) if is_agreed(a) && is_agreed(b) => K::Agreed,
         _ => K::Unknown,
     }
+}
+
+/// Returns whether all threads of a warp hold the same.
+fn is_agreed(class: Class) -> bool {
+    !matches!(class, Class::Unknown | Class::LaneRow { .. })
 }

@@ -15,11 +15,14 @@
 
 use super::Reason;
 use super::facts::Found;
+use super::fence::Targets;
 use crate::analysis::CallGraph;
 use crate::analysis::{
     Access, Flow, PostDominators, Tree, Uniformity, WarpRows, dominators, for_each_register,
 };
-use crate::decode::{Function, Instruction, Mode, Opcode, Operand, Program, RegId, Symbol};
+use crate::decode::{
+    Comparison, FuncId, Function, Instruction, Mode, Opcode, Operand, Program, RegId, Symbol,
+};
 
 /// What is known of one function.
 #[derive(Debug, Clone, Default)]
@@ -45,10 +48,10 @@ enum WaitsFor {
 /// Judges every function.
 pub(super) fn judge(program: &Program, calls: &CallGraph) -> Vec<Convergence> {
     let waits = waits_of_functions(program, calls);
-    program
-        .functions
-        .iter()
-        .map(|f| judge_function(program, f, &waits))
+    let targets = Targets::new(program, calls);
+    let functions = (0_u32..).map(FuncId).zip(&program.functions);
+    functions
+        .map(|function| judge_function(program, function, &waits, &targets))
         .collect()
 }
 
@@ -86,13 +89,18 @@ fn waits(i: &Instruction) -> WaitsFor {
     }
 }
 
-fn judge_function(program: &Program, function: &Function, waits_of: &[WaitsFor]) -> Convergence {
+fn judge_function(
+    program: &Program,
+    (id, function): (FuncId, &Function),
+    waits_of: &[WaitsFor],
+    targets: &Targets,
+) -> Convergence {
     let mut judged = Convergence::default();
     let wanted: Vec<(u32, WaitsFor)> = (0_u32..)
         .zip(&function.body)
         .filter_map(|(n, i)| {
             let waits = match i.opcode {
-                Opcode::Call => callee_waits(program, i, waits_of),
+                Opcode::Call => callee_waits(program, (id, i), waits_of, targets),
                 _ => waits(i),
             };
             (waits != WaitsFor::Nobody).then_some((n, waits))
@@ -149,7 +157,8 @@ struct Masks {
 
 impl Masks {
     /// Returns whether a warp-synchronising instruction names only threads that come to it together: its mask was
-    /// taken, by `activemask` or `match`, from the threads that were at one place, each of which comes here once.
+    /// taken, by `activemask` or `match`, from the threads that were at one place, or by a vote from those that go on
+    /// to one, and each of them comes here once.
     fn names_who_is_here(
         &mut self,
         function: &Function,
@@ -171,11 +180,18 @@ impl Masks {
         let Some(taken) = self.source(function, *mask) else {
             return false;
         };
-        let (from, to) = (flow.block_of(taken), flow.block_of(n));
+        let to = flow.block_of(n);
+        let tree = self.tree.get_or_insert_with(|| dominators(flow));
+        let from = match function.body[taken as usize].opcode {
+            Opcode::Vote => match goes_on(function, (flow, post, tree), taken) {
+                Some(block) => block,
+                None => return false,
+            },
+            _ => flow.block_of(taken),
+        };
         if from == to {
             return taken < n;
         }
-        let tree = self.tree.get_or_insert_with(|| dominators(flow));
         if !tree.dominates(from, to) || !post.dominates(to, from) || self.walks == MAX_WALKS {
             return false;
         }
@@ -194,6 +210,7 @@ impl Masks {
             match i.opcode {
                 Opcode::Activemask => return Some(at),
                 Opcode::Match if i.mods.mode == Some(Mode::Any) => return Some(at),
+                Opcode::Vote if i.mods.mode == Some(Mode::Ballot) => return Some(at),
                 Opcode::Mov | Opcode::And => match i.operands.get(1) {
                     Some(Operand::Reg(from)) => at = writer(*from)?,
                     _ => return None,
@@ -202,6 +219,93 @@ impl Masks {
             }
         }
         None
+    }
+}
+
+/// Returns the block where those threads go on, and no others, that a vote names: its block ends in a branch by the
+/// predicate that was voted on, or by one that is its opposite.
+fn goes_on(
+    function: &Function,
+    (flow, post, tree): (&Flow, &PostDominators, &Tree),
+    vote: u32,
+) -> Option<u32> {
+    let block = flow.block_of(vote);
+    let last = flow.blocks[block as usize].end.checked_sub(1)?;
+    let branch = &function.body[last as usize];
+    let (Opcode::Bra, Some(guard), Some(Operand::Target(target))) =
+        (branch.opcode, branch.guard, branch.operands.first())
+    else {
+        return None;
+    };
+    let (voted, wanted) = match function.body[vote as usize].operands.get(1)? {
+        Operand::Reg(r) => (*r, true),
+        Operand::NotReg(r) => (*r, false),
+        _ => return None,
+    };
+    let writers = writers(function);
+    let comparison = |r: RegId| {
+        let at = writers[r.0 as usize]?;
+        (flow.block_of(at) == block && at < vote).then(|| &function.body[at as usize])
+    };
+    let same = match voted == guard.reg {
+        true => true,
+        false => match is_opposite(comparison(voted)?, comparison(guard.reg)?, &writers) {
+            true => false,
+            false => return None,
+        },
+    };
+    // Whether those that were named take the branch.
+    let takes = (wanted == same) != guard.negated;
+    let to = match takes {
+        true => flow.block_of(*target),
+        false => block + 1,
+    };
+    let alone = flow.predecessors(to) == [block] && tree.dominates(block, to);
+    let parts = flow.successors(block).len() == 2 && !post.dominates(to, block);
+    (alone && parts).then_some(to)
+}
+
+/// Returns whether two comparisons of the same registers with a number never agree: `a < 16` and `a > 15`.
+fn is_opposite(a: &Instruction, b: &Instruction, writers: &[Option<u32>]) -> bool {
+    use Comparison as C;
+    let plain = |i: &Instruction| {
+        i.opcode == Opcode::Setp && i.mods.bool_op.is_none() && i.operands.len() == 3
+    };
+    if !plain(a) || !plain(b) || a.mods.types != b.mods.types {
+        return false;
+    }
+    let is_float = a.mods.types.iter().any(|t| t.is_float());
+    let stays = |o: &Operand| match o {
+        Operand::Reg(r) => writers[r.0 as usize].is_some(),
+        Operand::Int(_) => true,
+        _ => false,
+    };
+    if is_float || a.operands[1] != b.operands[1] || !a.operands[1..].iter().all(stays) {
+        return false;
+    }
+    let (Some(x), Some(y)) = (a.mods.comparison, b.mods.comparison) else {
+        return false;
+    };
+    match (&a.operands[2], &b.operands[2]) {
+        (one, other) if one == other => matches!(
+            (x, y),
+            (C::Lt, C::Ge)
+                | (C::Ge, C::Lt)
+                | (C::Le, C::Gt)
+                | (C::Gt, C::Le)
+                | (C::Eq, C::Ne)
+                | (C::Ne, C::Eq)
+        ),
+        (Operand::Int(m), Operand::Int(n)) => {
+            let small = 0..i64::from(i32::MAX);
+            let next = |low: &i64, high: &i64| small.contains(low) && low + 1 == *high;
+            match (x, y) {
+                (C::Lt, C::Gt) | (C::Ge, C::Le) => next(n, m),
+                (C::Gt, C::Lt) | (C::Le, C::Ge) => next(m, n),
+                _ => false,
+            }
+        }
+        _ => false,
     }
 }
 
@@ -238,7 +342,12 @@ fn comes_again(flow: &Flow, block: u32, past: u32) -> bool {
     false
 }
 
-fn callee_waits(program: &Program, i: &Instruction, waits_of: &[WaitsFor]) -> WaitsFor {
+fn callee_waits(
+    program: &Program,
+    (caller, i): (FuncId, &Instruction),
+    waits_of: &[WaitsFor],
+    targets: &Targets,
+) -> WaitsFor {
     match i.operands.get(1) {
         Some(Operand::Symbol {
             symbol: Symbol::Function(f),
@@ -246,7 +355,11 @@ fn callee_waits(program: &Program, i: &Instruction, waits_of: &[WaitsFor]) -> Wa
         }) if program.functions[f.0 as usize].is_defined => waits_of[f.0 as usize],
         // What the driver defines synchronises nobody.
         Some(Operand::Symbol { .. }) => WaitsFor::Nobody,
-        _ => waits_of.iter().copied().max().unwrap_or_default(),
+        _ => {
+            let meant = targets.of(caller, i).iter();
+            let waits = meant.map(|f| waits_of[f.0 as usize]);
+            waits.max().unwrap_or_default()
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Unexpressed {
         "`{0}` is a texture, sampler or surface of the module; bindless ones are handed as parameters"
     )]
     Opaque(String),
-    #[error("`{0}` takes any number of arguments")]
+    #[error("`{0}` takes any number of arguments, or calls through a pointer what does")]
     Variadic(String),
     #[error("the target `{0}` changes what instructions mean")]
     Target(String),

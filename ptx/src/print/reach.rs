@@ -80,7 +80,12 @@ fn function(function: &Function) -> Option<Refusal> {
         let what = Unexpressed::Instruction(unknown.mnemonic.to_string());
         Some((what, unknown.span))
     };
-    declaration::refusal(function).or_else(unknown)
+    let open = || {
+        let mut prototypes = function.call_prototypes.iter().flat_map(|of| &of.params);
+        let is_open = prototypes.any(|param| param.size_bytes == 0);
+        is_open.then(|| (Unexpressed::Variadic(function.name.clone()), function.span))
+    };
+    declaration::refusal(function).or_else(open).or_else(unknown)
 }
 
 /// Returns who refers to each part.

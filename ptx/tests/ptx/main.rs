@@ -5,6 +5,7 @@
 mod analysis;
 #[allow(dead_code, reason = "the benchmark of costs uses all of it")]
 mod assemble;
+mod audit;
 mod check;
 mod conform;
 mod corpus;
@@ -24,3 +25,4 @@ mod print;
 mod registers;
 mod round_trip;
 mod waits;
+mod warps;

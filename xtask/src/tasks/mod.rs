@@ -1,5 +1,6 @@
 //! The tasks, one file each.
 
+pub mod audit;
 pub mod bench;
 pub mod ci;
 pub mod coverage;

@@ -25,7 +25,7 @@ pub(super) struct Access {
 /// The rows of a matrix in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MatrixRows {
-    /// Index of the stride among the operands; past the end when the stride is the row's own length.
+    /// Index of the stride among the operands.
     pub(super) stride: usize,
     /// Rows behind the first.
     pub(super) more: u32,
@@ -256,15 +256,21 @@ fn fragment(i: &Instruction, operand: usize, stride: usize) -> Option<Access> {
     if !(1..=256).contains(&lines) || !(1..=256).contains(&length) {
         return None;
     }
+    // Without a stride the rows lie behind one another: more than the least shared memory that a kernel has.
+    let (rows, together) = match i.operands.get(stride) {
+        Some(_) => (Some(lines - 1), 1),
+        None if space(i) == StateSpace::Global => (None, lines),
+        None => return None,
+    };
     Some(Access {
         operand,
         space: space(i),
-        bytes: (length * element_bits).div_ceil(8),
+        bytes: (together * length * element_bits).div_ceil(8),
         // A thread's part of a fragment is at most 16 bytes in a row.
         align: 16,
-        rows: Some(MatrixRows {
+        rows: rows.map(|more| MatrixRows {
             stride,
-            more: lines - 1,
+            more,
             element_bits,
         }),
     })

@@ -30,6 +30,9 @@ pub(crate) fn judge(
     if module_facts.recursive[index] {
         return Some((FenceReason::Recursion.into(), start));
     }
+    if let Some(what) = module_facts.managed[index].clone() {
+        return Some((FenceReason::Managed(what).into(), start));
+    }
     if let Some(bytes) = is_full(program, id, module_facts).filter(|_| function.is_entry) {
         return Some((FenceReason::SharedFull(bytes).into(), start));
     }

@@ -48,6 +48,7 @@ mod targets;
 pub(super) use edit::{edit, prepare};
 pub(super) use judge::{forbids_size, forbids_worker, judge, needs};
 pub(super) use module_facts::ModuleFacts;
+pub(super) use targets::Targets;
 
 use serde::{Deserialize, Serialize};
 
@@ -193,6 +194,8 @@ pub enum FenceReason {
     /// Its shared memory is full of small variables.
     #[error("its variables leave no room for the {0} bytes of shared memory that the fence adds")]
     SharedFull(u32),
+    #[error("`{0}` is a managed variable, which the driver places outside of the tenant's memory")]
+    Managed(String),
     #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]
     TooOld,
 }

@@ -43,9 +43,45 @@ pub(super) fn is_full(
     kernel: FuncId,
     module_facts: &ModuleFacts,
 ) -> Option<u32> {
-    let full = module_facts.shared_bytes + u64::from(LEAST_SHARED) > STATIC_SHARED;
+    let bytes = module_facts.kernel_shared[kernel.0 as usize];
+    let full = bytes + u64::from(LEAST_SHARED) > STATIC_SHARED;
     let none_is_large = || large(program, kernel, module_facts).next().is_none();
     (full && none_is_large()).then_some(LEAST_SHARED)
+}
+
+/// Returns for each kernel the bytes of the shared variables that it has: those of the functions that it may reach, and
+/// those whose addresses stand in initialisers.
+fn kernel_shared(program: &Program, calls: &CallGraph, named: &[Vec<VarId>]) -> Vec<u64> {
+    let all = || (0_u32..).map(VarId).zip(&program.variables);
+    let shared = || all().filter(|(_, v)| v.space == StateSpace::Shared);
+    let mut everywhere = vec![false; program.variables.len()];
+    for relocation in all().flat_map(|(_, v)| &v.relocations) {
+        if let RelocationTarget::Variable(v) = relocation.target {
+            everywhere[v.0 as usize] = true;
+        }
+    }
+    // Few modules have so much that it matters who has it.
+    let total = shared().map(|(_, v)| v.size_bytes).sum();
+    let is_small = total + u64::from(LEAST_SHARED) <= STATIC_SHARED;
+    let of = |(id, function): (FuncId, &Function)| {
+        if is_small || !function.is_entry {
+            return total;
+        }
+        let reached = calls.reached_from(program, id);
+        let mut is_reached = vec![false; program.functions.len()];
+        let mut has = everywhere.clone();
+        for f in &reached {
+            is_reached[f.0 as usize] = true;
+            named[f.0 as usize]
+                .iter()
+                .for_each(|v| has[v.0 as usize] = true);
+        }
+        let own = |v: &Variable| v.owner.is_some_and(|f| is_reached[f.0 as usize]);
+        let mine = shared().filter(|(id, v)| has[id.0 as usize] || own(v));
+        mine.map(|(_, v)| v.size_bytes).sum()
+    };
+    let functions = (0_u32..).map(FuncId).zip(&program.functions);
+    functions.map(of).collect()
 }
 
 /// What the whole module says; the same for all of its functions.
@@ -71,13 +107,16 @@ pub(crate) struct ModuleFacts {
     pub(super) constants: Vec<Choice>,
     /// The module's own shared variables that each function names, in ascending order.
     pub(super) named_shared: Vec<Vec<VarId>>,
-    /// Bytes of all shared variables together, and the same with each rounded up to a vector.
-    pub(super) shared_bytes: u64,
+    /// Bytes of the shared variables that each kernel has.
+    kernel_shared: Vec<u64>,
+    /// Bytes of the module's shared variables together, each rounded up to a vector.
     pub(super) shared_vectors: u64,
     /// What calls through pointers may mean.
     pub(super) targets: Targets,
     /// An initialiser holds the generic address of a constant.
     pub(super) constant: Option<String>,
+    /// The first managed variable that each function may reach.
+    pub(super) managed: Vec<Option<String>>,
 }
 
 impl ModuleFacts {
@@ -106,6 +145,11 @@ impl ModuleFacts {
                 _ => {}
             }
         }
+        let named: Vec<Vec<VarId>> = program
+            .functions
+            .iter()
+            .map(|f| named_shared(program, f))
+            .collect();
         let escaping: Vec<bool> = program
             .functions
             .iter()
@@ -128,12 +172,8 @@ impl ModuleFacts {
                 .into_iter()
                 .map(|own| own.and(module_constants))
                 .collect(),
-            named_shared: program
-                .functions
-                .iter()
-                .map(|f| named_shared(program, f))
-                .collect(),
-            shared_bytes: shared().map(|v| v.size_bytes).sum(),
+            kernel_shared: kernel_shared(program, calls, &named),
+            named_shared: named,
             shared_vectors: shared()
                 .map(|v| v.size_bytes.next_multiple_of(VECTOR_BYTES))
                 .sum(),
@@ -144,6 +184,7 @@ impl ModuleFacts {
             escaping_count: escaping.iter().filter(|&&e| e).count(),
             escaping,
             constant: constant_pointer(program),
+            managed: managed(program),
         }
     }
 }
@@ -190,10 +231,25 @@ impl Choice {
     }
 }
 
-/// Returns the variables of the module's shared memory that the body names.
-fn named_shared(program: &Program, function: &Function) -> Vec<VarId> {
+/// Returns the first managed variable that each function names, or that any may reach because its address stands in an
+/// initialiser.
+fn managed(program: &Program) -> Vec<Option<String>> {
+    let is_managed = |v: &VarId| program.variables[v.0 as usize].is_managed;
+    let name = |v: VarId| program.variables[v.0 as usize].name.clone();
+    let relocations = program.variables.iter().flat_map(|v| &v.relocations);
+    let mut targets = relocations.filter_map(|r| match r.target {
+        RelocationTarget::Variable(v) => Some(v),
+        RelocationTarget::Function(_) => None,
+    });
+    let stored = targets.find(is_managed);
+    let of = |f: &Function| stored.or_else(|| variables(f).find(is_managed)).map(name);
+    program.functions.iter().map(of).collect()
+}
+
+/// Returns the variables that the body names, as often as it does.
+fn variables(function: &Function) -> impl Iterator<Item = VarId> {
     let operands = function.body.iter().flat_map(|i| &i.operands);
-    let named = operands.filter_map(|o| match o {
+    operands.filter_map(|o| match o {
         Operand::Symbol {
             symbol: Symbol::Variable(v),
             ..
@@ -203,12 +259,16 @@ fn named_shared(program: &Program, function: &Function) -> Vec<VarId> {
             ..
         } => Some(*v),
         _ => None,
-    });
+    })
+}
+
+/// Returns the variables of the module's shared memory that the body names.
+fn named_shared(program: &Program, function: &Function) -> Vec<VarId> {
     let is_module_shared = |v: &VarId| {
         let v = &program.variables[v.0 as usize];
         v.space == StateSpace::Shared && v.owner.is_none()
     };
-    let mut named: Vec<VarId> = named.filter(is_module_shared).collect();
+    let mut named: Vec<VarId> = variables(function).filter(is_module_shared).collect();
     named.sort_unstable();
     named.dedup();
     named

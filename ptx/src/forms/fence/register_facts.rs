@@ -7,7 +7,8 @@
 
 use crate::analysis::{Access, Flow, for_each_register, live_at_entry};
 use crate::decode::{
-    Function, Instruction, Opcode, Operand, Program, RegId, ScalarType, StateSpace, Symbol, VarId,
+    AddressBase, Function, Instruction, Opcode, Operand, Program, RegId, ScalarType, StateSpace,
+    Symbol, VarId,
 };
 
 /// Alignments above 2^5 = 32 bytes serve no access.
@@ -20,6 +21,9 @@ pub(super) const MAX_SWEEPS: u32 = 24;
 pub(super) enum Object {
     /// No pointer: a number.
     None,
+    /// A number or a pointer into anything: what was loaded, exchanged or put together from halves. Beside a pointer it
+    /// is an index.
+    Either,
     /// A variable, or something at a distance from it.
     Variable(VarId),
     /// The kernel's parameters.
@@ -133,7 +137,7 @@ impl RegisterFacts {
                     self.zeros_of_result(program, i),
                     self.object_of_result(function, i),
                 ),
-                _ => (0, Object::Any),
+                _ => (0, Object::Either),
             };
             for_each_register(i, |r, access| {
                 if access != Access::Read {
@@ -209,40 +213,90 @@ impl RegisterFacts {
     fn object_of_result(&self, function: &Function, i: &Instruction) -> Object {
         use Opcode as O;
         let o = |n: usize| self.operand_object(i.operands.get(n));
-        let sum = |a: Object, b: Object| match (a, b) {
-            (Object::None, x) | (x, Object::None) => x,
-            _ => Object::Any,
+        let number = || match i.operands.iter().skip(1).all(|x| self.is_number(x)) {
+            true => Object::None,
+            false => Object::Either,
         };
         match i.opcode {
-            O::Mov if i.operands.len() == 2 && i.mods.vector == 0 => o(1),
-            O::Cvt => o(1),
+            O::Mov if i.operands.len() == 2 && !is_packed(i) => o(1),
+            O::Cvt | O::Shfl => o(1),
             O::Cvta => match (i.mods.spaces.first(), i.mods.to) {
                 (Some(StateSpace::Global), false) => Object::Global,
                 (Some(StateSpace::Shared), false) => Object::Shared,
                 _ => o(1),
             },
-            O::Add | O::Or | O::And | O::Xor | O::Min | O::Max => sum(o(1), o(2)),
-            // A distance between two pointers into one object is a number.
-            O::Sub if o(1) == o(2) && !matches!(o(1), Object::Any) => Object::None,
-            O::Sub => sum(o(1), o(2)),
-            O::Selp => join(o(1), o(2)),
-            O::Mad | O::Fma => sum(sum(o(1), o(2)), o(3)),
-            // A pointer that the host passed cannot point into a window of a thread or a block.
-            O::Ld if i.mods.spaces.first() == Some(&StateSpace::Param) && function.is_entry => {
-                match i.mods.types.first() {
-                    Some(t) if t.size_bytes() == 8 => Object::Global,
-                    _ => Object::None,
-                }
-            }
-            O::Ld | O::Ldu | O::Atom | O::Call | O::Shfl => match i.mods.types.first() {
-                Some(ScalarType::B64 | ScalarType::U64 | ScalarType::S64) | None => Object::Any,
-                // Half a pointer, or a 32-bit address of shared or local memory, is put together again by a `mov`.
-                _ => Object::None,
+            O::Add | O::Or | O::And => sum(o(1), o(2)),
+            // Two pointers may be kept as one by their difference in bits.
+            O::Xor => match (o(1), o(2)) {
+                (Object::Either, x) | (x, Object::Either) if x.is_pointer() => Object::Any,
+                (a, b) => sum(a, b),
             },
-            // What may put a pointer together from halves.
-            O::Mov | O::Bfi | O::Prmt | O::Lop3 | O::Shf | O::Slct | O::Other => Object::Any,
-            _ => Object::None,
+            O::Min | O::Max | O::Selp | O::Slct => join(o(1), o(2)),
+            // A distance between two pointers into one object is a number; that of others may lead from the one to the
+            // other.
+            O::Sub if o(2).is_pointer() => match o(1) == o(2) && o(2) != Object::Any {
+                true => Object::None,
+                false => Object::Any,
+            },
+            O::Sub => sum(o(1), o(2)),
+            O::Mad | O::Fma => match self.is_number_at(i, 1) && self.is_number_at(i, 2) {
+                true => o(3),
+                false => sum(Object::Either, o(3)),
+            },
+            O::Ld if i.mods.spaces.first() == Some(&StateSpace::Param) && function.is_entry => {
+                parameter(i)
+            }
+            O::Ld | O::Ldu | O::Atom | O::Call => Object::Either,
+            // What may put a pointer together from parts.
+            O::Mov | O::Bfi | O::Prmt | O::Lop3 | O::Shf | O::Other => Object::Either,
+            _ => number(),
         }
+    }
+
+    fn is_number(&self, operand: &Operand) -> bool {
+        self.operand_object(Some(operand)) == Object::None
+    }
+
+    fn is_number_at(&self, i: &Instruction, operand: usize) -> bool {
+        i.operands.get(operand).is_none_or(|o| self.is_number(o))
+    }
+}
+
+/// Returns whether a `mov` packs a vector into a register or takes one apart.
+fn is_packed(i: &Instruction) -> bool {
+    let is_vector = |o: &Operand| matches!(o, Operand::Vector(_));
+    i.mods.vector != 0 || i.operands.iter().any(is_vector)
+}
+
+/// Returns what a kernel loads from `.param`: its own parameters, or what a call returned.
+fn parameter(i: &Instruction) -> Object {
+    if let Some(Operand::Address {
+        base: AddressBase::Symbol(Symbol::Variable(_)),
+        ..
+    }) = i.operands.get(1)
+    {
+        return Object::Either;
+    }
+    match i.mods.types.first().map(|t| t.size_bytes()) {
+        // A pointer that the host passed cannot point into a window of a thread or a block.
+        Some(8) => Object::Global,
+        _ => Object::None,
+    }
+}
+
+impl Object {
+    fn is_pointer(self) -> bool {
+        !matches!(self, Self::None | Self::Either)
+    }
+}
+
+/// Returns what a sum points into.
+fn sum(a: Object, b: Object) -> Object {
+    match (a, b) {
+        (Object::None, x) | (x, Object::None) => x,
+        // An index.
+        (Object::Either, x) | (x, Object::Either) => x,
+        _ => Object::Any,
     }
 }
 

@@ -3,7 +3,9 @@
 //! Rule: the sets are made once a module, so that a module of many functions and many calls costs their sum.
 
 use crate::analysis::CallGraph;
-use crate::decode::{CallPrototype, FuncId, Function, Instruction, Operand, Param, Program};
+use crate::decode::{
+    CallPrototype, FuncId, Function, Instruction, Opcode, Operand, Param, Program, Symbol,
+};
 use std::collections::HashMap;
 
 /// The sets of a module, each in ascending order.
@@ -13,11 +15,15 @@ pub(crate) struct Targets {
     of: Vec<Vec<usize>>,
 }
 
-/// Sizes and alignments in bytes of what a function takes and gives: what tells prototypes apart.
-type Signature = (Vec<(u32, u32)>, Vec<(u32, u32)>);
+/// Size and alignment in bytes of a parameter, and whether it is handed in a register.
+type Shape = (u32, u32, bool);
+
+/// What a function takes and gives: what tells prototypes apart.
+type Signature = (Vec<Shape>, Vec<Shape>);
 
 fn signature(params: &[Param], returns: &[Param]) -> Signature {
-    let shapes = |list: &[Param]| list.iter().map(|p| (p.size_bytes, p.align)).collect();
+    let shape = |p: &Param| (p.size_bytes, p.align, p.is_register);
+    let shapes = |list: &[Param]| list.iter().map(shape).collect();
     (shapes(params), shapes(returns))
 }
 
@@ -42,8 +48,8 @@ impl Targets {
         }
         let mut of = Vec::with_capacity(program.functions.len());
         for f in &program.functions {
-            let each = f.call_prototypes.iter().map(|prototype| {
-                let Some(listed) = listed(program, prototype) else {
+            let each = (0_u32..).zip(&f.call_prototypes).map(|(n, prototype)| {
+                let Some(listed) = listed(program, f, (n, prototype)) else {
                     let key = signature(&prototype.params, &prototype.returns);
                     return by_signature.get(&key).copied().unwrap_or(0);
                 };
@@ -66,8 +72,13 @@ impl Targets {
     }
 }
 
-/// Returns the functions of a `.calltargets`; `None` for a prototype.
-fn listed(program: &Program, prototype: &CallPrototype) -> Option<Vec<FuncId>> {
+/// Returns the functions of a `.calltargets` that every call which names it may mean by what it hands over; `None` for
+/// a prototype.
+fn listed(
+    program: &Program,
+    caller: &Function,
+    (number, prototype): (u32, &CallPrototype),
+) -> Option<Vec<FuncId>> {
     let alone = prototype.params.is_empty() && prototype.returns.is_empty();
     if prototype.targets.is_empty() || !alone {
         return None;
@@ -76,5 +87,55 @@ fn listed(program: &Program, prototype: &CallPrototype) -> Option<Vec<FuncId>> {
     targets.sort_unstable();
     targets.dedup();
     targets.retain(|f| can_be_called(&program.functions[f.0 as usize]));
+    let names_it = |i: &&Instruction| {
+        i.opcode == Opcode::Call && i.operands.get(3) == Some(&Operand::Prototype(number))
+    };
+    for call in caller.body.iter().filter(names_it) {
+        targets.retain(|f| takes(program, caller, call, &program.functions[f.0 as usize]));
+    }
     Some(targets)
+}
+
+/// Returns whether a call hands over, and takes back, as many values of the same kinds and sizes as a function has.
+fn takes(program: &Program, caller: &Function, call: &Instruction, callee: &Function) -> bool {
+    let fits = |operand: Option<&Operand>, params: &[Param]| match operand {
+        Some(Operand::Arguments(list)) => {
+            list.len() == params.len()
+                && list
+                    .iter()
+                    .zip(params)
+                    .all(|(o, p)| is_handed(program, caller, o, p))
+        }
+        _ => params.is_empty(),
+    };
+    fits(call.operands.first(), &callee.returns) && fits(call.operands.get(2), &callee.params)
+}
+
+/// Returns whether an operand of a call can be what a function declares.
+fn is_handed(program: &Program, caller: &Function, operand: &Operand, param: &Param) -> bool {
+    let bytes = match operand {
+        Operand::Symbol {
+            symbol: Symbol::Variable(v),
+            ..
+        } => program.variables[v.0 as usize].size_bytes,
+        Operand::Symbol {
+            symbol: Symbol::Param(n),
+            ..
+        } => caller
+            .params
+            .get(*n as usize)
+            .map_or(0, |p| p.size_bytes.into()),
+        Operand::Symbol {
+            symbol: Symbol::ReturnParam(n),
+            ..
+        } => caller
+            .returns
+            .get(*n as usize)
+            .map_or(0, |p| p.size_bytes.into()),
+        Operand::Reg(r) => caller.registers[r.0 as usize].size_bytes().into(),
+        // A literal is as wide as what it is for.
+        _ => return true,
+    };
+    // A register may be handed for a parameter, and the other way round, where its bytes are the same.
+    bytes == u64::from(param.size_bytes)
 }

@@ -116,11 +116,17 @@ pub(super) fn is_global(body: &Body, n: u32) -> bool {
     space(body, n) == StateSpace::Global
 }
 
+/// Returns whether an instruction may read what other blocks write: it is on global memory, and its scope goes beyond
+/// the block (PTX ISA section 8.5).
+pub(super) fn is_of_grid(body: &Body, n: u32) -> bool {
+    body.instruction(n).mods.scope != Some(Scope::Cta) && is_global(body, n)
+}
+
 /// Returns how an instruction other than an atomic operation or a call reads what other blocks may write.
 pub(super) fn reads(body: &Body, n: u32) -> Reads {
     let i = body.instruction(n);
     match i.opcode {
-        Opcode::Ld | Opcode::Ldu if is_global(body, n) => {
+        Opcode::Ld | Opcode::Ldu if is_of_grid(body, n) => {
             let is_strong = matches!(i.mods.order, Some(o) if o != MemoryOrder::Weak)
                 || i.mods.cache == Some(CacheOp::Cv);
             match is_strong {

@@ -36,7 +36,7 @@ pub(super) fn own(body: &Body) -> Reads {
     let one = |n: u32| {
         let i = body.instruction(n);
         match i.opcode {
-            Opcode::Atom if memory::is_global(body, n) => match (i.mods.atom, i.operands.get(2)) {
+            Opcode::Atom if memory::is_of_grid(body, n) => match (i.mods.atom, i.operands.get(2)) {
                 (Some(AtomOp::Add), Some(Operand::Int(k))) if *k != 0 => Reads::Never,
                 _ => Reads::Strongly,
             },
@@ -50,7 +50,7 @@ pub(super) fn own(body: &Body) -> Reads {
 pub(super) fn asks(body: &Body) -> bool {
     body.numbers().any(|n| match body.instruction(n).opcode {
         Opcode::Call => true,
-        Opcode::Atom => memory::is_global(body, n),
+        Opcode::Atom => memory::is_of_grid(body, n),
         _ => memory::reads(body, n) != Reads::Never,
     })
 }
@@ -67,7 +67,7 @@ impl Polls<'_, '_> {
     /// Returns whether an instruction may be a poll at all.
     pub(super) fn may_poll(&self, n: u32) -> bool {
         match self.body.instruction(n).opcode {
-            Opcode::Atom => memory::is_global(self.body, n),
+            Opcode::Atom => memory::is_of_grid(self.body, n),
             Opcode::Call => self.called(n) != Reads::Never,
             _ => memory::reads(self.body, n) != Reads::Never,
         }
@@ -92,7 +92,7 @@ impl Polls<'_, '_> {
         let has_fence = self.body.instructions(of).any(|(_, i)| memory::orders(i));
         for (n, i) in self.body.instructions(of) {
             let poll = match i.opcode {
-                Opcode::Atom if memory::is_global(self.body, n) => {
+                Opcode::Atom if memory::is_of_grid(self.body, n) => {
                     let poll = self.atomic(of, n);
                     if poll == Reads::Never {
                         locks.push(self.values.address(n, 1));

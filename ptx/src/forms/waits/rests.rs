@@ -166,7 +166,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         let i = self.body.instruction(n);
         self.found.clock |= reads_clock(i);
         match i.opcode {
-            Opcode::Atom if memory::is_global(self.body, n) => {
+            Opcode::Atom if memory::is_of_grid(self.body, n) => {
                 self.found.reads.insert(n);
             }
             Opcode::Call => self.passed(n),
@@ -195,8 +195,13 @@ impl<'a, 'b> Walk<'a, 'b> {
             return self.returned(v.0);
         }
         let at = memory::place(self.body, n, 1);
+        // A generic address of the block's scope may be one of shared memory.
+        let anywhere = at.is_none() && memory::is_global(self.body, n);
+        let gives = |m: u32, other: &Instruction| {
+            self.may_give(m, other, at) || (anywhere && memory::writes_global(self.body, m))
+        };
         let stores: Vec<u32> = (self.body.instructions(self.of))
-            .filter(|&(m, other)| self.may_give(m, other, at))
+            .filter(|&(m, other)| gives(m, other))
             .map(|(m, _)| m)
             .collect();
         self.body.spend(self.of.blocks.len() + stores.len());

@@ -3,6 +3,8 @@
 //! The assembler is looked for where `cargo xtask ptx` installs it, then on `PATH`. It is slow, so results are kept in
 //! `target/ptxas-cache`, by a hash of the text, the architecture and the assembler's version.
 
+#[allow(dead_code, reason = "the benchmark of costs does without")]
+mod disassemble;
 mod elf;
 
 use std::collections::BTreeMap;

@@ -44,6 +44,31 @@ fn waits_for_earlier_blocks_may_be_cut() {
     }
 }
 
+/// What has the block's scope waits for threads of the block, wherever its address lies.
+#[test]
+fn waits_inside_a_block_may_be_cut() {
+    for (name, body) in [
+        (
+            "an acquire",
+            "W: ld.acquire.cta.u32 %r9, [%q]; setp.eq.u32 %p9, %r9, 0; @%p9 bra W;",
+        ),
+        (
+            "a relaxed read",
+            "W: ld.relaxed.cta.global.u32 %r9, [%q]; setp.eq.u32 %p9, %r9, 0; @%p9 bra W;",
+        ),
+        (
+            "an atomic",
+            "W: atom.relaxed.cta.or.b32 %r9, [%q], 0; setp.eq.u32 %p9, %r9, 0; @%p9 bra W;",
+        ),
+        (
+            "by a fence",
+            "W: ld.relaxed.cta.u32 %r9, [%q]; fence.acq_rel.cta; setp.eq.u32 %p9, %r9, 0; @%p9 bra W;",
+        ),
+    ] {
+        assert_cut(name, "", body);
+    }
+}
+
 #[test]
 fn loops_that_end_by_themselves_may_be_cut() {
     for (name, body) in [

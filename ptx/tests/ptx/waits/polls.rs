@@ -28,6 +28,13 @@ fn every_kind_of_poll_is_found() {
         ("ld.relaxed", "ld.relaxed.gpu.global.u32 %r9, [%mine+4];"),
         ("ld.acquire", "ld.acquire.gpu.global.u32 %r9, [%mine+4];"),
         ("ld.cv", "ld.global.cv.u32 %r9, [%mine+4];"),
+        (
+            // What another thread of the block read, and handed on by a generic address.
+            "ld in the block's scope of what was polled",
+            ".shared .align 4 .b32 s; cvt.u64.u32 %rd3, 0; mov.u64 %rd3, s; cvta.shared.u64 %rd3, %rd3; \
+             add.s64 %rd3, %rd3, %q; ld.acquire.gpu.global.u32 %r8, [%mine+4]; st.relaxed.cta.u32 [%rd3], %r8; \
+             bar.sync 0; ld.relaxed.cta.u32 %r9, [%rd3];",
+        ),
         ("ld.v2", "ld.volatile.global.v2.u32 {%r8, %r9}, [%mine+4];"),
         ("ldu", "ldu.global.u32 %r9, [%mine+4];"),
         (

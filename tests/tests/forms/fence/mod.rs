@@ -5,6 +5,7 @@
 //! attacks without the fence do harm, so that none of these tests passes for want of trying.
 
 mod global;
+mod pointers;
 mod refused;
 mod scene;
 mod shared;

@@ -55,6 +55,35 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
     ("mystery.global.u32 [%target], %r;", "", "bound"),
     (
+        "st.global.u32 [g], %r;",
+        ".global .attribute(.managed) .align 4 .b32 g;",
+        "managed",
+    ),
+    (
+        "ld.global.u64 %a, [p];",
+        ".global .attribute(.managed) .align 4 .b32 g;\n.global .u64 p = g;",
+        "managed",
+    ),
+    (
+        "{ .param .b64 a; .param .align 8 .b8 v[16]; st.param.b64 [a], %own; st.param.b64 [v], %own; \
+         call f, (a, v); }",
+        ".func f(.param .b64 a, .param .align 8 .b8 va[]) { .reg .b64 %x; ld.param.b64 %x, [a]; \
+         st.global.u32 [%x], 0; ret; }",
+        "any number",
+    ),
+    (
+        "{ .param .b64 a; .param .align 8 .b8 v[16]; st.param.b64 [a], %own; st.param.b64 [v], %own; \
+         P: .callprototype _ (.param .b64 a, .param .align 8 .b8 va[]); call %target, (a, v), P; }",
+        "",
+        "any number",
+    ),
+    // The rows lie behind one another, and a block may have less shared memory than that.
+    (
+        "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%s], {%f, %f, %f, %f, %f, %f, %f, %f};",
+        ".extern .shared .align 16 .b8 d[];",
+        "bound",
+    ),
+    (
         "{ .reg .b16 %h; mov.b16 %h, 8; ld.global.u32 %s, [%h]; }",
         "",
         "less than 32 bits",

@@ -82,6 +82,7 @@ fn shared_memory_cannot_be_left() {
     }
 }
 
+// Length: a table of kernels.
 #[test]
 fn rows_of_matrices_stay_inside() {
     let values = ".reg .f32 %w<8>;\n.reg .b32 %h<8>;\nmov.f32 %w0, 0f3F800000;\nmov.f32 %w1, %w0;\n\
@@ -100,6 +101,12 @@ fn rows_of_matrices_stay_inside() {
         ("its first row", store(".global", "%target", "16")),
         ("a generic address", store("", "%target", "16")),
         ("a negative offset", store(".global", "%target+-64", "16")),
+        (
+            "no stride",
+            format!(
+                "{values}wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%target], {list};"
+            ),
+        ),
         (
             "a stride that reaches the neighbour",
             format!("{far}{}", store(".global", "%own", "%s")),
