@@ -91,7 +91,7 @@ impl FormVerdicts {
             }),
             false,
         );
-        let fence = inherit(&fence, added);
+        let fence = inherit(&added, fence);
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         Self {

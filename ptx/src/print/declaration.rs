@@ -224,6 +224,8 @@ pub(super) fn refusal(function: &Function) -> Option<Refusal> {
         Unexpressed::Directive(directive.clone())
     } else if function.params.iter().any(|param| param.size_bytes == 0) {
         Unexpressed::Variadic(function.name.clone())
+    } else if function.is_entry && !function.is_defined {
+        Unexpressed::Declared(function.name.clone())
     } else if names::is_kept(function) && !names::can_be_kept(&function.name) {
         Unexpressed::Name(function.name.clone())
     } else {

@@ -46,6 +46,8 @@ pub enum Unexpressed {
     Opaque(String),
     #[error("`{0}` takes any number of arguments, or calls through a pointer what does")]
     Variadic(String),
+    #[error("the kernel `{0}` is declared and not defined")]
+    Declared(String),
     #[error("the target `{0}` changes what instructions mean")]
     Target(String),
     #[error("the name `{0}` does not begin with a letter or `_`")]

@@ -85,7 +85,9 @@ fn function(function: &Function) -> Option<Refusal> {
         let is_open = prototypes.any(|param| param.size_bytes == 0);
         is_open.then(|| (Unexpressed::Variadic(function.name.clone()), function.span))
     };
-    declaration::refusal(function).or_else(open).or_else(unknown)
+    declaration::refusal(function)
+        .or_else(open)
+        .or_else(unknown)
 }
 
 /// Returns who refers to each part.

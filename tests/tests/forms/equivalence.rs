@@ -3,7 +3,9 @@
 //! `GRIDMUX_EQUIVALENCE_SEEDS` sets the number of seeds (`cargo xtask test --long` takes 10,000) and
 //! `GRIDMUX_EQUIVALENCE_FIRST` the first, with which a single seed is looked at again.
 
+use gridmux_ptx::Module;
 use gridmux_ptx::forms::Form;
+use gridmux_ptx::print::print;
 use gridmux_testkit::generate::{Generated, generate, generate_on};
 use gridmux_tests::equivalence::{Counts, Judge, Subject};
 use gridmux_workloads::{Size, corpus, workloads};
@@ -153,11 +155,9 @@ const POOL: u64 = 400;
 const TRIES: usize = 16;
 const LEAST_KERNELS: usize = 4;
 
-/// Returns the statements that the rewriter added, each with a key by which it is found in other kernels' texts: how it
-/// reads without the kernel's own names, and how many there were before it that read the same.
-fn added(text: &str) -> Vec<(String, std::ops::Range<usize>)> {
+/// Returns the statements of a printed kernel, each with how it reads without the kernel's own names.
+fn statements(text: &str) -> Vec<(String, std::ops::Range<usize>)> {
     let starts = |at: usize| text[..at].rfind([';', '{', '}', ':']).map_or(0, |n| n + 1);
-    let mut seen = BTreeMap::new();
     let mut found = Vec::new();
     for (end, _) in text.match_indices(';') {
         // The braces of a vector of registers are part of their statement.
@@ -170,25 +170,50 @@ fn added(text: &str) -> Vec<(String, std::ops::Range<usize>)> {
             start = starts(brace);
         }
         let statement = text[start..end].trim();
-        let line = text[..start].rfind('\n').map_or(0, |n| n + 1);
-        let ours = statement == "bar.sync 0" && text[line..start].contains("gridmux_");
-        if !(statement.contains("gridmux_") || ours)
-            || statement.starts_with('.')
-            || HARMLESS.iter().any(|word| statement.contains(word))
-        {
-            continue;
+        if !statement.starts_with('.') {
+            found.push((without_own_names(statement), start..end + 1));
         }
-        let key = without_own_names(statement);
-        let nth = seen.entry(key.clone()).or_insert(0_u32);
-        *nth += 1;
-        let key = format!("{key} ({nth})");
-        found.push((key, start..end + 1));
     }
     found
 }
 
-/// Returns a statement without the numbers of the kernel's own names; the rewriter's registers are numbered as they
-/// come in it.
+/// Returns the statements of a form that the original's print does not have, each with a key by which it is found in
+/// other kernels' texts: how it reads, and how many there were before it that read the same.
+fn added(original: &str, text: &str) -> Vec<(String, std::ops::Range<usize>)> {
+    let (own, all) = (statements(original), statements(text));
+    // The longest common subsequence of what stands from each pair of places on.
+    let mut common = vec![vec![0_u32; all.len() + 1]; own.len() + 1];
+    for i in (0..own.len()).rev() {
+        for j in (0..all.len()).rev() {
+            common[i][j] = match own[i].0 == all[j].0 {
+                true => common[i + 1][j + 1] + 1,
+                false => common[i + 1][j].max(common[i][j + 1]),
+            };
+        }
+    }
+    let (mut i, mut seen, mut found) = (0, BTreeMap::new(), Vec::new());
+    for (j, (key, range)) in all.into_iter().enumerate() {
+        while i < own.len() && own[i].0 != key && common[i + 1][j] == common[i][j] {
+            i += 1;
+        }
+        if i < own.len() && own[i].0 == key {
+            i += 1;
+        } else if !HARMLESS.iter().any(|word| key.contains(word)) {
+            let nth = seen.entry(key.clone()).or_insert(0_u32);
+            *nth += 1;
+            found.push((format!("{key} ({nth})"), range));
+        }
+    }
+    found
+}
+
+/// Returns the text of a kernel as it is printed in no form.
+fn printed(made: &Generated) -> String {
+    let module = Module::parse(made.ptx.as_bytes()).expect("it parses");
+    print(&module.decode().expect("it decodes")).text
+}
+
+/// Returns a statement without the numbers of the kernel's own names; registers are numbered as they come in it.
 fn without_own_names(statement: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_%$".contains(c);
     let mut registers = Vec::new();
@@ -202,7 +227,7 @@ fn without_own_names(statement: &str) -> String {
                 false => name,
             },
         );
-        if name.starts_with("%gridmux_") {
+        if name.starts_with('%') && name.contains('_') {
             let known = registers.iter().position(|other| *other == name);
             let number = known.unwrap_or(registers.len());
             registers.resize(registers.len().max(number + 1), name);
@@ -244,10 +269,14 @@ fn some_of(kernels: &[usize]) -> Vec<usize> {
 /// Returns whether leaving the statement out of the kernel's form shows. A change may show only for some slices and
 /// numbers of workers: three runs.
 fn is_noticed(judge: &mut Judge, made: &Generated, form: Form, key: &str) -> bool {
+    let original = printed(made);
     (0..3).any(|run| {
         let change = |text: &[u8]| {
             let text = std::str::from_utf8(text).ok()?;
-            let at = added(text).into_iter().find(|(k, _)| k == key)?.1;
+            let at = added(&original, text)
+                .into_iter()
+                .find(|(k, _)| k == key)?
+                .1;
             Some(
                 [&text[..at.start], " ", &text[at.end..]]
                     .concat()
@@ -272,7 +301,7 @@ fn a_form_that_lacks_one_statement_is_caught() {
         let mut judge = Judge::new();
         for (n, made) in pool.iter().enumerate() {
             let look = |text: &[u8]| {
-                for (key, _) in added(std::str::from_utf8(text).ok()?) {
+                for (key, _) in added(&printed(made), std::str::from_utf8(text).ok()?) {
                     kernels_with.entry(key).or_default().push(n);
                 }
                 None

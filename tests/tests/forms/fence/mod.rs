@@ -4,6 +4,7 @@
 //! and the launch has ended without a fault of the device, or the rewrite had refused it with a reason. The same
 //! attacks without the fence do harm, so that none of these tests passes for want of trying.
 
+mod found;
 mod global;
 mod pointers;
 mod refused;
