@@ -65,8 +65,8 @@ pub fn bounded<T>(bytes: &[u8], run: impl FnOnce(&[u8]) -> T) -> T {
     bounded_besides(bytes, run, |_| 0)
 }
 
-/// As [`bounded`], for a run that makes a text from the typed tree: a function is there twice while it is made, and each
-/// of the `text_bytes` that were added costs [`TREE_TIMES`] bytes then.
+/// As [`bounded`], for a run that makes a text from the typed tree: a function is there twice while it is made, and
+/// each of the `text_bytes` that were added costs [`TREE_TIMES`] bytes then.
 pub fn bounded_besides<T>(
     bytes: &[u8],
     run: impl FnOnce(&[u8]) -> T,

@@ -1,9 +1,9 @@
-//! PTX text in, PTX text out: lex, parse, link, analyse, rewrite.
+//! PTX text in, PTX text out: lex, parse, link, analyse, rewrite, print.
 //!
-//! The crate has two layers. The lower one is lossless: tokens, statements, directives and scopes, each with
-//! its span in the source; printing an unedited module gives back the same bytes, and a rewrite is a list of
-//! edits to spans. The upper one ([`decode`]) is a typed view of the opcodes that the analyses and the SM
-//! model need. It knows no device, no policy and no socket.
+//! The crate has two layers. The lower one is lossless: tokens, statements, directives and scopes, each with its span
+//! in the source; printing an unedited module gives back the same bytes, and linking is a list of edits to spans. The
+//! upper one ([`decode`]) is a typed tree: the analyses and the SM model read it, [`forms`] change it, and
+//! [`print`](mod@print) makes a text of it. It knows no device, no policy and no socket.
 
 pub mod analysis;
 pub mod check;

@@ -4,6 +4,7 @@
 //! came from, registers are dense indices per function, labels are instruction indices, and nothing here knows
 //! how an instruction is executed or timed.
 
+mod aliases;
 mod conform;
 mod family;
 mod function;

@@ -5,8 +5,8 @@ use super::initialiser::{Initialisers, initialise};
 use super::opcode::Mnemonics;
 use super::unknown::UsedNames;
 use super::{
-    ClusterBound, FuncId, Function, Opcode, Operand, Param, Program, RelocationTarget, ScalarType,
-    StateSpace, Symbol, VarId, Variable,
+    ClusterBound, FuncId, Function, Opcode, Operand, Param, Program, ScalarType, StateSpace, VarId,
+    Variable, aliases,
 };
 use crate::error::Fault;
 use crate::syntax::constant::integer;
@@ -19,7 +19,6 @@ use crate::syntax::module::{
 };
 use crate::syntax::names::{Meaning, Names};
 use crate::syntax::vocabulary::{Directive, VOCABULARY};
-use std::collections::HashMap;
 
 /// Targets of jumps through tables for each byte of a function's text: an entry of a table takes two bytes, so that
 /// eight jumps may share each.
@@ -176,7 +175,7 @@ fn decode_with(
             _ => {}
         }
     }
-    resolve_aliases(&mut d.program);
+    aliases::resolve(&mut d.program);
     Ok((d.program, d.faults.unwrap_or_default()))
 }
 
@@ -189,44 +188,6 @@ fn source_file(c: &Cursor<'_>) -> Option<(u32, String)> {
     let number = text(1)?.parse().ok()?;
     let name = text(2)?.strip_prefix('"')?.strip_suffix('"')?;
     Some((number, name.to_owned()))
-}
-
-/// Lets everything that names an alias name the function that it stands for.
-fn resolve_aliases(program: &mut Program) {
-    let aliases: HashMap<FuncId, FuncId> = program.aliases.iter().copied().collect();
-    if aliases.is_empty() {
-        return;
-    }
-    let resolve = |id: &mut FuncId| {
-        if let Some(target) = aliases.get(id) {
-            *id = *target;
-        }
-    };
-    for function in &mut program.functions {
-        let prototypes = &mut function.call_prototypes;
-        prototypes
-            .iter_mut()
-            .flat_map(|of| &mut of.targets)
-            .for_each(resolve);
-        for operand in function.body.iter_mut().flat_map(|i| &mut i.operands) {
-            if let Operand::Symbol {
-                symbol: Symbol::Function(id),
-                ..
-            } = operand
-            {
-                resolve(id);
-            }
-        }
-    }
-    let relocations = program
-        .variables
-        .iter_mut()
-        .flat_map(|v| &mut v.relocations);
-    for relocation in relocations {
-        if let RelocationTarget::Function(id) = &mut relocation.target {
-            resolve(id);
-        }
-    }
 }
 
 impl Decoder<'_> {

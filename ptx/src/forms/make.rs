@@ -2,9 +2,9 @@
 //!
 //! How much longer that may make a module: a form's code does not depend on how long its kernel is, so a module of very
 //! many tiny kernels, or of nothing but traps, would grow a hundredfold. Rule: by the end of each function the text is
-//! longer than the module by at most [`TIMES_SOURCE`] times the bytes of the module so far, and [`FREE_BYTES`]; a kernel
-//! with which it would be longer stays whole and says so. With stamps it may be twice as much; they are left out of a
-//! module that would have more.
+//! longer than the module by at most [`TIMES_SOURCE`] times the bytes of the module so far, and [`FREE_BYTES`]; a
+//! kernel with which it would be longer stays whole and says so. With stamps it may be twice as much; they are left
+//! out of a module that would have more.
 
 use super::assemble::Assembled;
 use super::carry::{self, Carried};

@@ -2,13 +2,14 @@
 //!
 //! A form is a [`Shape`], which says how the launch covers the grid, with or without the fence. [`FormVerdicts`] says
 //! which forms each kernel can take and why not the others; [`rewrite`] makes of one module the form that the caller
-//! chooses for each kernel, and prints it ([`print`](crate::print)). A kernel that cannot take its form stays whole, and
-//! the refusal says why and on which line. When in doubt a form refuses.
+//! chooses for each kernel, and prints it ([`print`](crate::print)). A kernel that cannot take its form stays whole,
+//! and the refusal says why and on which line. When in doubt a form refuses.
 //!
 //! A shape has a file, the fence a folder; each has a function `judge`, which gives the reason against it, and a
 //! function `edit`, which puts its [`code`] into a function's [`frame`]. What forms share has files of its own:
 //! [`facts`] about one function, [`special_reads`], [`carry`] for values that a callee needs, [`waits`] and
-//! [`convergence`] for what threads wait for. One more pass is there for what it tells and changes no launch: [`stamp`].
+//! [`convergence`] for what threads wait for. One more pass is there for what it tells and changes no launch:
+//! [`stamp`].
 //!
 //! Rule: forms change the typed tree and nothing else; no byte of the tenant's text reaches the printed one but for
 //! what the print keeps.

@@ -1,5 +1,5 @@
-//! Whether a rewritten function is one that a compiler can take. Builds with assertions, and so those of fuzzers, ask it
-//! after the passes of each function.
+//! Whether a rewritten function is one that a compiler can take. Builds with assertions, and so those of fuzzers, ask
+//! it after the passes of each function.
 
 use super::assemble::Assembled;
 use super::make::Added;

@@ -4,11 +4,12 @@
 //! tree; scopes are gone, since names are unique; the tenant's comments, debug information and unknown pragmas are left
 //! out, and so are promises that nobody checks (`.ptr`, `.noreturn` of the tenant's own functions). What remains of the
 //! tenant's text is the words of instructions that the opcode table knows, the names of kernels and of variables in
-//! device memory, for which the host asks, and those of source files, whose letters are replaced by `_` where they might
-//! mean something.
+//! device memory, for which the host asks, and those of source files, whose letters are replaced by `_` where they
+//! might mean something.
 //!
 //! Rules:
-//! - What the tree cannot express is refused by name and place, and with it every kernel that reaches it; the others are
+//! - What the tree cannot express is refused by name and place, and with it every kernel that reaches it; the others
+//!   are
 //!   printed.
 //! - Generated names begin with `$` or `%`, and a name that is kept may not, so that the two never meet.
 //! - The text decodes to the same tree, names and places aside.

@@ -109,8 +109,11 @@ fn the_print_of_every_file_decodes_to_the_same_tree() {
     assert!(refused.len() * 50 < kernels, "too much is refused");
 }
 
-/// Returns where the instructions of each kernel stand: lines of the text, and of source files.
-fn places(bytes: &[u8], name: &str) -> BTreeMap<String, BTreeSet<(u32, Option<(u32, u32)>)>> {
+/// A line of the text, and file and line of the source, where that is known.
+type Place = (u32, Option<(u32, u32)>);
+
+/// Returns where the instructions of each kernel stand.
+fn places(bytes: &[u8], name: &str) -> BTreeMap<String, BTreeSet<Place>> {
     let lines = Module::parse(bytes).expect("it parses").lines();
     let kernels = program(bytes, name)
         .functions
@@ -138,7 +141,7 @@ fn instructions_of_a_rewritten_kernel_stand_where_the_originals_do() {
             // What a form adds in front of the body stands there, and what it adds at the end on the last line.
             let own = &original[kernel];
             let (first, last) = (own.first(), places.last());
-            let differ = |place: &&(u32, _)| {
+            let differ = |place: &&Place| {
                 !own.contains(*place)
                     && first.is_some_and(|first| first.0 <= place.0)
                     && Some(*place) != last

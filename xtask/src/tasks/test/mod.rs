@@ -236,8 +236,8 @@ fn summarise(stages: Vec<Stage>, args: &Args) -> Result<()> {
 /// Returns the stages of the workspace's tests: one build of everything, the tests, the examples in documents, the loom
 /// suites.
 ///
-/// Binaries of the workspace run one after another, each with a thread for each core: tests of the service wait for events of other
-/// processes, and two binaries at a time would make them wait for each other.
+/// Binaries of the workspace run one after another, each with a thread for each core: tests of the service wait for
+/// events of other processes, and two binaries at a time would make them wait for each other.
 fn stages(args: &Args) -> Result<Vec<Stage>> {
     debian::unpack_wanted();
     let mut workspace = repo::cargo("test");
