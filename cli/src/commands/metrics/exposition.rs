@@ -6,7 +6,7 @@
 use super::histogram::Preemptions;
 use gridmux_mediator::dispatch::accounts::TenantState;
 use gridmux_mediator::link::{HostStatistics, TenantStatistics};
-use gridmux_mediator::supervisor::ServiceStatistics;
+use gridmux_mediator::supervisor::{HostState, ServiceStatistics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -42,7 +42,9 @@ pub(super) fn text(statistics: Option<&ServiceStatistics>) -> Result<String, std
         settings(tenants, &statistics.host.tenants);
         counters(tenants, &statistics.host.tenants);
         levels(tenants, &statistics.host.tenants);
-        bindings(tenants, &statistics.host.tenants);
+        if matches!(statistics.host_state, HostState::Up) {
+            bindings(tenants, &statistics.host.tenants);
+        }
         latencies(tenants, &statistics.host.tenants);
     }
     let mut text = String::new();

@@ -37,7 +37,7 @@ when they end. Columns:
   PREEMPTED  how often a launch that had begun gave room up to others
 Of more than 1,000 kernels those that took most are shown; -j has all.";
 
-/// Most kernels that are shown to people: a long name takes a table about a millisecond.
+/// Most kernels that are shown to people, more than anybody reads.
 const MOST_ROWS: usize = 1000;
 
 /// How each packet of a timeline begins: field 1 of `Trace`, of the type that has a length.

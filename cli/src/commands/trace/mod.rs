@@ -136,15 +136,15 @@ Columns:
   RUN_us    from its start to its end
 
 The timed model tells every block that ends well. A CUDA device tells those \
-that stamp when they run, one in 16 or more, after their launch has ended, and \
+that stamp when they run, at most one in 16, after their launch has ended, and \
 none of kernels that cannot be cut. A functional device has no SMs."
 );
 
 const RECORD: &str = "\
 The file is a timeline of Perfetto's, in the device's time. Each tenant has tracks for its launches, from their first \
 block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
-goes to the device; and for preemptions. Plans have a track of their own, and are named after the first of their causes, which \
-`gridmux trace plans --help` explains. With --blocks each SM that blocks ran on has a track of these; its number \
+goes to the device; and for preemptions. Plans have a track of their own, and are named after the first of their \
+causes, which `gridmux trace plans --help` explains. With --blocks each SM that blocks ran on has a track of these; its number \
 is the device's. A launch of which a piece has ended, and whose end was not seen, is a slice without an end.
 
 It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \

@@ -1,8 +1,6 @@
 //! Why the next plan is made: what the policy has heard of since the one before, for those who trace plans.
 //!
-//! Rules: that another policy decides, and that events were lost, stays a cause until a plan comes of it, because none
-//! is made before all that lives was named anew; what is named meanwhile is no news. Other causes count for one attempt
-//! to plan, whether or not the policy then wants another plan.
+//! Rule: what is named anew after a loss, or to another policy, is no news.
 
 use gridmux_bpf::{Cause, Causes};
 use gridmux_policy::event::Event;
@@ -11,8 +9,6 @@ use gridmux_policy::event::Event;
 #[derive(Debug, Default)]
 pub(super) struct PlanCauses {
     heard: Causes,
-    /// Those that stay until there is a plan.
-    lasting: Causes,
     /// All that lives is being named anew.
     is_naming: bool,
 }
@@ -24,7 +20,7 @@ impl PlanCauses {
             Event::Lost { n } => {
                 self.is_naming = true;
                 if *n > 0 {
-                    self.lasting.add(Cause::Loss);
+                    self.heard.add(Cause::Loss);
                 }
                 return;
             }
@@ -55,22 +51,17 @@ impl PlanCauses {
 
     /// Takes note that another policy decides from now on.
     pub(super) fn replaced(&mut self, cause: Cause) {
-        self.lasting.add(cause);
+        self.heard.add(cause);
     }
 
-    /// Returns the causes of an attempt to plan, and begins anew; there `is_new` says whether a plan came of it.
-    pub(super) fn take(&mut self, is_new: bool) -> Causes {
-        let heard = std::mem::take(&mut self.heard);
-        if !is_new {
-            return heard;
-        }
-        let lasting = std::mem::take(&mut self.lasting);
-        let mut all = Causes::from_bits(heard.bits() | lasting.bits());
-        if all.is_empty() {
+    /// Returns the causes of a plan that was made, and begins anew.
+    pub(super) fn take(&mut self) -> Causes {
+        let mut heard = std::mem::take(&mut self.heard);
+        if heard.is_empty() {
             // Nothing but time has passed.
-            all.add(Cause::Timer);
+            heard.add(Cause::Timer);
         }
-        all
+        heard
     }
 }
 
@@ -96,36 +87,30 @@ mod tests {
     const TIMER: Event = Event::Timer { at: Nanos(5) };
 
     #[test]
-    fn what_was_heard_counts_for_one_attempt() {
+    fn what_was_heard_counts_for_one_plan() {
         let mut causes = PlanCauses::default();
         causes.hear(&TIMER, false);
-        assert!(causes.take(false).is_empty(), "the end of an instant");
-        assert_eq!(causes.take(true).to_string(), "timer", "time alone");
+        assert_eq!(causes.take().to_string(), "timer", "time alone");
         causes.hear(&TIMER, true);
         causes.hear(&ENDED, false);
         causes.hear(&TENANT, false);
-        assert_eq!(causes.take(true).to_string(), "tenant,end,timer");
+        assert_eq!(causes.take().to_string(), "tenant,end,timer");
         causes.hear(&ENDED, false);
-        causes.take(false);
-        causes.hear(&TENANT, false);
-        assert_eq!(causes.take(true).to_string(), "tenant");
+        assert_eq!(causes.take().to_string(), "end");
     }
 
     #[test]
-    fn a_loss_stays_until_there_is_a_plan_and_what_is_named_anew_is_no_news() {
+    fn what_is_named_anew_is_no_news() {
         let mut causes = PlanCauses::default();
         causes.hear(&Event::Lost { n: 3 }, false);
         causes.hear(&TENANT, false);
-        assert!(causes.take(false).is_empty());
         causes.hear(&Event::Resynced, false);
-        assert_eq!(causes.take(true).to_string(), "loss");
+        assert_eq!(causes.take().to_string(), "loss");
         causes.replaced(Cause::Policy);
         causes.hear(&Event::Lost { n: 0 }, false);
         causes.hear(&TENANT, false);
-        causes.take(false);
         causes.hear(&Event::Resynced, false);
-        causes.hear(&TENANT, false);
-        assert_eq!(causes.take(true).to_string(), "policy,tenant");
-        assert_eq!(causes.take(true).to_string(), "timer");
+        assert_eq!(causes.take().to_string(), "policy");
+        assert_eq!(causes.take().to_string(), "timer");
     }
 }

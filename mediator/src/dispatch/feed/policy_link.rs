@@ -636,8 +636,8 @@ impl PolicyRunner {
         };
         #[cfg(loom)]
         let changed = replan();
-        let causes = self.causes.take(changed);
         if changed {
+            let causes = self.causes.take();
             let args = ProbeArgs {
                 device: draft.device.0,
                 time_ns: self.now.0,
