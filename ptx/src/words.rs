@@ -125,7 +125,9 @@ pub enum SpecialReg {
     Laneid, Warpid, Nwarpid, Smid, Nsmid, Gridid,
     LanemaskEq, LanemaskLe, LanemaskLt, LanemaskGe, LanemaskGt,
     Clock, ClockHi, Clock64, Globaltimer, GlobaltimerLo, GlobaltimerHi,
-    DynamicSmemSize, TotalSmemSize, ReservedSmem(u8), Envreg(u8), Pm(u8),
+    DynamicSmemSize, TotalSmemSize, AggrSmemSize, ReservedSmem(u8), Envreg(u8),
+    /// A performance counter: 0 to 7 of 32 bits, 8 to 15 the same of 64.
+    Pm(u8),
     Clusterid(u8), Nclusterid(u8), ClusterCtaid(u8), ClusterNctaid(u8), ClusterCtarank, ClusterNctarank,
     IsExplicitCluster, CurrentGraphExec, WarpSize,
 }

@@ -10,7 +10,7 @@ use crate::dispatch::client::KERNELS_PER_CLIENT;
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::ids::KernelKey;
 use gridmux_ptx::decode::{FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol};
-use gridmux_ptx::forms::{Form, Options, Reason, rewrite};
+use gridmux_ptx::forms::{Form, FormVerdicts, Options, Reason, rewrite_with};
 use gridmux_ptx::kernel::{Entry, Mismatch};
 use gridmux_ptx::link::{LinkError, Part, check_alone, link};
 use gridmux_ptx::{Kernel, Module, ParseError, shown};
@@ -188,7 +188,8 @@ fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileErro
         stamps,
         ..Options::default()
     };
-    let mut rewritten = rewrite(module, &original, &options, choose);
+    let verdicts = FormVerdicts::new(module, &original);
+    let mut rewritten = rewrite_with(module, &original, &verdicts, &options, choose);
     let is_malformed = |name: &str| {
         let found = kernels.get(name);
         found.is_some_and(|(id, _)| malformed.contains_key(id))
@@ -201,7 +202,7 @@ fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileErro
     if left_out.any(|kernel| !is_malformed(&kernel.name)) {
         let refusals = rewritten.kernels.into_iter().map(|kernel| kernel.refusals);
         let refusals: Vec<_> = refusals.collect();
-        rewritten = rewrite(module, &original, &options, |_| Form::WHOLE);
+        rewritten = rewrite_with(module, &original, &verdicts, &options, |_| Form::WHOLE);
         for (kernel, refusals) in rewritten.kernels.iter_mut().zip(refusals) {
             kernel.refusals = refusals;
         }

@@ -413,6 +413,7 @@ fn is_divergent_operand(operand: &Operand) -> bool {
                 | S::Gridid
                 | S::DynamicSmemSize
                 | S::TotalSmemSize
+                | S::AggrSmemSize
                 | S::ReservedSmem(_)
                 | S::Envreg(_)
                 | S::Clusterid(_)

@@ -1,15 +1,23 @@
 //! Other names of functions (`.alias`, PTX ISA section 5.4.7).
 //!
-//! Rule: nothing in a decoded module names an alias, so that whoever reads it knows functions by one name.
+//! Rule: an alias stands for a function that the module defines and that is no kernel; the first of several counts.
+//! Nothing in a decoded module names one, so that whoever reads it knows functions by one name.
 
-use super::{FuncId, Operand, Program, RelocationTarget, Symbol};
+use super::{FuncId, Program, RelocationTarget, Symbol};
 use std::collections::HashMap;
 
 /// Lets everything that names an alias name the function that it stands for.
 pub(super) fn resolve(program: &mut Program) {
-    let aliases: HashMap<FuncId, FuncId> = program.aliases.iter().copied().collect();
-    if aliases.is_empty() {
+    if program.aliases.is_empty() {
         return;
+    }
+    let mut aliases: HashMap<FuncId, FuncId> = HashMap::new();
+    for (alias, target) in std::mem::take(&mut program.aliases) {
+        let stands_for = &program.functions[target.0 as usize];
+        if stands_for.is_defined && !stands_for.is_entry && !aliases.contains_key(&alias) {
+            aliases.insert(alias, target);
+            program.aliases.push((alias, target));
+        }
     }
     let resolve = |id: &mut FuncId| {
         if let Some(target) = aliases.get(id) {
@@ -23,13 +31,11 @@ pub(super) fn resolve(program: &mut Program) {
             .flat_map(|of| &mut of.targets)
             .for_each(resolve);
         for operand in function.body.iter_mut().flat_map(|i| &mut i.operands) {
-            if let Operand::Symbol {
-                symbol: Symbol::Function(id),
-                ..
-            } = operand
-            {
-                resolve(id);
-            }
+            operand.for_each_symbol(&mut |symbol| {
+                if let Symbol::Function(id) = symbol {
+                    resolve(id);
+                }
+            });
         }
     }
     let relocations = program

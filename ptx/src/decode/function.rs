@@ -102,6 +102,29 @@ impl<'a> Body<'a> {
         index(self.sites.len() - 1)
     }
 
+    /// Returns whether what a name means may stand where it is used: labels in tables and as targets, tables in jumps
+    /// through them, prototypes in calls.
+    fn may_mean(&self, waiting: &PendingUse, meaning: Meaning) -> bool {
+        let Site::Operand {
+            instruction,
+            operand,
+        } = self.sites[waiting.site as usize]
+        else {
+            return meaning == Meaning::Label;
+        };
+        let Some(i) = self.function.body.get(instruction as usize) else {
+            return false;
+        };
+        let is_by_itself = matches!(i.operands.get(operand as usize), Some(Operand::Target(_)));
+        is_by_itself
+            && match meaning {
+                Meaning::Label => true,
+                Meaning::BranchTable => i.opcode == Opcode::BrxIdx,
+                Meaning::Prototype => i.opcode == Opcode::Call,
+                _ => false,
+            }
+    }
+
     fn patch(&mut self, waiting: PendingUse, d: Declaration) {
         let function = &mut *self.function;
         match self.sites[waiting.site as usize] {
@@ -162,22 +185,21 @@ pub(crate) fn decode_body(
             K::Open => decoder.names.open(),
             K::Close => {
                 let mut stray = None;
-                decoder.names.close(|waiting, d| {
-                    if matches!(
-                        d.meaning,
-                        Meaning::Label | Meaning::BranchTable | Meaning::Prototype
-                    ) {
-                        body.patch(waiting, d);
-                    } else {
-                        stray = Some(waiting);
-                    }
-                });
-                if let Some(waiting) = stray {
+                decoder
+                    .names
+                    .close(|waiting, d| match body.may_mean(&waiting, d.meaning) {
+                        true => body.patch(waiting, d),
+                        false => stray = Some((waiting, d.meaning)),
+                    });
+                if let Some((waiting, meaning)) = stray {
                     let name = module.cursor(0).name(waiting.sym);
-                    return Err(Fault::new(
-                        waiting.offset,
-                        format!("`{name}` is used before its declaration"),
-                    ));
+                    let what = match meaning {
+                        Meaning::Label | Meaning::BranchTable | Meaning::Prototype => {
+                            format!("`{name}` cannot stand here")
+                        }
+                        _ => format!("`{name}` is used before its declaration"),
+                    };
+                    return Err(Fault::new(waiting.offset, what));
                 }
             }
             K::Declaration => decoder.variables(&mut c, Some((id, &mut *body)))?,
@@ -326,7 +348,7 @@ fn instruction(
     }
     let mut context = Context {
         names: &mut decoder.names,
-        ty: mods.types.first().copied().unwrap_or_default(),
+        ty: literal_type(opcode, &mods),
         is_branch: c.tokens[words.first].sym() == VOCABULARY.bra,
         is_call: opcode == Opcode::Call,
         moves: matches!(opcode, Opcode::Mov | Opcode::Cvta),
@@ -385,6 +407,13 @@ fn instruction(
         span: module.token_span(statement.first, statement.end),
     });
     Ok(())
+}
+
+/// Returns the type of the values that an instruction takes: the second of those that make one type of another.
+fn literal_type(opcode: Opcode, mods: &Modifiers) -> ScalarType {
+    let at = usize::from(matches!(opcode, Opcode::Set | Opcode::Cvt));
+    let types = &mods.types;
+    types.get(at).or(types.first()).copied().unwrap_or_default()
 }
 
 /// Returns whether threads of a warp meet by name only, from PTX 6.4 and sm_70 on (sections 9.7.9.6 and 9.7.13.3).

@@ -94,6 +94,31 @@ pub enum Operand {
     Selected(RegId, Box<str>),
 }
 
+impl Operand {
+    /// Calls `each` for everything that the operand names.
+    pub(crate) fn for_each_symbol(&mut self, each: &mut dyn FnMut(&mut Symbol)) {
+        match self {
+            Self::Address {
+                base: AddressBase::Symbol(symbol),
+                ..
+            }
+            | Self::Symbol { symbol, .. } => each(symbol),
+            Self::Vector(all) | Self::Arguments(all) => {
+                all.iter_mut()
+                    .for_each(|operand| operand.for_each_symbol(each));
+            }
+            Self::Resident(vector, _) => vector.for_each_symbol(each),
+            Self::TexAddress(address) => {
+                address.object.for_each_symbol(each);
+                let sampler = address.sampler.iter_mut();
+                let others = sampler.chain(&mut address.coordinates);
+                others.for_each(|operand| operand.for_each_symbol(each));
+            }
+            _ => {}
+        }
+    }
+}
+
 const _: () = assert!(size_of::<Operand>() <= 24, "an operand has grown");
 
 /// Where a texture or surface instruction reads or writes.

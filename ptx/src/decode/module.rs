@@ -66,7 +66,8 @@ fn check_size(module: &Module) -> Result<(), Fault> {
 }
 
 /// Checks `.target sm_90a, debug`: an architecture first, then what the ISA knows besides (section 11.1.3).
-fn target(c: &Cursor<'_>, end: usize) -> Result<(), Fault> {
+fn target<'a>(c: &Cursor<'a>, end: usize) -> Result<Vec<&'a str>, Fault> {
+    let mut found = Vec::new();
     let names = c.tokens[c.at..end]
         .iter()
         .filter(|t| t.kind() == kind::NAME);
@@ -84,8 +85,9 @@ fn target(c: &Cursor<'_>, end: usize) -> Result<(), Fault> {
             let message = format!("`{name}` is no architecture such as `sm_80`");
             return Err(Fault::new(token.start, message));
         }
+        found.push(name);
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Bounds the edges of jumps. A jump through a table has an edge to each of its entries, and many jumps may share a
@@ -143,10 +145,8 @@ fn decode_with(
             K::Version if i == 1 => d.version(&c),
             K::Version => return Err(c.fault("a module has one `.version`")),
             K::Target => {
-                target(&c, statement.end)?;
-                let span = module.token_span(statement.first + 1, statement.end);
-                let text = &module.source()[span.start as usize..span.end as usize];
-                d.program.target = String::from_utf8_lossy(text).into_owned();
+                let named = target(&c, statement.end)?;
+                d.program.retarget(&named);
             }
             // `.version` is the first statement (section 11.1.2).
             _ if d.program.target.is_empty() => {

@@ -22,7 +22,7 @@ pub struct FuncId(pub u32);
 pub struct Program {
     /// `.version`, major and minor.
     pub version: (u8, u8),
-    /// `.target` as written, for example `sm_80`.
+    /// What `.target` names, for example `sm_80` or `sm_90, debug`; of several the last one's architecture.
     pub target: String,
     /// `.address_size`, 32 or 64.
     pub address_size: u8,
@@ -37,6 +37,15 @@ pub struct Program {
 }
 
 impl Program {
+    /// Takes the architecture and the options of a further `.target`; the options of earlier ones stay.
+    pub(crate) fn retarget(&mut self, named: &[&str]) {
+        let before = std::mem::take(&mut self.target);
+        let options = before.split(", ").skip(1);
+        let kept = options.filter(|option| !named.contains(option));
+        let all: Vec<&str> = named.iter().copied().chain(kept).collect();
+        self.target = all.join(", ");
+    }
+
     /// Returns the number in `.target sm_90a`; 0 where there is none.
     pub(crate) fn sm(&self) -> u32 {
         let sm = self.target.strip_prefix("sm_").unwrap_or("");

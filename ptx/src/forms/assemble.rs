@@ -9,8 +9,7 @@ use super::frame::{CONTROL, Frame, Role};
 use super::make;
 use crate::control::{CONTROL_ALIGN, CONTROL_BYTES};
 use crate::decode::{
-    AddressBase, Function, Instruction, Operand, Param, RegisterNames, ScalarType, Symbol, VarId,
-    Variable,
+    Function, Instruction, Operand, Param, RegisterNames, ScalarType, Symbol, VarId, Variable,
 };
 use std::collections::btree_map::OccupiedEntry;
 
@@ -55,6 +54,10 @@ impl Frame<'_> {
             }
             let changed = self.changed.first_entry().filter(|first| *first.key() == n);
             let changed = changed.map(OccupiedEntry::remove);
+            debug_assert!(
+                changed.is_none() || !self.replaced.contains_key(&n),
+                "instruction {n} is changed and replaced"
+            );
             match (self.replaced.remove(&n), changed) {
                 (Some(code), _) => body.add(code, Some(instruction)),
                 (None, Some(changed)) => body.instructions.push(changed),
@@ -190,15 +193,7 @@ impl Body {
     fn settle(&self, operand: &mut Operand) {
         match operand {
             Operand::Target(target) => *target = self.resolve(*target),
-            Operand::Address {
-                base: AddressBase::Symbol(symbol),
-                ..
-            }
-            | Operand::Symbol { symbol, .. } => self.place(symbol),
-            Operand::Vector(all) | Operand::Arguments(all) => {
-                all.iter_mut().for_each(|operand| self.settle(operand));
-            }
-            _ => {}
+            _ => operand.for_each_symbol(&mut |symbol| self.place(symbol)),
         }
     }
 

@@ -29,39 +29,26 @@ impl Carried {
     ) -> Self {
         let is_callee =
             |n: usize| !program.functions[n].is_entry && program.functions[n].is_defined;
-        let mut by_function: Vec<Values> = (needs.iter().enumerate())
-            .map(|(n, &v)| {
-                if is_callee(n) && reached[n] {
-                    v
-                } else {
-                    Values::default()
-                }
-            })
-            .collect();
-        let mut indirect = Values::default();
-        // Each round adds at least one of ten values to one function, and most need two rounds.
-        loop {
-            let mut changed = false;
-            for n in 0..by_function.len() {
-                if !is_callee(n) || !reached[n] {
-                    continue;
-                }
-                let mut now = by_function[n];
-                for callee in calls.callees(n) {
-                    now = now.union(by_function[callee]);
-                }
-                if calls.calls_indirectly(n) {
-                    now = now.union(indirect);
-                }
-                if calls.address_taken[n] {
-                    now = now.union(indirect);
-                    indirect = now;
-                }
-                changed |= now != by_function[n];
-                by_function[n] = now;
-            }
-            if !changed {
-                break;
+        let own = |n: usize| match is_callee(n) && reached[n] {
+            true => needs[n],
+            false => Values::default(),
+        };
+        let own: Vec<Values> = (0..needs.len()).map(own).collect();
+        let taken = |n: &usize| calls.address_taken[*n] && is_callee(*n) && reached[*n];
+        let mut by_function = spread(calls, &own);
+        // Whoever is called through a pointer is handed what any of them needs.
+        let indirect = (0..own.len()).filter(taken).map(|n| by_function[n]);
+        let indirect = indirect.fold(Values::default(), Values::union);
+        if !indirect.is_empty() {
+            let shared = |n: usize| match taken(&n) {
+                true => own[n].union(indirect),
+                false => own[n],
+            };
+            by_function = spread(calls, &(0..own.len()).map(shared).collect::<Vec<_>>());
+        }
+        for (n, values) in by_function.iter_mut().enumerate() {
+            if !(is_callee(n) && reached[n]) {
+                *values = Values::default();
             }
         }
         if !indirect.is_empty() {
@@ -81,6 +68,22 @@ impl Carried {
     pub(crate) fn of(&self, function: FuncId) -> Values {
         self.by_function[function.0 as usize]
     }
+}
+
+/// Returns what each function has to be handed where these are what they use themselves.
+fn spread(calls: &CallGraph, own: &[Values]) -> Vec<Values> {
+    let mut all = own.to_vec();
+    for value in Value::ALL {
+        let users = own
+            .iter()
+            .map(|values| values.contains(value).then_some(()));
+        for (values, found) in all.iter_mut().zip(calls.spread(users.collect())) {
+            if found.is_some() {
+                values.insert(value);
+            }
+        }
+    }
+    all
 }
 
 /// Passes what the callees need at every call of a function, and adds it to its prototypes.

@@ -6,6 +6,7 @@ use super::value::Value;
 use crate::decode::{
     ClusterBound, Function, Instruction, Opcode, Operand, Program, SpecialReg, Symbol,
 };
+use crate::syntax::vocabulary::special_word;
 
 /// Functions of the device runtime that are defined by the driver and do not depend on the grid.
 const HARMLESS_EXTERNALS: &[&str] = &["vprintf", "malloc", "free", "__assertfail"];
@@ -140,8 +141,8 @@ fn special(i: &Instruction, (instruction, register): (u32, SpecialReg), facts: &
             facts.unusual_size_read.get_or_insert((reason, offset));
             return;
         }
-        S::TotalSmemSize => {
-            let what = "%total_smem_size".to_owned();
+        S::TotalSmemSize | S::AggrSmemSize => {
+            let what = format!("%{}", special_word(register));
             let reason = Reason::SharedSize(what);
             facts.total_size_read.get_or_insert((reason, offset));
             return;

@@ -9,7 +9,7 @@
 use super::code::{Code, Label, Operands, address_of};
 use super::make::Added;
 use super::value::{Value, Values};
-use super::{Form, Shape};
+use super::{Form, Reason, Shape};
 use crate::control::{
     COUNTERS_AT, FENCE_BASE_AT, FENCE_MASK_AT, GRID_AT, OFFSET_AT, WORD_FAULT_AT, WORDS_BYTES,
 };
@@ -77,6 +77,8 @@ pub(crate) struct Frame<'a> {
     /// Elements that were added, and how many may be.
     items: usize,
     most: usize,
+    /// Why the function cannot be made after all.
+    failure: Option<Reason>,
 }
 
 impl<'a> Frame<'a> {
@@ -114,6 +116,7 @@ impl<'a> Frame<'a> {
             tail_open: false,
             items: 0,
             most,
+            failure: None,
         };
         for value in carried.iter() {
             let register = frame.fresh(value.ty());
@@ -185,7 +188,10 @@ impl<'a> Frame<'a> {
     /// Adds code that runs when the kernel is entered: in a worker once, in front of its loop.
     pub(crate) fn at_entry_once(&mut self, code: Code) {
         match self.shape() {
-            Shape::Worker => self.once.append(code),
+            Shape::Worker => {
+                self.items += code.items.len();
+                self.once.append(code);
+            }
             _ => self.at_entry(code),
         }
     }
@@ -213,12 +219,30 @@ impl<'a> Frame<'a> {
         let ends = |i: &Instruction| {
             i.guard.is_none() && matches!(i.opcode, Opcode::Ret | Opcode::Exit | Opcode::Bra)
         };
+        let end = u32::try_from(self.function.body.len()).unwrap_or(u32::MAX);
+        let is_end = |operand: &Operand| *operand == Operand::Target(end);
+        let mut operands = self.function.body.iter().flat_map(|i| &i.operands);
+        let mut tables = self.function.branch_tables.iter().flatten();
         !self.function.body.last().is_some_and(ends)
+            || operands.any(is_end)
+            || tables.any(|target| *target == end)
     }
 
-    /// Returns whether so much was added that nobody wants the function any more.
+    /// Returns whether nobody wants the function any more: so much was added, or it cannot be made.
     pub(crate) fn is_over(&self) -> bool {
-        self.items > self.most
+        self.items > self.most || self.failure.is_some()
+    }
+
+    /// Gives the function up, for a reason that was not seen when it was judged.
+    pub(crate) fn fail(&mut self, reason: impl Into<Reason>) {
+        self.failure.get_or_insert(reason.into());
+    }
+
+    /// Returns why the function cannot be made.
+    pub(super) fn failure(&self) -> Option<Reason> {
+        let is_long = self.items > self.most;
+        let long = is_long.then_some(Reason::TooMuchText(super::make::TIMES_SOURCE));
+        self.failure.clone().or(long)
     }
 
     /// Inserts code in front of an instruction.
@@ -238,6 +262,7 @@ impl<'a> Frame<'a> {
     /// Puts code in the place of an instruction without a guard.
     pub(crate) fn replace(&mut self, instruction: u32, code: Code) {
         self.items += code.items.len();
+        self.changed.remove(&instruction);
         self.replaced.insert(instruction, code);
     }
 

@@ -20,7 +20,7 @@ use crate::print::{Layout, Own, Printer, Refusals, in_order};
 use crate::syntax::module::Module;
 
 /// Bytes that forms may add for each byte of the module.
-const TIMES_SOURCE: usize = 8;
+pub(super) const TIMES_SOURCE: usize = 8;
 /// Bytes that they may add to any module.
 const FREE_BYTES: usize = 1 << 20;
 /// Bytes of the text of an added instruction or label, at least.
@@ -72,24 +72,44 @@ pub fn rewrite_with(
     }
     let free = module.source().len() + FREE_BYTES;
     let with_stamps = Making::new(program, verdicts, *options, &forms).text(&mut forms, free);
-    let (options, (text, without_room)) = match with_stamps {
-        Ok(made) => (*options, made),
-        Err(TooLong) => {
+    let (options, made) = match with_stamps {
+        Err(_) if options.stamps => {
             let stamps = false;
             let options = Options { stamps, ..*options };
             let making = Making::new(program, verdicts, options, &forms);
-            (options, making.text(&mut forms, free).unwrap_or_default())
+            (options, making.text(&mut forms, free))
+        }
+        made => (*options, made),
+    };
+    let (options, refused) = (
+        &options,
+        |kernel: &mut Kernel, function: &Function, form, reason| {
+            let line = verdicts.lines.line(function.span.start);
+            let refusal = Refusal { reason, line };
+            kernel.refusals.push(FormRefusal { form, refusal });
+        },
+    );
+    let (text, without) = match made {
+        Ok(made) => made,
+        Err(reason) => {
+            for (id, kernel) in &mut kernels {
+                let function = &program.functions[id.0 as usize];
+                if forms[id.0 as usize] != Form::WHOLE {
+                    refused(kernel, function, forms[id.0 as usize], reason.clone());
+                }
+                kernel.entries.push(entry(function, Form::WHOLE, options));
+            }
+            return Rewritten {
+                bytes: module.print(),
+                kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(),
+            };
         }
     };
-    let options = &options;
     for (id, kernel) in &mut kernels {
         let n = id.0 as usize;
         let function = &program.functions[n];
-        if let Some((_, form)) = without_room.iter().find(|(refused, _)| refused == id) {
-            let reason = Reason::TooMuchText(TIMES_SOURCE);
-            let line = verdicts.lines.line(function.span.start);
-            let (form, refusal) = (*form, Refusal { reason, line });
-            kernel.refusals.push(FormRefusal { form, refusal });
+        if let Some((_, form, reason)) = without.iter().find(|(kept, ..)| kept == id) {
+            refused(kernel, function, *form, reason.clone());
         }
         if verdicts.unexpressed.functions[n].is_none() {
             let mut entry = entry(function, forms[n], options);
@@ -220,11 +240,8 @@ pub(super) fn without_body(function: &Function) -> Function {
     }
 }
 
-/// A text, and kernels that stay whole for lack of room, with the forms that they were to take.
-type Made = (String, Vec<(FuncId, Form)>);
-
-/// A module is too long with stamps.
-struct TooLong;
+/// A text, and kernels that stay whole after all, with the forms that they were to take and why not.
+type Made = (String, Vec<(FuncId, Form, Reason)>);
 
 /// A rewrite under way: what is decided for the whole module before any function is made.
 struct Making<'a> {
@@ -252,11 +269,11 @@ impl<'a> Making<'a> {
     }
 
     /// Prints the module with kernels in these forms, as far as there is room beside the `free` bytes, and gives the
-    /// kernels that stay whole for lack of it.
+    /// kernels that stay whole after all.
     ///
     /// # Errors
-    /// There is no room for the stamps.
-    fn text(&self, forms: &mut [Form], free: usize) -> Result<Made, TooLong> {
+    /// Why there is no such text: the stamps are too much, or a function that kernels call cannot be made.
+    fn text(&self, forms: &mut [Form], free: usize) -> Result<Made, Reason> {
         let unexpressed: &Refusals = &self.verdicts.unexpressed;
         let lines = match self.options.layout {
             Layout::OriginalLines => Some(&self.verdicts.lines),
@@ -265,7 +282,7 @@ impl<'a> Making<'a> {
         let mut printer = Printer::new(self.program, &self.added.variables, lines);
         let order = in_order(self.program, &unexpressed.functions);
         printer.begin(&order, unexpressed, |id| self.formals(id));
-        let mut without_room = Vec::new();
+        let mut without = Vec::new();
         for id in order {
             let function = &self.program.functions[id.0 as usize];
             if !function.is_defined {
@@ -279,30 +296,37 @@ impl<'a> Making<'a> {
             };
             let most = free + times * function.span.end as usize;
             let left = most.saturating_sub(printer.bytes());
-            if self.print(&mut printer, (id, form), left) && printer.bytes() <= most {
+            let Err(reason) = self.print(&mut printer, (id, form), left) else {
                 continue;
-            }
-            if self.options.stamps {
-                return Err(TooLong);
+            };
+            if self.options.stamps || !function.is_entry || form == Form::WHOLE {
+                return Err(reason);
             }
             printer.back_to(mark);
-            self.print(&mut printer, (id, Form::WHOLE), usize::MAX);
             forms[id.0 as usize] = Form::WHOLE;
-            without_room.push((id, form));
+            without.push((id, form, reason));
+            let left = most.saturating_sub(printer.bytes());
+            self.print(&mut printer, (id, Form::WHOLE), left)?;
         }
-        Ok((printer.finish(), without_room))
+        Ok((printer.finish(), without))
     }
 
-    /// Prints a function; false where that would take more than so many bytes for what is added.
-    fn print(&self, printer: &mut Printer<'_>, (id, form): (FuncId, Form), most: usize) -> bool {
-        let Some(made) = self.function(id, form, most) else {
-            return false;
-        };
+    /// Prints a function in at most so many bytes.
+    ///
+    /// # Errors
+    /// Why there is no such text.
+    fn print(
+        &self,
+        printer: &mut Printer<'_>,
+        (id, form): (FuncId, Form),
+        most: usize,
+    ) -> Result<(), Reason> {
         let Assembled {
             function,
             variables,
             raised,
-        } = &made;
+        } = &self.function(id, form, most)?;
+        let before = printer.bytes();
         printer.function(
             id,
             &Own {
@@ -311,11 +335,14 @@ impl<'a> Making<'a> {
                 raised,
             },
         );
-        true
+        match printer.bytes() - before <= most {
+            true => Ok(()),
+            false => Err(Reason::TooMuchText(TIMES_SOURCE)),
+        }
     }
 
     /// Makes one function.
-    fn function(&self, id: FuncId, form: Form, most: usize) -> Option<Assembled> {
+    fn function(&self, id: FuncId, form: Form, most: usize) -> Result<Assembled, Reason> {
         let n = id.0 as usize;
         let role = match self.program.functions[n].is_entry {
             true => Role::Kernel(form),
@@ -327,8 +354,8 @@ impl<'a> Making<'a> {
         let most = most / ITEM_BYTES;
         let mut frame = Frame::new(self.program, &self.added, (id, role), carried, most);
         edit(&mut frame, self.verdicts, &self.plan, &self.options);
-        if frame.is_over() {
-            return None;
+        if let Some(reason) = frame.failure() {
+            return Err(reason);
         }
         let mut made = frame.assemble();
         let indirect: Vec<Param> = carry::indirect(&self.plan.carried).collect();
@@ -339,7 +366,7 @@ impl<'a> Making<'a> {
         }
         #[cfg(debug_assertions)]
         super::verify::verify(self.program, &self.added, &made);
-        Some(made)
+        Ok(made)
     }
 
     /// Returns the parameters that a function is handed beside its own.

@@ -53,7 +53,7 @@ pub(crate) fn replace(
     n: u32,
     mut value: impl FnMut(&mut Frame<'_>, SpecialReg) -> Option<(Code, RegId)>,
 ) {
-    let i = &frame.function.body[n as usize];
+    let i = &frame.change(n).clone();
     let Some(bytes) = width(i) else { return };
     let mut code = Code::new();
     let mut replaced = |frame: &mut Frame<'_>, register| {
@@ -62,13 +62,15 @@ pub(crate) fn replace(
         Some(widened(frame, &mut code, word, bytes))
     };
     if let [Operand::Vector(into), Operand::Vector(from)] = &i.operands[..] {
-        let registers = from.iter().map(|element| match element {
-            Operand::Special(register) => replaced(frame, *register).map(Operand::Reg),
-            _ => None,
+        let read = from.iter().map(|element| match element {
+            // The fourth axis is always the same.
+            Operand::Special(SpecialReg::Ctaid(3) | SpecialReg::Nctaid(3)) => Operand::Int(0),
+            Operand::Special(register) => {
+                replaced(frame, *register).map_or(element.clone(), Operand::Reg)
+            }
+            _ => element.clone(),
         });
-        let read: Vec<Operand> = registers
-            .map(|found| found.unwrap_or(Operand::Int(0)))
-            .collect();
+        let read = read.collect();
         one_by_one(&mut code, i.guard, (into, read), bytes);
         return frame.replace(n, code);
     }
@@ -109,7 +111,7 @@ fn width(i: &Instruction) -> Option<u32> {
     };
     let parts = match &i.operands[..] {
         // All axes are read at once, each as the type says.
-        [Operand::Vector(_), _] => 1,
+        _ if i.mods.vector != 0 => 1,
         [_, Operand::Vector(parts)] => u32::try_from(parts.len()).ok()?,
         _ => 1,
     };

@@ -289,13 +289,17 @@ impl Body<'_, '_> {
     }
 }
 
-/// Returns the name of a special register that is read with all of its axes.
+/// Returns the name of a special register that is read with all of its axes, in their order.
 fn whole_special(elements: &[Operand]) -> Option<String> {
-    let Some(Operand::Special(first)) = elements.first() else {
-        return None;
+    let name = |element: &Operand| match element {
+        Operand::Special(register) => Some(names::special(*register)),
+        _ => None,
     };
-    let name = names::special(*first);
-    name.strip_suffix(".x").map(str::to_owned)
+    let whole = name(elements.first()?)?.strip_suffix(".x")?.to_owned();
+    let axes = [".x", ".y", ".z", ".w"].map(|axis| Some(format!("{whole}{axis}")));
+    let is_whole =
+        elements.len() <= axes.len() && elements.iter().map(name).zip(axes).all(|(a, b)| a == b);
+    is_whole.then_some(whole)
 }
 
 /// Returns the instructions that labels stand before.

@@ -100,13 +100,7 @@ impl Printer<'_> {
 
     fn values(&mut self, variable: &Variable, init: &[u8], width: u32) {
         let mut relocations = variable.relocations.iter().peekable();
-        // What follows the last value that is not zero is zero anyway.
-        let used = init
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |last| last + 1) as u64;
-        let last = variable.relocations.last().map_or(0, |of| of.offset + 1);
-        let count = used.max(last).div_ceil(u64::from(width));
+        let count = values_of(variable).div_ceil(u64::from(width));
         for (n, bytes) in (0..count).zip(init.chunks(width as usize)) {
             self.text.push(if n == 0 { "" } else { ", " });
             let at = n * u64::from(width);
@@ -188,10 +182,12 @@ fn around(ty: ScalarType, bytes: u64, align: u32) -> (String, String) {
 /// Returns why a variable cannot be printed: it is a texture or the like, its initial value cannot be written, or it
 /// has a name that cannot be kept.
 pub(super) fn variable_refusal(variable: &Variable) -> Option<Refusal> {
-    let what = if variable.ty.is_opaque() {
+    let what = if variable.ty.is_opaque() || variable.space == StateSpace::Tex {
         Unexpressed::Opaque
     } else if variable.init.is_some() && width_of(variable).is_none() {
         Unexpressed::Initialiser
+    } else if values_of(variable) > most_values(variable) {
+        Unexpressed::Sparse
     } else if names::is_the_hosts(variable) && !names::can_be_kept(&variable.name) {
         Unexpressed::Name
     } else {
@@ -205,12 +201,29 @@ fn width_of(variable: &Variable) -> Option<u32> {
     let mut widths = variable.relocations.iter().map(|of| u32::from(of.width));
     let width = widths.next().unwrap_or(1);
     let is_aligned = |of: &Relocation| of.offset.is_multiple_of(u64::from(width));
+    let is_whole = |of: &Relocation| of.width == 1 || of.shift_bits == 0;
     let fits = widths.all(|other| other == width)
+        && variable.relocations.iter().all(is_whole)
         && variable.relocations.iter().all(is_aligned)
         && variable.size_bytes.is_multiple_of(u64::from(width))
         && matches!(width, 1 | 2 | 4 | 8)
         && variable.align >= width;
     fits.then_some(width)
+}
+
+/// Returns the bytes of an initial value up to the last that is not zero; what follows is zero anyway.
+fn values_of(variable: &Variable) -> u64 {
+    let init = variable.init.as_deref().unwrap_or_default();
+    let used = init.iter().rposition(|byte| *byte != 0);
+    let used = used.map_or(0, |last| last as u64 + 1);
+    let last = variable.relocations.last().map_or(0, |of| of.offset + 1);
+    used.max(last)
+}
+
+/// Returns how many of them a declaration of its length may have: those of a sparse one would be a text without end.
+fn most_values(variable: &Variable) -> u64 {
+    let bytes = variable.span.end - variable.span.start;
+    8 * u64::from(bytes) + 256
 }
 
 fn space_word(space: StateSpace) -> &'static str {
@@ -220,10 +233,13 @@ fn space_word(space: StateSpace) -> &'static str {
 
 /// Returns why a function's head cannot be printed.
 pub(super) fn refusal(function: &Function) -> Option<Refusal> {
+    let all = || function.params.iter().chain(&function.returns);
     let what = if let Some(directive) = &function.unknown_directive {
         Unexpressed::Directive(directive.clone())
-    } else if function.params.iter().any(|param| param.size_bytes == 0) {
+    } else if all().any(|param| param.size_bytes == 0) {
         Unexpressed::Variadic(function.name.clone())
+    } else if all().any(|param| param.is_register && param.size_bytes != param.ty.size_bytes()) {
+        Unexpressed::Vector(function.name.clone())
     } else if function.is_entry && !function.is_defined {
         Unexpressed::Declared(function.name.clone())
     } else if names::is_kept(function) && !names::can_be_kept(&function.name) {

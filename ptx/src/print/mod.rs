@@ -28,6 +28,7 @@ use crate::syntax::module::{BYTES_PER_FUNCTION, BYTES_PER_INSTRUCTION, FREE_BYTE
 use names::Names;
 use reach::Reach;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fmt::Write;
 use text::Text;
 
@@ -39,6 +40,10 @@ pub enum Unexpressed {
     Instruction(String),
     #[error("the directive `.{0}` is not known here")]
     Directive(String),
+    #[error("the initial value of `{0}` is far longer than its text")]
+    Sparse(String),
+    #[error("`{0}` takes or gives a vector in registers")]
+    Vector(String),
     #[error("the initial value of `{0}` is made of parts of addresses of several widths")]
     Initialiser(String),
     #[error(
@@ -124,9 +129,9 @@ pub(crate) fn refusals(program: &Program) -> Refusals {
 /// Returns the functions that are printed, in the order in which they stand in the original; aliases have the names of
 /// what they stand for.
 pub(crate) fn in_order(program: &Program, refusals: &[Option<Refusal>]) -> Vec<FuncId> {
-    let is_alias = |id: FuncId| program.aliases.iter().any(|(alias, _)| *alias == id);
+    let aliases: HashSet<FuncId> = program.aliases.iter().map(|(alias, _)| *alias).collect();
     let all = functions_of(program, |_| true);
-    let printed = all.filter(|id| refusals[id.0 as usize].is_none() && !is_alias(*id));
+    let printed = all.filter(|id| refusals[id.0 as usize].is_none() && !aliases.contains(id));
     let mut printed: Vec<FuncId> = printed.collect();
     printed.sort_by_key(|id| program.functions[id.0 as usize].span.start);
     printed

@@ -1,4 +1,4 @@
-//! Generated names: `$`, the kind of what is named, and its number in the tree.
+//! Generated names: `$`, the kind of what is named, and its number among the names that it had.
 //!
 //! Rule: names are kept that others know: those of functions that are defined elsewhere, as the driver's own, and those
 //! of kernels and of variables in device memory, for which the host asks. They begin with a letter or `_`.

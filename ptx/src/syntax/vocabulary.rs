@@ -135,8 +135,12 @@ impl Vocabulary {
         let named = SPECIALS
             .iter()
             .flat_map(|(special, words)| words.split(' ').map(|w| (format!("%{w}"), *special)));
-        let counters = (0..8)
-            .flat_map(|n| [format!("%pm{n}"), format!("%pm{n}_64")].map(|word| (word, R::Pm(n))));
+        let counters = (0..8).flat_map(|n| {
+            [
+                (format!("%pm{n}"), R::Pm(n)),
+                (format!("%pm{n}_64"), R::Pm(n + 8)),
+            ]
+        });
         let environment = (0..32).map(|n| (format!("%envreg{n}"), R::Envreg(n)));
         Self {
             modifiers: fill(&mut interner, modifiers()),
@@ -268,6 +272,7 @@ static DIRECTIVES: &[(Directive, &str)] = &[
 /// Returns the name of a special register, without `%` and without its axis.
 pub(crate) fn special_word(register: R) -> String {
     match register {
+        R::Pm(n @ 8..) => return format!("pm{}_64", n - 8),
         R::Pm(n) => return format!("pm{n}"),
         R::Envreg(n) => return format!("envreg{n}"),
         R::WarpSize => return "warpsize".to_owned(),
@@ -293,7 +298,8 @@ static SPECIALS: &[(R, &str)] = &[
     (R::LanemaskGe, "lanemask_ge"), (R::LanemaskGt, "lanemask_gt"),
     (R::Clock, "clock"), (R::ClockHi, "clock_hi"), (R::Clock64, "clock64"),
     (R::Globaltimer, "globaltimer"), (R::GlobaltimerLo, "globaltimer_lo"), (R::GlobaltimerHi, "globaltimer_hi"),
-    (R::DynamicSmemSize, "dynamic_smem_size"), (R::TotalSmemSize, "total_smem_size aggr_smem_size"),
+    (R::DynamicSmemSize, "dynamic_smem_size"), (R::TotalSmemSize, "total_smem_size"),
+    (R::AggrSmemSize, "aggr_smem_size"),
     (R::ReservedSmem(0), "reserved_smem_offset_begin"), (R::ReservedSmem(1), "reserved_smem_offset_end"),
     (R::ReservedSmem(2), "reserved_smem_offset_cap"), (R::ReservedSmem(3), "reserved_smem_offset_0"),
     (R::ReservedSmem(4), "reserved_smem_offset_1"),

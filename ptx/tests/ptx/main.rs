@@ -15,6 +15,7 @@ mod gangs;
 mod golden;
 mod hostile;
 mod link;
+mod meaning;
 #[allow(
     unreachable_pub,
     reason = "the fuzz targets are another crate, which calls the same functions"

@@ -239,7 +239,7 @@ pub(super) fn special_code(register: SpecialReg) -> Option<u32> {
         S::Globaltimer | S::GlobaltimerLo => SPECIAL_TIME,
         S::GlobaltimerHi => SPECIAL_TIME_HI,
         S::DynamicSmemSize => SPECIAL_DYNAMIC_SHARED,
-        S::TotalSmemSize => SPECIAL_TOTAL_SHARED,
+        S::TotalSmemSize | S::AggrSmemSize => SPECIAL_TOTAL_SHARED,
         // Each block is a cluster of its own.
         S::Clusterid(axis) => SPECIAL_CTAID + u32::from(axis),
         S::Nclusterid(axis) => SPECIAL_NCTAID + u32::from(axis),

@@ -350,7 +350,9 @@ impl Pass<'_, '_> {
     /// Writes the fence of an access that shares nothing.
     fn single(&mut self, m: &Member, place: &Bound) {
         let base = match place {
-            Bound::Proved | Bound::Refused(_) => return,
+            Bound::Proved => return,
+            // More is known of registers now than when the function was judged, or less.
+            Bound::Refused(reason) => return self.frame.fail(reason.clone()),
             Bound::Global(base)
             | Bound::Shared(base, _)
             | Bound::Variable(base, _)
