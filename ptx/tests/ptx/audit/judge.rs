@@ -101,6 +101,7 @@ impl Flow<'_> {
                 Some(name) if is_known(name) && labels.all(is_known) => None,
                 _ => Some("it jumps to where is not known"),
             },
+            "BSSY" | "WARPSYNC" => (!labels.all(is_known)).then_some("it names an unknown label"),
             "BRX" | "BRXU" | "JMX" | "JMXU" => {
                 let is_known = !i.targets.is_empty() && i.targets.iter().all(is_known);
                 (!is_known).then_some("it jumps through a table that is not known")

@@ -49,7 +49,7 @@ fn what_an_opcode_writes_is_not_proved() {
 #[test]
 fn control_flow_that_is_not_known_is_named() {
     let table = "BRX R2 -0x10 (*\"BRANCH_TARGETS .L_x_0,.L_x_9\"*)";
-    let cases: [(&str, &[&str], &[&str], &str); 11] = [
+    let cases: [(&str, &[&str], &[&str], &str); 12] = [
         (
             "behind a jump",
             &[BASE, "BRA `(.L_x_0)", LOAD, ".L_x_0:", "EXIT"],
@@ -76,6 +76,12 @@ fn control_flow_that_is_not_known_is_named() {
         ),
         ("no label", &["BRA `(.L_x_9)"], &[], "jumps to where"),
         ("a number", &["@P0 BRA 0x40", "EXIT"], &[], "jumps to where"),
+        (
+            "a barrier's end",
+            &["BSSY B0, `(.L_x_9)", "EXIT"],
+            &[],
+            "unknown label",
+        ),
         ("no table", &["BRX R2 -0x10"], &[], "table"),
         (
             "no table, by another name",
