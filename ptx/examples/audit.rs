@@ -1,7 +1,9 @@
 //! `cargo xtask audit`: audits the machine code of fenced kernels and prints what is not proved, then counts.
 //!
 //! Every kernel that can be fenced is, alone and as a slice, in the fence's window mode, for `sm_80` and `sm_90` where
-//! the file's target allows.
+//! the file's target allows. `audit FILE…` fails where anything is not proved; with `--allow-unproved` it counts by
+//! reason what is not, and fails only where a file cannot be audited. `--seeds N` adds kernels generated from so many
+//! seeds.
 
 #[allow(dead_code, reason = "the benchmark of costs uses all of it")]
 #[path = "../tests/ptx/assemble/mod.rs"]
@@ -21,59 +23,76 @@ use std::thread;
 /// What is audited: a name for messages, and the text.
 type Source = (String, Vec<u8>);
 
+/// What was asked for.
+#[derive(Default)]
+struct Arguments {
+    files: Vec<PathBuf>,
+    seeds: u64,
+    allow_unproved: bool,
+}
+
 fn main() -> ExitCode {
-    let Some(assembler) = Assembler::find().filter(Assembler::disassembles) else {
-        println!("SKIPPED: there is no ptxas with nvdisasm here; `cargo xtask ptx` installs them");
-        return ExitCode::SUCCESS;
-    };
-    let mut seeds = 0;
-    let mut files = Vec::new();
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--seeds" => seeds = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0),
-            file => files.push(PathBuf::from(file)),
-        }
-    }
-    let sources = match sources(&files, seeds) {
-        Ok(sources) => sources,
+    let asked = arguments(std::env::args().skip(1)).and_then(|a| Ok((sources(&a)?, a)));
+    let (sources, arguments) = match asked {
+        Ok(asked) => asked,
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::FAILURE;
         }
     };
+    let Some(assembler) = Assembler::find().filter(Assembler::disassembles) else {
+        println!("SKIPPED: there is no ptxas with nvdisasm here; `cargo xtask ptx` installs them");
+        return ExitCode::SUCCESS;
+    };
     let total = audit_all(&assembler, &sources);
-    total.lines.iter().for_each(|line| println!("{line}"));
-    println!(
-        "{} kernels, {} accesses: {} proved, {} not proved; {} kernels not fenced, {} files failed",
-        total.kernels,
-        total.accesses,
-        total.accesses - total.unproved,
-        total.unproved,
-        total.refused,
-        total.failed
-    );
-    match total.failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    total.print(arguments.allow_unproved);
+    let is_proved = arguments.allow_unproved || total.unproved.is_empty();
+    match is_proved && total.failed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }
 
-/// Returns what is audited: these files, or all that there are, and kernels generated from so many seeds.
-fn sources(files: &[PathBuf], seeds: u64) -> Result<Vec<Source>, String> {
-    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("workloads");
-    let all = [workloads.join("ptx"), workloads.join("corpus/out")];
+/// Reads the command line.
+fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--allow-unproved" => arguments.allow_unproved = true,
+            "--seeds" => {
+                let count = words.next().ok_or("`--seeds` needs a number behind it")?;
+                let wrong = |_| format!("`--seeds {count}` is not a number of kernels to generate");
+                arguments.seeds = count.parse().map_err(wrong)?;
+            }
+            option if option.starts_with('-') => {
+                return Err(format!(
+                    "there is no option `{option}`: `--allow-unproved` or `--seeds N`"
+                ));
+            }
+            file => arguments.files.push(PathBuf::from(file)),
+        }
+    }
+    match arguments.files.is_empty() && arguments.seeds == 0 {
+        true => Err("nothing to audit: name PTX files, or give `--seeds N`".to_owned()),
+        false => Ok(arguments),
+    }
+}
+
+/// Returns what is audited: the files, and generated kernels.
+fn sources(arguments: &Arguments) -> Result<Vec<Source>, String> {
     let mut found = Vec::new();
-    let files = if files.is_empty() { &all[..] } else { files };
-    for path in files {
+    for path in &arguments.files {
         add(path, &mut found)?;
     }
     let one = |seed| {
         let text = generate(seed).ptx.into_bytes();
         (format!("generated kernel {seed}"), text)
     };
-    found.extend((0..seeds).map(one));
-    Ok(found)
+    found.extend((0..arguments.seeds).map(one));
+    match found.is_empty() {
+        true => Err("nothing to audit: there is no PTX in what is named".to_owned()),
+        false => Ok(found),
+    }
 }
 
 /// Adds a file, or the PTX of a folder and the folders in it.
@@ -112,35 +131,56 @@ fn audit_all(assembler: &Assembler, sources: &[Source]) -> Total {
             all.take(worker.join().expect("an audit ends"));
         }
     });
-    all.lines.sort();
+    all.failed.sort();
+    all.unproved.sort();
     all
 }
 
 /// What came of everything.
 #[derive(Default)]
 struct Total {
-    /// What is to be said.
-    lines: Vec<String>,
+    /// What could not be audited.
+    failed: Vec<String>,
+    /// What is not proved: why, and where.
+    unproved: Vec<(String, String)>,
     kernels: usize,
     accesses: usize,
-    unproved: usize,
+    proved: usize,
     refused: usize,
-    failed: usize,
 }
 
 impl Total {
     fn take(&mut self, other: Self) {
-        self.lines.extend(other.lines);
+        self.failed.extend(other.failed);
+        self.unproved.extend(other.unproved);
         self.kernels += other.kernels;
         self.accesses += other.accesses;
-        self.unproved += other.unproved;
+        self.proved += other.proved;
         self.refused += other.refused;
-        self.failed += other.failed;
     }
 
-    fn fail(&mut self, what: String) {
-        self.lines.push(format!("failed: {what}"));
-        self.failed += 1;
+    fn print(&self, by_reason: bool) {
+        for what in &self.failed {
+            println!("failed: {what}");
+        }
+        if by_reason {
+            for group in self.unproved.chunk_by(|a, b| a.0 == b.0) {
+                println!("not proved {} times: {}", group.len(), group[0].0);
+            }
+        } else {
+            for (reason, place) in &self.unproved {
+                println!("not proved: {place}: {reason}");
+            }
+        }
+        println!(
+            "{} kernels, {} accesses: {} proved, {} not proved; {} kernels not fenced, {} files failed",
+            self.kernels,
+            self.accesses,
+            self.proved,
+            self.accesses - self.proved,
+            self.refused,
+            self.failed.len()
+        );
     }
 
     /// Audits a file in one form, on each architecture.
@@ -151,15 +191,19 @@ impl Total {
             refused,
         } = match fenced(text, form) {
             Ok(fenced) => fenced,
-            Err(error) => {
-                return self.fail(format!("{name}: {error}"));
-            }
+            Err(error) => return self.failed.push(format!("{name}: {error}")),
         };
         self.refused += refused;
         if kernels.is_empty() {
             return;
         }
-        for target in audit::targets(&text) {
+        let targets = audit::targets(&text);
+        if targets.is_empty() {
+            let reason = "it is for no architecture that is audited";
+            let place = format!("{name} as {form}");
+            self.unproved.push((reason.to_owned(), place));
+        }
+        for target in targets {
             match audit(assembler, &text, &kernels, &target) {
                 Ok(proofs) => {
                     self.kernels += proofs.len();
@@ -167,19 +211,23 @@ impl Total {
                         .iter()
                         .for_each(|proof| self.count(proof, (name, form, &target)));
                 }
-                Err(error) => self.fail(format!("{name} as {form} for {target}: {error}")),
+                Err(error) => {
+                    let what = format!("{name} as {form} for {target}: {error}");
+                    self.failed.push(what);
+                }
             }
         }
     }
 
     fn count(&mut self, proof: &Proof, (name, form, target): (&str, Form, &str)) {
         self.accesses += proof.accesses;
-        self.unproved += proof.unproved.len();
+        self.proved += proof.proved();
         for u in &proof.unproved {
-            self.lines.push(format!(
-                "not proved: {name}: {} as {form} for {target}, {:#06x} `{}`: {}",
-                u.kernel, u.at, u.text, u.reason
-            ));
+            let place = format!(
+                "{name}: {} as {form} for {target}, {:#06x} `{}`",
+                u.kernel, u.at, u.text
+            );
+            self.unproved.push((u.reason.clone(), place));
         }
     }
 }

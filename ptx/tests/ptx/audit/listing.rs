@@ -58,6 +58,8 @@ pub(crate) struct Section {
     pub(crate) labels: BTreeMap<String, usize>,
     /// Labels that are functions.
     pub(crate) functions: Vec<String>,
+    /// It is a kernel.
+    pub(crate) is_entry: bool,
 }
 
 /// A disassembled cubin.
@@ -112,6 +114,10 @@ impl Reader {
                 && let Some(section) = self.code()
             {
                 section.functions.push(name.to_owned());
+            }
+        } else if line.starts_with(".other") && line.contains("STO_CUDA_ENTRY") {
+            if let Some(section) = self.code() {
+                section.is_entry = true;
             }
         } else if let Some(rest) = line.strip_prefix(".size") {
             if let Some((name, size)) = pair(rest)

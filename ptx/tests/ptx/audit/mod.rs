@@ -4,22 +4,28 @@
 //! function was handed it. Beside it there are the windows of shared and local memory, which the hardware says; the
 //! control block's own pointers, to which no more than a record's size is added; and variables by name, inside of them.
 //! All else is not proved, and named. What data flow cannot see is not proved either: rows of a matrix, whose stride
-//! the fence compares, and a generic address in local memory, whose distance from a variable is a minimum.
+//! the fence compares, and a generic address in local memory, whose distance from a variable is a minimum. Where it is
+//! not known where control goes, nothing of the kernel is proved.
 //!
 //! What is read is what `nvdisasm` prints of the cubin, and nothing of the text that it was made from.
 
 #[cfg(test)]
 mod cases;
 mod flow;
+mod judge;
+#[cfg(test)]
+mod limits;
 mod listing;
+mod opcode;
+mod stack;
 mod step;
 mod value;
 
-pub(crate) use flow::Proof;
+pub(crate) use judge::Proof;
 
 use crate::assemble::{self, Assembler};
 use gridmux_ptx::Module;
-use gridmux_ptx::control::{COUNTERS_AT, FENCE_BASE_AT, STAMPS_AT};
+use gridmux_ptx::control::{COUNTERS_AT, COUNTERS_BYTES, FENCE_BASE_AT, STAMP_BYTES, STAMPS_AT};
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
 use gridmux_ptx::forms::{Form, Options, rewrite};
 use step::Block;
@@ -82,19 +88,21 @@ pub(crate) fn audit(
     let listing = listing::read(&printed);
     kernels
         .iter()
-        .map(|kernel| prove(&listing, kernel))
+        .map(|kernel| prove(&listing, kernel, flow::MOST_ROUNDS))
         .collect()
 }
 
-/// Proves what it can of one kernel of a listing.
-fn prove(listing: &listing::Listing, kernel: &str) -> Result<Proof, String> {
+/// Proves what it can of one kernel of a listing, in so many rounds.
+fn prove(listing: &listing::Listing, kernel: &str, rounds: usize) -> Result<Proof, String> {
     let params = listing
         .params
         .ok_or("the cubin does not say where parameters are")?;
     let block = Block {
         params,
         base_high: i64::from(FENCE_BASE_AT) + 4,
-        pointers: [COUNTERS_AT, STAMPS_AT].map(i64::from),
+        pointers: [(COUNTERS_AT, COUNTERS_BYTES), (STAMPS_AT, STAMP_BYTES)]
+            .map(|(at, bytes)| (i64::from(at), i64::from(bytes))),
     };
-    flow::prove(listing, kernel, block).ok_or_else(|| format!("the cubin has no kernel `{kernel}`"))
+    flow::prove(listing, kernel, (block, rounds))
+        .ok_or_else(|| format!("the cubin has no kernel `{kernel}`"))
 }

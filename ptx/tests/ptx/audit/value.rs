@@ -32,9 +32,6 @@ pub(crate) enum Atom {
     Entry(Register),
 }
 
-/// Bytes behind the control block's pointers that fenced code reaches.
-pub(crate) const RECORD: i64 = 64;
-
 /// What a register may hold: any of some atoms, or anything. None of any is what no path gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Value(Option<Vec<Atom>>);
@@ -73,6 +70,15 @@ impl Value {
         all.sort_unstable();
         all.dedup();
         Self(Some(all).filter(|all| all.len() <= MOST))
+    }
+
+    /// Returns what it is for another function, whose stack begins elsewhere.
+    pub(crate) fn outside(&self) -> Self {
+        let is_stack = |atom: &Atom| matches!(atom, Atom::Stack(_));
+        match self.atoms() {
+            Some(atoms) if !atoms.iter().any(is_stack) => self.clone(),
+            _ => Self::ANY,
+        }
     }
 
     /// Replaces what registers held at a function's start.
@@ -174,6 +180,15 @@ impl State {
             value: all,
             under: Some((guard.to_owned(), value)),
         };
+    }
+
+    /// Forgets everything.
+    pub(crate) fn forget_all(&mut self) {
+        self.registers.fill(Held {
+            value: Value::ANY,
+            under: None,
+        });
+        self.stack.clear();
     }
 
     /// Forgets what holds under a predicate, which is written; under any for `None`.
