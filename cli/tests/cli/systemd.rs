@@ -212,7 +212,9 @@ fn a_service_that_is_killed_or_hangs_is_started_again() {
         machine.must(WORK);
     }
     let restarts = machine.must("systemctl show --property NRestarts --value gridmux");
-    assert_eq!(restarts.trim(), "2");
+    // A machine that is busy for longer than the watchdog waits starts it once more.
+    let restarts: u32 = restarts.trim().parse().expect("a number");
+    assert!(restarts >= 2, "{restarts}");
 }
 
 #[test]

@@ -139,8 +139,8 @@ fn too_long(path: &Path) -> FileError {
     FileError::Kind {
         path: path.to_owned(),
         what: format!(
-            "is longer than {MOST_BYTES} bytes, which no database of use is; put a backup in its place, or name another \
-             file in accounting.file"
+            "is longer than {MOST_BYTES} bytes, which no database of use is; put a backup in its place, or name \
+             another file in accounting.file"
         ),
     }
 }

@@ -418,11 +418,7 @@ fn literal_type(opcode: Opcode, mods: &Modifiers) -> ScalarType {
 
 /// Returns whether threads of a warp meet by name only, from PTX 6.4 and sm_70 on (sections 9.7.9.6 and 9.7.13.3).
 fn needs_sync(program: &Program) -> bool {
-    let number = program.target.strip_prefix("sm_").unwrap_or("");
-    let digits = number
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(number.len());
-    program.version >= (6, 4) && number[..digits].parse::<u32>().is_ok_and(|n| n >= 70)
+    program.version >= (6, 4) && program.sm() >= 70
 }
 
 /// Returns whether this is a `mad` of floats for a first-generation device, which had one rounding only (PTX ISA
@@ -430,11 +426,7 @@ fn needs_sync(program: &Program) -> bool {
 /// 9.7.3.6: «for .target sm_1x the rounding modifier is optional»). It truncates its product, so that no other opcode
 /// stands for it.
 fn may_leave_rounding_out(program: &Program, opcode: Opcode, mods: &Modifiers) -> bool {
-    let first_generation = program.target.strip_prefix("sm_1").is_some_and(|rest| {
-        rest.starts_with(|c: char| c.is_ascii_digit())
-            && !rest[1..].starts_with(|c: char| c.is_ascii_digit())
-    });
-    first_generation
+    (10..20).contains(&program.sm())
         && opcode == Opcode::Mad
         && mods.types.first().is_some_and(|t| t.is_float())
         && mods.rounding.is_none()
