@@ -2,8 +2,8 @@
 //!
 //! Every kernel that can be fenced is, alone and as a slice, in the fence's window mode, for `sm_80` and `sm_90` where
 //! the file's target allows. `audit FILE…` fails where anything is not proved; with `--allow-unproved` it counts by
-//! reason what is not, and fails only where a file cannot be audited. `--seeds N` adds kernels generated from so many
-//! seeds.
+//! reason what is not, and fails only where a file cannot be audited. `--seeds N` adds N generated
+//! kernels.
 
 #[allow(dead_code, reason = "the benchmark of costs uses all of it")]
 #[path = "../tests/ptx/assemble/mod.rs"]

@@ -1,7 +1,7 @@
 //! Other names of functions (`.alias`, PTX ISA section 5.4.7).
 //!
 //! Rule: an alias stands for a function that the module defines and that is no kernel; the first of several counts.
-//! Nothing in a decoded module names one, so that whoever reads it knows functions by one name.
+//! Operands of a decoded module name functions, never aliases.
 
 use super::{FuncId, Program, RelocationTarget, Symbol};
 use std::collections::HashMap;

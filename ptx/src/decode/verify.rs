@@ -15,7 +15,7 @@ thread_local! {
     static ROWS: RefCell<HashMap<Arc<str>, Option<&'static IsaRow>>> = RefCell::default();
 }
 
-/// Checks an instruction of a function with these registers, in a body of so many instructions.
+/// Checks an instruction against the types of the function's registers and the length of its body, in instructions.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -1,8 +1,8 @@
 //! A function made of its original and of what forms added: one body, whose targets are its own instructions, and the
 //! parameters that were added.
 //!
-//! Rule: an instruction that is added has the place in the original's text of the one that it belongs to, so that
-//! whoever prints the function can keep lines.
+//! Rule: an added instruction has the span of the original instruction that it belongs to, by which the print keeps
+//! lines.
 
 use super::code::{Code, Item};
 use super::frame::{CONTROL, Frame, Role};

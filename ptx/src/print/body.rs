@@ -6,6 +6,7 @@ use crate::decode::{
     AddressBase, CallPrototype, FuncId, Function, Guard, Instruction, Operand, RegId, TexAddress,
     VarId,
 };
+use crate::syntax::vocabulary::word_of;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -28,7 +29,7 @@ impl Printer<'_> {
         self.text.end();
         let registers = Registers::new(function);
         for (ty, count) in &registers.ranges {
-            let word = names::type_word(*ty);
+            let word = word_of(*ty);
             let _ = write!(self.text, ".reg .{word} %{word}_<{count}>;");
             self.text.end();
         }

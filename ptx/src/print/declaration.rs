@@ -6,6 +6,7 @@ use crate::decode::{
     ClusterBound, FuncId, Function, Param, Relocation, RelocationTarget, ScalarType, StateSpace,
     VarId, Variable,
 };
+use crate::syntax::vocabulary::word_of;
 use std::fmt::Write;
 
 impl Printer<'_> {
@@ -137,7 +138,7 @@ impl Printer<'_> {
 /// Returns parameters, named by their places: those in memory and those in registers.
 fn params<'a>(list: impl Iterator<Item = &'a Param>, (memory, register): (&str, &str)) -> String {
     let one = |(n, param): (usize, &Param)| {
-        let ty = names::type_word(param.ty);
+        let ty = word_of(param.ty);
         match param.is_register {
             true => format!(".reg .{ty} {register}{n}"),
             false => format!(".param {}", shaped(param, &format!("{memory}{n}"))),
@@ -150,7 +151,7 @@ fn params<'a>(list: impl Iterator<Item = &'a Param>, (memory, register): (&str, 
 /// Returns the parameters of a prototype, which have no names.
 pub(super) fn prototype(list: &[Param]) -> String {
     let one = |param: &Param| match param.is_register {
-        true => format!(".reg .{} _", names::type_word(param.ty)),
+        true => format!(".reg .{} _", word_of(param.ty)),
         false => format!(".param {}", shaped(param, "_")),
     };
     let all: Vec<String> = list.iter().map(one).collect();
@@ -171,10 +172,7 @@ fn around(ty: ScalarType, bytes: u64, align: u32) -> (String, String) {
         false => format!(".align {align} "),
     };
     match bytes == u64::from(own) {
-        true => (
-            format!("{}.{} ", align(own), names::type_word(ty)),
-            String::new(),
-        ),
+        true => (format!("{}.{} ", align(own), word_of(ty)), String::new()),
         false => (format!("{}.b8 ", align(1)), format!("[{bytes}]")),
     }
 }

@@ -9,7 +9,7 @@ use crate::decode::{
     FuncId, Function, Param, Program, RegId, ScalarType, SpecialReg, StateSpace, Symbol, VarId,
     Variable,
 };
-use crate::syntax::vocabulary::{VOCABULARY, special_word};
+use crate::syntax::vocabulary::{VOCABULARY, special_word, word_of};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -120,12 +120,6 @@ fn numbered<'a>(kind: &str, all: impl Iterator<Item = (&'a str, bool)>) -> Vec<S
     names
 }
 
-/// Returns the word of a type, without its dot.
-pub(super) fn type_word(ty: ScalarType) -> &'static str {
-    let found = ScalarType::WORDS.iter().find(|(_, known)| *known == ty);
-    found.map_or("b32", |(word, _)| word)
-}
-
 /// Returns the name of a special register, with its axis.
 pub(super) fn special(register: SpecialReg) -> String {
     use SpecialReg as S;
@@ -214,7 +208,7 @@ impl Registers {
             Place::ReturnParam(n) => write!(text, "%b{n}"),
             Place::Range { range, number } => {
                 let (ty, _) = self.ranges[usize::from(range)];
-                write!(text, "%{}_{number}", type_word(ty))
+                write!(text, "%{}_{number}", word_of(ty))
             }
         };
     }

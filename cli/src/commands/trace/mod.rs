@@ -128,7 +128,7 @@ const BLOCKS: &str = notes!(
 Columns:
   BLOCK     number of the block in the launch's grid
   SM        the SM that it ran on
-  GROUP     the plan's group that has this SM when the block's end is told;
+  GROUP     the group of this SM in the plan in force when the event is written;
             devices place blocks as stock hardware does, so that a group's
             blocks may also run elsewhere
   START_us  when it started, the device's time
@@ -144,8 +144,8 @@ const RECORD: &str = "\
 The file is a timeline of Perfetto's, in the device's time. Each tenant has tracks for its launches, from their first \
 block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
 goes to the device; and for preemptions. Plans have a track of their own, and are named after the first of their \
-causes, which `gridmux trace plans --help` explains. With --blocks each SM that blocks ran on has a track of these; its number \
-is the device's. A launch of which a piece has ended, and whose end was not seen, is a slice without an end.
+causes, which `gridmux trace plans --help` explains. With --blocks each SM that blocks ran on has a track of these; \
+its number is the device's. A launch of which a piece has ended, and whose end was not seen, is a slice without an end.
 
 It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
 and the file shows what came until then; it ends before the file has 1 GiB, the most that `gridmux report` reads.";

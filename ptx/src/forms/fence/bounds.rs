@@ -38,7 +38,7 @@ pub(super) enum Bound {
     Param(Base),
     /// A generic address in the shared window.
     GenericShared(Base),
-    /// A generic address that is told apart at run time, by the memory that it may point at.
+    /// A generic address whose state space is decided at run time.
     Generic {
         /// The address.
         base: Base,
