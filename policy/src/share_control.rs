@@ -7,7 +7,8 @@
 //!
 //! It is a proportional controller on an integral, so that any constant bias of the executor ends
 //! as a constant distance and the long-run ratio is exact. Its horizon is four times the longest time
-//! a block stays on the device, which bounds gain × delay at 1/4, well inside stability (π/2).
+//! a block stays on the device, which bounds gain × delay at 1/4, well inside stability (π/2). Where looks come later
+//! than the controller asked, because plans cost the host too much, the horizon is at least four times that delay.
 //!
 //! Bound: nobody is behind by more than [`MOST_BEHIND_NS`] of a weight's part of the device, because a
 //! tenant that could not use its share is not owed it for ever. Where there are so many tenants that
@@ -28,7 +29,7 @@ use crate::partition::MOST_PARTS;
 use crate::units::Nanos;
 use std::cmp::Ordering;
 
-/// The horizon is this many times the longest stay of a block.
+/// The horizon is this many times the longest stay of a block, or the delay of looks.
 const HORIZON_STAYS: f64 = 4.0;
 /// The shortest horizon, for blocks that are over before a plan can matter.
 const LEAST_HORIZON_NS: f64 = 40_000.0;
@@ -140,10 +141,12 @@ impl Balance {
     }
 }
 
-/// Bounds what the active tenants are behind by, and says how far off the worst is.
-pub fn rebase(book: &mut Book, sms: u16, now: Nanos) -> Balance {
+/// Bounds what the active tenants are behind by, and says how far off the worst is. `late` is by what the last look
+/// came after the time that [`Balance::tick`] gave.
+pub fn rebase(book: &mut Book, sms: u16, now: Nanos, late: Nanos) -> Balance {
     let stay_ns = greatest(book, |row| row.stay_ns);
-    let horizon_ns = (stay_ns * HORIZON_STAYS).max(LEAST_HORIZON_NS);
+    let delay_ns = stay_ns.max(late.0 as f64);
+    let horizon_ns = (delay_ns * HORIZON_STAYS).max(LEAST_HORIZON_NS);
     let grain_sms = greatest(book, |row| row.share) * f64::from(sms.div_ceil(MOST_PARTS));
     let (mut weights, mut least_weight) = (0.0, f64::MAX);
     let (mut most, mut least) = (f64::NEG_INFINITY, f64::INFINITY);

@@ -149,6 +149,8 @@ pub struct SmkP {
     turn_ends: Option<Nanos>,
     /// When the controller last looked. Plans for arrivals and ends in between do not put its next look off.
     looked: Nanos,
+    /// By what that look came later than it was due.
+    late: Nanos,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
     correcting: bool,
     profiler: Option<IssueProfiler>,
@@ -208,6 +210,7 @@ impl SmkP {
             wake_at: None,
             turn_ends: None,
             looked: Nanos::ZERO,
+            late: Nanos::ZERO,
             correcting: false,
             profiler: settings
                 .quotas
@@ -569,6 +572,7 @@ impl Policy for SmkP {
         let changed = self.book.take_demand_changed();
         let due = self.wake_at.is_some_and(|at| now >= at);
         if due || !self.planned {
+            self.late = self.wake_at.map_or(Nanos::ZERO, |at| now - at);
             self.looked = now;
         }
         let profiled = self.profile(now);
@@ -582,7 +586,7 @@ impl Policy for SmkP {
             }
             return false;
         }
-        let balance = share_control::rebase(&mut self.book, self.shape.sms, now);
+        let balance = share_control::rebase(&mut self.book, self.shape.sms, now, self.late);
         self.wake_at = self.next_wake(&balance, now);
         let off = balance.is_off();
         if self.planned && !changed && !off && !self.correcting {

@@ -21,6 +21,8 @@
 
 use super::plan_causes::PlanCauses;
 use super::policy_choice::{Choice, Choices, InForce};
+#[cfg(not(loom))]
+use crate::wall_clock::wall_ns;
 use gridmux_bpf::Cause;
 use gridmux_bpf::probes::{self, ProbeArgs};
 use gridmux_policy::event::Event;
@@ -650,6 +652,10 @@ impl PolicyRunner {
         // Relaxed: this thread alone writes it.
         if self.now.0 >= self.shared.wake_ns.load(Ordering::Relaxed) {
             self.woken = self.now;
+            #[cfg(not(loom))]
+            if !self.by_instant {
+                self.cost.woken(self.now, wall_ns());
+            }
         }
         let earliest = self.woken + self.period();
         let wake = self.policy.wake_at().map(|wake| wake.max(earliest));

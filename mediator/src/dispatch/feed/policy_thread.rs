@@ -4,7 +4,8 @@
 //! events as soon as they come, and what a plan costs has no say: figures must not depend on the host.
 //!
 //! On a real clock no launch waits for a plan, and what plans cost bounds how often they are made:
-//! - Timers come no closer than [`PERIOD_COSTS`] times what a plan lately cost (2 % of a core).
+//! - Timers come no closer than [`PERIOD_COSTS`] times what a plan lately cost (2 % of a core). That is wall time; where
+//!   the device's clock is estimated and passes more slowly, it is less by that clock ([`PlanCost::woken`]).
 //! - Arrivals and ends pass that by: they wake the thread at once, as long as it has **credit**. Credit is processor
 //!   time: it grows with the wall clock, by one in [`PART`], to [`MOST_CREDIT_NS`] at most (4 % of a core over the last
 //!   100 ms), and everything that the thread does takes from it.
@@ -36,6 +37,10 @@ const MEAN_OF: u64 = 8;
 #[derive(Debug, Default)]
 pub(super) struct PlanCost {
     mean_ns: u64,
+    /// The last wake-up: by the device's clock, and by the wall clock in nanoseconds.
+    woken: Option<(Nanos, u64)>,
+    /// What passed by both clocks between the last two wake-ups, in nanoseconds.
+    passed: Option<(u64, u64)>,
 }
 
 impl PlanCost {
@@ -48,9 +53,21 @@ impl PlanCost {
         done
     }
 
-    /// Returns the least time between two wake-ups by timer.
+    /// Takes note of a wake-up at a time of the device and of the wall clock, from which follows how fast the
+    /// device's clock passes.
+    pub(super) fn woken(&mut self, now: Nanos, wall_ns: u64) {
+        let last = self.woken.replace((now, wall_ns));
+        let passed =
+            last.map(|(then, wall)| (now.0.saturating_sub(then.0), wall_ns.saturating_sub(wall)));
+        self.passed = passed.filter(|(device, wall)| device < wall);
+    }
+
+    /// Returns the least time of the device's clock between two wake-ups by timer.
     pub(super) fn period(&self) -> Nanos {
-        Nanos(self.mean_ns * PERIOD_COSTS)
+        let wall_ns = self.mean_ns * PERIOD_COSTS;
+        let (device, wall) = self.passed.unwrap_or((1, 1));
+        let ns = u128::from(wall_ns) * u128::from(device) / u128::from(wall.max(1));
+        Nanos(u64::try_from(ns).unwrap_or(wall_ns).min(wall_ns))
     }
 }
 
@@ -184,5 +201,21 @@ mod tests {
             cost.measure(|| std::hint::black_box((0..10_000_u64).fold(1, |a, b| a ^ (b * 7))));
         }
         assert!(cost.period() > Nanos(0));
+    }
+
+    #[test]
+    fn the_period_is_shorter_by_a_clock_that_passes_more_slowly() {
+        let mut cost = PlanCost {
+            mean_ns: 1000,
+            ..PlanCost::default()
+        };
+        let mut woken = |now, wall_ns| {
+            cost.woken(Nanos(now), wall_ns);
+            cost.period()
+        };
+        assert_eq!(woken(100, 5_000), Nanos(50_000), "not known yet");
+        assert_eq!(woken(200, 45_000), Nanos(125), "one in 400");
+        assert_eq!(woken(60_200, 105_000), Nanos(50_000), "as fast");
+        assert_eq!(woken(90_200, 105_000), Nanos(50_000), "faster");
     }
 }
