@@ -83,9 +83,21 @@ pub(super) const MODULES: [(c_uint, &[(c_uint, Callback)]); 2] = [
             (2, callback!(domain_start, OfDomain<u64>)),
             (3, callback!(domain_end, unsafe extern "C" fn(Handle, u64))),
             (4, callback!(domain_push, OfDomain<c_int>)),
-            (5, callback!(domain_pop, unsafe extern "C" fn(Handle) -> c_int)),
-            (10, callback!(register_a, unsafe extern "C" fn(Handle, *const c_char) -> Handle)),
-            (11, callback!(register_w, unsafe extern "C" fn(Handle, Wide) -> Handle)),
+            (
+                5,
+                callback!(domain_pop, unsafe extern "C" fn(Handle) -> c_int),
+            ),
+            (
+                10,
+                callback!(
+                    register_a,
+                    unsafe extern "C" fn(Handle, *const c_char) -> Handle
+                ),
+            ),
+            (
+                11,
+                callback!(register_w, unsafe extern "C" fn(Handle, Wide) -> Handle),
+            ),
             (12, callback!(domain_a, OfBytes<Handle>)),
             (13, callback!(domain_w, OfWide<Handle>)),
         ],

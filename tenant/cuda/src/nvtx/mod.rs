@@ -31,7 +31,8 @@ struct ExportedCallbacks {
     /// Its bytes, as the program was compiled.
     struct_size: usize,
     /// Returns 1 and a module's table with its length, or 0.
-    get_module_function_table: Option<unsafe extern "C" fn(c_uint, *mut Table, *mut c_uint) -> c_int>,
+    get_module_function_table:
+        Option<unsafe extern "C" fn(c_uint, *mut Table, *mut c_uint) -> c_int>,
 }
 
 /// Puts gridmux's functions into the tables of one part of a program that uses NVTX; returns 1, or 0 where there is
@@ -40,7 +41,9 @@ struct ExportedCallbacks {
 /// # Safety
 /// `get_export_table` is null or NVTX's function of that name, which hands out tables that stay.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<GetExportTable>) -> c_int {
+pub unsafe extern "C" fn InitializeInjectionNvtx2(
+    get_export_table: Option<GetExportTable>,
+) -> c_int {
     let Some(get_export_table) = get_export_table else {
         return 0;
     };
@@ -107,7 +110,11 @@ mod tests {
     /// The one module that the test below has, which the test leaves there.
     static MODULE: AtomicPtr<*mut Option<Function>> = AtomicPtr::new(std::ptr::null_mut());
 
-    unsafe extern "C" fn first_two_of_module_1(module: c_uint, table: *mut Table, length: *mut c_uint) -> c_int {
+    unsafe extern "C" fn first_two_of_module_1(
+        module: c_uint,
+        table: *mut Table,
+        length: *mut c_uint,
+    ) -> c_int {
         if module != 1 {
             return 0;
         }

@@ -65,7 +65,9 @@ impl Name {
     pub(super) fn place(&self) -> (u64, u64) {
         match self {
             Self::There(text, length) => (text.expose_provenance() as u64, *length as u64),
-            Self::Made(bytes, length) => (bytes.as_ptr().expose_provenance() as u64, *length as u64),
+            Self::Made(bytes, length) => {
+                (bytes.as_ptr().expose_provenance() as u64, *length as u64)
+            }
         }
     }
 
@@ -99,16 +101,20 @@ fn readable(start: *const u8, most: usize) -> usize {
     };
     let mut page = begin - begin % PAGE;
     while page < end {
-        let place = std::ptr::without_provenance_mut(page);
-        // SAFETY: the call brings pages into memory, or refuses; it changes nothing that the program sees.
-        let done = unsafe { libc::madvise(place, PAGE, libc::MADV_POPULATE_READ) };
-        // Linux before 5.14 knows no such advice: there a name is read as NVTX allows.
-        if done != 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+        // Linux before 5.14 knows no such advice, not even for no bytes: there a name is read as NVTX allows.
+        if !is_populated(page, PAGE) && is_populated(page, 0) {
             return page.saturating_sub(begin);
         }
         page += PAGE;
     }
     most
+}
+
+/// Has the kernel bring bytes of a page into memory; returns whether they can be read.
+fn is_populated(page: usize, bytes: usize) -> bool {
+    let place = std::ptr::without_provenance_mut(page);
+    // SAFETY: the call brings pages into memory, or refuses; it changes nothing that the program sees.
+    unsafe { libc::madvise(place, bytes, libc::MADV_POPULATE_READ) == 0 }
 }
 
 #[cfg(test)]
@@ -132,9 +138,15 @@ mod tests {
     fn at_the_end_of_a_page(bytes: &[u8]) -> *const u8 {
         // SAFETY: the kernel chooses two pages of this process; nobody else has them, and they stay.
         unsafe {
-            let (read, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let (read, flags) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            );
             let pages = libc::mmap(std::ptr::null_mut(), 8192, read, flags, -1, 0).cast::<u8>();
-            assert_eq!(libc::mprotect(pages.add(4096).cast(), 4096, libc::PROT_NONE), 0);
+            assert_eq!(
+                libc::mprotect(pages.add(4096).cast(), 4096, libc::PROT_NONE),
+                0
+            );
             let start = pages.add(4096 - bytes.len());
             start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
             start
@@ -153,7 +165,11 @@ mod tests {
         assert_eq!(of(at_the_end_of_a_page(b"end\0")), b"end");
         // Nothing is there at all.
         for nowhere in [8usize, 4096, usize::MAX - 8, usize::MAX / 2] {
-            assert_eq!(of(std::ptr::without_provenance(nowhere)), b"", "{nowhere:#x}");
+            assert_eq!(
+                of(std::ptr::without_provenance(nowhere)),
+                b"",
+                "{nowhere:#x}"
+            );
         }
         let invalid = [0xff, 0xfe, 0];
         assert_eq!(of(invalid.as_ptr()), [0xff, 0xfe]);
@@ -169,7 +185,10 @@ mod tests {
         assert_eq!(of(&[u32::from('图'); 100]).len(), 63);
         assert_eq!(text(&Name::of_wide(std::ptr::null())), b"");
         let cut: Vec<u8> = [97u32, 98].into_iter().flat_map(u32::to_ne_bytes).collect();
-        assert_eq!(text(&Name::of_wide(at_the_end_of_a_page(&cut).cast())), b"ab");
+        assert_eq!(
+            text(&Name::of_wide(at_the_end_of_a_page(&cut).cast())),
+            b"ab"
+        );
     }
 
     #[test]

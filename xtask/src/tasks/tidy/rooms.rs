@@ -60,7 +60,12 @@ const ROOMS: [(&str, &str, MayKnow); 25] = [
     (
         "gridmux-cuda",
         "tenant/cuda",
-        MayKnow::Only(&["gridmux-tenant", "gridmux-channel", "gridmux-sync", "gridmux-usdt"]),
+        MayKnow::Only(&[
+            "gridmux-tenant",
+            "gridmux-channel",
+            "gridmux-sync",
+            "gridmux-usdt",
+        ]),
     ),
     ("gridmux-cudart", "tenant/cudart", MayKnow::Only(&[])),
     ("gridmux-cudart12", "tenant/cudart12", MayKnow::Only(&[])),
