@@ -5,11 +5,11 @@
 //! in the supervisor); any privileged process reads them ([`reader`]). The **traced** one: [`probes`] cost a load
 //! and a branch until somebody attaches ([`TraceProgram`] counts, [`EventTrace`] hands on every hit, or any USDT tool).
 //!
-//! Apart from launches: what is loaded, as bpftool lists it ([`listing`], [`dump`]), and calls of driver libraries that
-//! are not ours ([`BypassProgram`]).
+//! Apart from launches: the ranges of programs ([`RangeTrace`]), what is loaded, as bpftool lists it ([`listing`],
+//! [`dump`]), and calls of driver libraries that are not ours ([`BypassProgram`]).
 //!
 //! Rules:
-//! - This room knows no other. Tenants, devices and kernels are bare numbers here.
+//! - This room knows no other but the macro of probes. Tenants, devices and kernels are bare numbers here.
 //! - Loading goes through libbpf, reading through aya, which needs no C library.
 //! - Whatever the ring holds may be hostile; the kernel and the program bound it.
 //! - Where BPF is not permitted, or was not built, the answer is a typed [`Unavailable`]; nothing else changes.

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(100);
 /// The least time until it is asked anew about processes that are known, and after it gave no answer.
 const LONG_PAUSE: Duration = Duration::from_secs(2);
+/// How often it is asked at the end while its answers are old.
+const ATTEMPTS: u32 = 10;
 /// For how long a range is held for a process that is no client.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most ranges that are held.
@@ -116,9 +118,17 @@ impl ClientRanges {
 
     /// Adds what is held for processes that are clients by now; the rest is of none.
     pub(super) fn end(&mut self, items: &mut Vec<Item>) {
-        if !self.clients.held.is_empty() {
-            self.ask();
+        let begun = Instant::now();
+        for _ in 0..ATTEMPTS {
+            if self.clients.held.is_empty() {
+                break;
+            }
+            let is_of_now = self.ask().is_some_and(|age| age <= begun.elapsed());
             self.clients.release(Instant::now(), items);
+            if is_of_now || !self.answers {
+                break;
+            }
+            std::thread::sleep(PAUSE);
         }
         self.clients.of_no_client += self.clients.held.len() as u64;
         self.clients.held.clear();
@@ -137,14 +147,15 @@ impl ClientRanges {
         self.clients.of_no_client
     }
 
-    fn ask(&mut self) {
+    /// Asks the service once; returns how old the answer is.
+    fn ask(&mut self) -> Option<Duration> {
         // Without an answer nobody is known anew, and what is known stays.
         let answer = self.service.statistics().ok();
         self.answers = answer.is_some();
         self.asked = Instant::now();
-        if let Some(statistics) = answer {
-            self.clients.learn(owners(&statistics), self.asked);
-        }
+        let statistics = answer?;
+        self.clients.learn(owners(&statistics), self.asked);
+        Some(Duration::from_millis(statistics.age_ms))
     }
 }
 

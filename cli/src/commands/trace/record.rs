@@ -183,7 +183,17 @@ impl Sink for Recording {
         self.last_ns = self.last_ns.max(event.args.time_ns);
         // A block may be told long after it ended.
         if !matches!(event.what, Happening::Block { .. }) {
-            self.time.add(event.wall_ns, event.args.time_ns);
+            let took_ns = match event.what {
+                Happening::SliceEnd {
+                    waited_ns, ran_ns, ..
+                } => waited_ns.saturating_add(ran_ns),
+                Happening::Complete {
+                    submit_to_complete_ns,
+                    ..
+                } => submit_to_complete_ns,
+                _ => 0,
+            };
+            self.time.add(event.wall_ns, event.args.time_ns, took_ns);
         }
         self.place();
         self.timeline.add(event, whose, &mut self.packets);

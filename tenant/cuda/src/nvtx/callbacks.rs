@@ -229,3 +229,20 @@ unsafe extern "C" fn domain_a(text: *const c_char) -> Handle {
 unsafe extern "C" fn domain_w(text: Wide) -> Handle {
     Name::of_wide(text).copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{NOT_TRACKED, end, mark_a, pop, push_a, start_a};
+
+    #[test]
+    fn while_nobody_traces_a_name_is_not_even_looked_at() {
+        let nowhere = std::ptr::without_provenance(16);
+        // SAFETY: nobody traces this process, so that nothing is read.
+        unsafe {
+            assert_eq!((push_a(nowhere), pop()), (NOT_TRACKED, NOT_TRACKED));
+            assert_eq!((start_a(nowhere), start_a(nowhere)), (0, 0));
+            end(0);
+            mark_a(nowhere);
+        }
+    }
+}
