@@ -13,6 +13,29 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
+/// What the program says by `nested open close overlapping domains`: domain, name and event.
+const SAID: [(&str, &str, &str); 19] = [
+    ("-", "epoch", "push"),
+    ("-", "load", "push"),
+    ("-", "loaded", "mark"),
+    ("-", "-", "pop"),
+    ("-", "-", "pop"),
+    ("-", "work", "push"),
+    ("-", "-", "pop"),
+    ("-", "first", "start"),
+    ("-", "second", "start"),
+    ("-", "in a thread", "push"),
+    ("-", "-", "pop"),
+    ("-", "-", "end"),
+    ("-", "-", "end"),
+    ("torch", "registered", "push"),
+    ("torch", "plain", "mark"),
+    ("torch", "-", "pop"),
+    ("-", "weiß 图", "push"),
+    ("-", "-", "pop"),
+    ("-", "wide", "mark"),
+];
+
 /// A command whose stdout is read line by line; it is killed when dropped.
 struct Running {
     child: Child,
@@ -194,7 +217,7 @@ fn drawn(file: &Path) -> Vec<Drawn> {
         if let Some((_, event, _)) = of(11) {
             let event = fields(event);
             let at = |wanted: u64| event.iter().find(|(field, ..)| *field == wanted);
-            let name = at(23).map_or(String::new(), |(_, name, _)| shown(name));
+            let name = at(23).map_or_else(String::new, |(_, name, _)| shown(name));
             let track = names[&at(11).unwrap().2].clone();
             events.push((track, of(8).unwrap().2, at(9).unwrap().2, name));
         }
@@ -212,6 +235,39 @@ fn work(service: &Service, tenant: &str) {
         .arg(service.socket());
     let ran = command.output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
+}
+
+/// Checks where the ranges of [`SAID`] stand, and that what the device did during `work` stands within it.
+fn check_timeline(file: &Path, pid: u64) {
+    let events = drawn(file);
+    let on = |track: String| events.iter().filter(move |event| event.0 == track);
+    let own = format!("NVTX {pid}/{pid}");
+    let types: Vec<u64> = on(own.clone()).map(|event| event.2).collect();
+    assert_eq!(
+        types,
+        [1, 1, 3, 2, 2, 1, 2, 1, 2, 3],
+        "nested, marked, ended"
+    );
+    assert!(on(own.clone()).map(|event| event.1).is_sorted());
+    assert_eq!(on(format!("{own} torch")).count(), 3);
+    assert_eq!(on(format!("NVTX {pid}")).count(), 4, "two that overlap");
+    // What the device did meanwhile stands within the range.
+    let work: Vec<u64> = on(own).skip(5).take(2).map(|event| event.1).collect();
+    let launches: Vec<u64> = on("launches".to_owned()).map(|event| event.1).collect();
+    assert_eq!(launches.len(), 6);
+    assert!(
+        launches.iter().all(|at| (work[0]..=work[1]).contains(at)),
+        "{work:?}, {launches:?}"
+    );
+}
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/probes.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let part = page
+        .split("\n## ")
+        .find(|part| part.starts_with("Ranges of programs"));
+    part.expect("the page has the part").to_owned()
 }
 
 #[test]
@@ -253,31 +309,10 @@ fn ranges_of_clients_are_lines_and_stand_on_the_timeline() {
             .iter()
             .all(|line| line["pid"] == pid && text(&line["tenant"]) == "first")
     );
-    let due = [
-        ("-", "epoch", "push"),
-        ("-", "load", "push"),
-        ("-", "loaded", "mark"),
-        ("-", "-", "pop"),
-        ("-", "-", "pop"),
-        ("-", "work", "push"),
-        ("-", "-", "pop"),
-        ("-", "first", "start"),
-        ("-", "second", "start"),
-        ("-", "in a thread", "push"),
-        ("-", "-", "pop"),
-        ("-", "-", "end"),
-        ("-", "-", "end"),
-        ("torch", "registered", "push"),
-        ("torch", "plain", "mark"),
-        ("torch", "-", "pop"),
-        ("-", "weiß 图", "push"),
-        ("-", "-", "pop"),
-        ("-", "wide", "mark"),
-    ];
-    assert_eq!(said(&lines), due);
+    assert_eq!(said(&lines), SAID);
     assert_eq!(
         (&last["events"], &last["lost"]),
-        (&due.len().into(), &0.into())
+        (&SAID.len().into(), &0.into())
     );
     assert!(last["of_no_client"].as_u64() >= Some(5), "{last}");
     let ids: Vec<&Value> = [7, 8, 11, 12]
@@ -300,38 +335,10 @@ fn ranges_of_clients_are_lines_and_stand_on_the_timeline() {
     let (_, last, err) = record.stop();
     assert_eq!(
         (&last["ranges"], &last["ranges_left_out"]),
-        (&due.len().into(), &0.into()),
+        (&SAID.len().into(), &0.into()),
         "{err}"
     );
-    let events = drawn(&file);
-    let on = |track: String| events.iter().filter(move |event| event.0 == track);
-    let own = format!("NVTX {pid}/{pid}");
-    let types: Vec<u64> = on(own.clone()).map(|event| event.2).collect();
-    assert_eq!(
-        types,
-        [1, 1, 3, 2, 2, 1, 2, 1, 2, 3],
-        "nested, marked, ended"
-    );
-    assert!(on(own.clone()).map(|event| event.1).is_sorted());
-    assert_eq!(on(format!("{own} torch")).count(), 3);
-    assert_eq!(on(format!("NVTX {pid}")).count(), 4, "two that overlap");
-    // What the device did meanwhile stands within the range.
-    let work: Vec<u64> = on(own).skip(5).take(2).map(|event| event.1).collect();
-    let launches: Vec<u64> = on("launches".to_owned()).map(|event| event.1).collect();
-    assert_eq!(launches.len(), 6);
-    assert!(
-        launches.iter().all(|at| (work[0]..=work[1]).contains(at)),
-        "{work:?}, {launches:?}"
-    );
-}
-
-fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/probes.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let part = page
-        .split("\n## ")
-        .find(|part| part.starts_with("Ranges of programs"));
-    part.expect("the page has the part").to_owned()
+    check_timeline(&file, pid);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! Each event of the device has both times. Between two of them device time is taken to pass evenly, so that something
 //! stands on the timeline between what the device did before and after it, however fast a virtual clock passes. Beyond
-//! the first and the last one it passes as the machine's, or not at all where the clock is virtual: what came before the
-//! first one stands where that began.
+//! the first and the last one it passes as the machine's, or not at all where the clock is virtual: what came before
+//! the first one stands where that began.
 //!
 //! Rule: a later time of the machine has no earlier device time, whatever times a host invents.
 

@@ -104,25 +104,44 @@ pub(super) const MODULES: [(c_uint, &[(c_uint, Callback)]); 2] = [
     ),
 ];
 
-/// Finds the name in what a program says of an event.
-///
-/// # Safety
-/// The pointer is null or that of such attributes.
-unsafe fn named(attributes: *const Attributes) -> Name {
-    if attributes.is_null() {
-        return Name::NONE;
+/// What a program gives with an event, in which its name is.
+trait Given {
+    /// Finds the name.
+    ///
+    /// # Safety
+    /// The pointer is null, or one of what its type says that stays during the call.
+    unsafe fn name(self) -> Name;
+}
+
+impl Given for *const Attributes {
+    unsafe fn name(self) -> Name {
+        if self.is_null() {
+            return Name::NONE;
+        }
+        // SAFETY: every version of them begins with these two fields.
+        let size = unsafe { (&raw const (*self).size).read_unaligned() };
+        if usize::from(size) < size_of::<Attributes>() {
+            return Name::NONE;
+        }
+        // SAFETY: they are as long as this declaration of them.
+        let of = unsafe { self.read_unaligned() };
+        match of.message_type {
+            ASCII | REGISTERED => Name::of_bytes(of.message.cast()),
+            UNICODE => Name::of_wide(of.message.cast()),
+            _ => Name::NONE,
+        }
     }
-    // SAFETY: every version of them begins with these two fields.
-    let size = unsafe { (&raw const (*attributes).size).read_unaligned() };
-    if usize::from(size) < size_of::<Attributes>() {
-        return Name::NONE;
+}
+
+impl Given for *const c_char {
+    unsafe fn name(self) -> Name {
+        Name::of_bytes(self)
     }
-    // SAFETY: they are as long as this declaration of them.
-    let of = unsafe { attributes.read_unaligned() };
-    match of.message_type {
-        ASCII | REGISTERED => Name::of_bytes(of.message.cast()),
-        UNICODE => Name::of_wide(of.message.cast()),
-        _ => Name::NONE,
+}
+
+impl Given for Wide {
+    unsafe fn name(self) -> Name {
+        Name::of_wide(self)
     }
 }
 
@@ -172,38 +191,40 @@ fn number(domain: Handle) -> u64 {
     domain.addr() as u64
 }
 
-/// Declares functions that NVTX calls: what each is given beside the domain, and what it does with the name in it.
+/// Declares functions that NVTX calls: what each is given, what that does, and in which domain.
 macro_rules! functions {
-    ($($name:ident[$($domain:ident)?]($given:ident: $type:ty) $(-> $result:ty)? =
-        $does:ident, $of:expr, $in:expr;)*) => {
+    ($($name:ident[$($domain:ident)?]($given:ident: $type:ty) $(-> $result:ty)? = $does:ident @ $in:expr;)*) => {
         $(unsafe extern "C" fn $name($($domain: Handle,)? $given: $type) $(-> $result)? {
-            $does($in, || $of)
+            // SAFETY: NVTX hands over what the program gave it as that.
+            $does($in, || unsafe { $given.name() })
         })*
     };
 }
 
-// SAFETY (of `named` in each): NVTX hands over what the program gave, which is null or an event's attributes.
+/// No domain: the program's own.
+const OWN: Handle = std::ptr::null();
+
 functions! {
-    mark_ex[](event: *const Attributes) = marked, unsafe { named(event) }, std::ptr::null();
-    mark_a[](text: *const c_char) = marked, Name::of_bytes(text), std::ptr::null();
-    mark_w[](text: Wide) = marked, Name::of_wide(text), std::ptr::null();
-    start_ex[](event: *const Attributes) -> u64 = started, unsafe { named(event) }, std::ptr::null();
-    start_a[](text: *const c_char) -> u64 = started, Name::of_bytes(text), std::ptr::null();
-    start_w[](text: Wide) -> u64 = started, Name::of_wide(text), std::ptr::null();
-    push_ex[](event: *const Attributes) -> c_int = pushed, unsafe { named(event) }, std::ptr::null();
-    push_a[](text: *const c_char) -> c_int = pushed, Name::of_bytes(text), std::ptr::null();
-    push_w[](text: Wide) -> c_int = pushed, Name::of_wide(text), std::ptr::null();
-    domain_mark[domain](event: *const Attributes) = marked, unsafe { named(event) }, domain;
-    domain_start[domain](event: *const Attributes) -> u64 = started, unsafe { named(event) }, domain;
-    domain_push[domain](event: *const Attributes) -> c_int = pushed, unsafe { named(event) }, domain;
+    mark_ex[](event: *const Attributes) = marked @ OWN;
+    mark_a[](text: *const c_char) = marked @ OWN;
+    mark_w[](text: Wide) = marked @ OWN;
+    start_ex[](event: *const Attributes) -> u64 = started @ OWN;
+    start_a[](text: *const c_char) -> u64 = started @ OWN;
+    start_w[](text: Wide) -> u64 = started @ OWN;
+    push_ex[](event: *const Attributes) -> c_int = pushed @ OWN;
+    push_a[](text: *const c_char) -> c_int = pushed @ OWN;
+    push_w[](text: Wide) -> c_int = pushed @ OWN;
+    domain_mark[domain](event: *const Attributes) = marked @ domain;
+    domain_start[domain](event: *const Attributes) -> u64 = started @ domain;
+    domain_push[domain](event: *const Attributes) -> c_int = pushed @ domain;
 }
 
 unsafe extern "C" fn end(range: u64) {
-    ended(std::ptr::null(), range);
+    ended(OWN, range);
 }
 
 unsafe extern "C" fn pop() -> c_int {
-    popped(std::ptr::null())
+    popped(OWN)
 }
 
 unsafe extern "C" fn domain_end(domain: Handle, range: u64) {
