@@ -84,6 +84,7 @@ impl Name {
         if COPIES.load(Ordering::Relaxed) >= MOST_COPIES {
             return std::ptr::null();
         }
+        // relaxed: as above.
         COPIES.fetch_add(1, Ordering::Relaxed);
         let copy = [bytes, &[0]].concat().into_boxed_slice();
         Box::leak(copy).as_ptr().cast()
