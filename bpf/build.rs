@@ -36,7 +36,7 @@ mod programs {
     use libbpf_cargo::SkeletonBuilder;
 
     const OLDEST_CLANG: u32 = 19;
-    const OBJECTS: [&str; 5] = ["bypass", "core", "events", "timer", "trace"];
+    const OBJECTS: [&str; 6] = ["bypass", "core", "events", "ranges", "timer", "trace"];
 
     /// Compiles every object into `OUT_DIR`; `Err` holds the reason why no compiler could be used.
     ///

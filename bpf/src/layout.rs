@@ -145,6 +145,35 @@ pub struct RawFilter {
     pub is_on: u32,
 }
 
+/// Most bytes of the name of a range.
+pub const NAME_BYTES: usize = 64;
+/// Most bytes of the name of a domain.
+pub const DOMAIN_BYTES: usize = 32;
+
+/// A hit of a probe of ranges (`struct gridmux_range`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawRange {
+    /// When it fired, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub wall_ns: u64,
+    /// Which domain of the process; 0 for its own.
+    pub domain: u64,
+    /// Which range of the process; 0 for what is nested in its thread.
+    pub range: u64,
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Discriminant of a [`crate::RangeProbe`].
+    pub probe: u32,
+    /// Bytes of the name that could be read.
+    pub name_bytes: u32,
+    /// The name.
+    pub name: [u8; NAME_BYTES],
+    /// The domain's name, filled up with zeros.
+    pub domain_name: [u8; DOMAIN_BYTES],
+}
+
 /// Key of a probe count (`struct gridmux_probe_key`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,6 +230,10 @@ const _: () = {
     assert!(offset_of!(RawEvent, tenant) == 64);
     assert!(offset_of!(RawEvent, device) == 76);
     assert!(size_of::<RawFilter>() == 8);
+    assert!(size_of::<RawRange>() == 136);
+    assert!(offset_of!(RawRange, pid) == 24);
+    assert!(offset_of!(RawRange, name) == 40);
+    assert!(offset_of!(RawRange, domain_name) == 104);
 };
 
 /// Marks a mirror of a C struct whose bytes may be read and written as they are.
@@ -224,7 +257,8 @@ plain_bytes!(
     RawCallKey,
     RawCalls,
     RawEvent,
-    RawFilter
+    RawFilter,
+    RawRange
 );
 
 /// Returns the value that stands at the beginning of these bytes, wherever they lie; `None` where they are too few.

@@ -5,11 +5,11 @@
 //! in the supervisor); any privileged process reads them ([`reader`]). The **traced** one: [`probes`] cost a load
 //! and a branch until somebody attaches ([`TraceProgram`] counts, [`EventTrace`] hands on every hit, or any USDT tool).
 //!
-//! Apart from launches: what is loaded, as bpftool lists it ([`listing`], [`dump`]), and calls of driver libraries that
-//! are not ours ([`BypassProgram`]).
+//! Apart from launches: the ranges of programs ([`RangeTrace`]), what is loaded, as bpftool lists it ([`listing`],
+//! [`dump`]), and calls of driver libraries that are not ours ([`BypassProgram`]).
 //!
 //! Rules:
-//! - This room knows no other. Tenants, devices and kernels are bare numbers here.
+//! - This room knows no other but the macro of probes. Tenants, devices and kernels are bare numbers here.
 //! - Loading goes through libbpf, reading through aya, which needs no C library.
 //! - Whatever the ring holds may be hostile; the kernel and the program bound it.
 //! - Where BPF is not permitted, or was not built, the answer is a typed [`Unavailable`]; nothing else changes.
@@ -24,6 +24,7 @@ pub mod instance;
 pub mod layout;
 pub mod listing;
 pub mod probes;
+pub mod range;
 pub mod reader;
 #[cfg(not(loom))]
 pub mod recorder;
@@ -31,7 +32,6 @@ pub mod render;
 pub mod ring;
 mod sync;
 pub mod unavailable;
-pub mod usdt;
 
 #[cfg(not(gridmux_no_bpf))]
 mod attach;
@@ -48,6 +48,10 @@ mod load;
 #[cfg(not(gridmux_no_bpf))]
 mod pins;
 #[cfg(not(gridmux_no_bpf))]
+mod ranges;
+#[cfg(not(gridmux_no_bpf))]
+mod ring_reader;
+#[cfg(not(gridmux_no_bpf))]
 mod trace;
 #[cfg(gridmux_no_bpf)]
 mod unbuilt;
@@ -61,6 +65,7 @@ pub use instance::InstanceName;
 pub use layout::Stats;
 pub use listing::{Listing, LoadedMap, LoadedProgram, RunCounting, list};
 pub use probes::{Probe, ProbeArgs};
+pub use range::{Range, RangeProbe};
 pub use reader::{ReadError, read_histograms, read_stats};
 #[cfg(not(loom))]
 pub use recorder::{Recorder, Sample};
@@ -74,9 +79,11 @@ pub use events::EventTrace;
 #[cfg(not(gridmux_no_bpf))]
 pub use latency::LatencyProgram;
 #[cfg(not(gridmux_no_bpf))]
+pub use ranges::RangeTrace;
+#[cfg(not(gridmux_no_bpf))]
 pub use trace::TraceProgram;
 #[cfg(gridmux_no_bpf)]
-pub use unbuilt::{BypassProgram, EventTrace, LatencyProgram, TraceProgram};
+pub use unbuilt::{BypassProgram, EventTrace, LatencyProgram, RangeTrace, TraceProgram};
 
 /// Which tenants' samples the program accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

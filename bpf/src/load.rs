@@ -45,6 +45,10 @@ pub(crate) static TRACE: &Aligned<[u8]> =
 pub(crate) static EVENTS: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/events.bpf.o")));
 
+/// The USDT program that hands ranges of programs to a reader.
+pub(crate) static RANGES: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/ranges.bpf.o")));
+
 /// Opens `image`, lets `prepare` change it, and loads it.
 pub(crate) fn load(
     name: &str,

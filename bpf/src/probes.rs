@@ -5,8 +5,7 @@
 //! adds to that. `src/bpf/trace.bpf.c` and `src/bpf/events.bpf.c` read them by position: an argument may be added at
 //! the end, and none may move.
 
-use crate::usdt::Semaphore;
-use crate::usdt_site;
+use gridmux_usdt::{Semaphore, usdt_site};
 
 /// The arguments that every probe carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

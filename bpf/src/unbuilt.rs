@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use crate::calls::Caller;
 use crate::event::Event;
@@ -11,6 +12,7 @@ use crate::histogram::TenantHistogram;
 use crate::instance::InstanceName;
 use crate::layout::Stats;
 use crate::probes::Probe;
+use crate::range::Range;
 use crate::reader::ReadError;
 use crate::unavailable::Unavailable;
 use crate::{LatencyOptions, ProbeCount};
@@ -37,6 +39,10 @@ pub struct BypassProgram(Infallible);
 #[derive(Debug)]
 pub struct EventTrace(Infallible);
 
+/// Never made: this build has no programs.
+#[derive(Debug)]
+pub struct RangeTrace(Infallible);
+
 // Dropping matters where they work, and callers say so.
 impl Drop for LatencyProgram {
     fn drop(&mut self) {
@@ -57,6 +63,12 @@ impl Drop for TraceProgram {
 }
 
 impl Drop for EventTrace {
+    fn drop(&mut self) {
+        match self.0 {}
+    }
+}
+
+impl Drop for RangeTrace {
     fn drop(&mut self) {
         match self.0 {}
     }
@@ -146,6 +158,21 @@ impl EventTrace {
     }
 
     pub fn take(&mut self, _most: usize, _events: &mut Vec<Event>) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+
+    pub fn lost(&self) -> Result<u64, ReadError> {
+        match self.0 {}
+    }
+}
+
+#[allow(missing_docs)] // Documented where they work, in ranges.rs.
+impl RangeTrace {
+    pub fn attach(_library: &Path) -> Result<Self, Unavailable> {
+        Err(not_built())
+    }
+
+    pub fn take(&mut self, _most: usize, _ranges: &mut Vec<Range>) -> Result<(), ReadError> {
         match self.0 {}
     }
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub(crate) const DEFAULT_RUN_DIR: &str = "/run/gridmux";
 
 /// Which service.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ServiceArgs {
     /// Folder of the service's sockets
     #[arg(long, value_name = "DIR", default_value = DEFAULT_RUN_DIR, value_hint = ValueHint::DirPath)]

@@ -125,6 +125,38 @@ struct gridmux_filter {
 	__u32 is_on;
 };
 
+/* Index of a probe of ranges, carried as its cookie. */
+enum gridmux_range_probe {
+	GRIDMUX_RANGE_PUSH,
+	GRIDMUX_RANGE_POP,
+	GRIDMUX_RANGE_START,
+	GRIDMUX_RANGE_END,
+	GRIDMUX_RANGE_MARK,
+};
+
+/* Most bytes of the name of a range, and of that of a domain. */
+#define GRIDMUX_NAME_BYTES 64
+#define GRIDMUX_DOMAIN_BYTES 32
+
+/* A hit of a probe of ranges. */
+struct gridmux_range {
+	/* CLOCK_MONOTONIC. */
+	__u64 wall_ns;
+	/* Which domain of the process; 0 for its own. */
+	__u64 domain;
+	/* Which range of the process; 0 for what is nested in its thread. */
+	__u64 range;
+	/* The process and the thread, as the kernel numbers them. */
+	__u32 pid;
+	__u32 tid;
+	__u32 probe;
+	/* Bytes of the name that could be read. */
+	__u32 name_bytes;
+	char name[GRIDMUX_NAME_BYTES];
+	/* Filled up with zeros. */
+	char domain_name[GRIDMUX_DOMAIN_BYTES];
+};
+
 struct gridmux_probe_key {
 	__u32 tenant;
 	__u32 probe;
@@ -181,5 +213,9 @@ GRIDMUX_OFFSET(struct gridmux_event, values, 32);
 GRIDMUX_OFFSET(struct gridmux_event, tenant, 64);
 GRIDMUX_OFFSET(struct gridmux_event, device, 76);
 GRIDMUX_SIZE(struct gridmux_filter, 8);
+GRIDMUX_SIZE(struct gridmux_range, 136);
+GRIDMUX_OFFSET(struct gridmux_range, pid, 24);
+GRIDMUX_OFFSET(struct gridmux_range, name, 40);
+GRIDMUX_OFFSET(struct gridmux_range, domain_name, 104);
 
 #endif

@@ -116,6 +116,32 @@ fn the_program_finds_the_library_and_a_private_service() {
 }
 
 #[test]
+fn nvtx_finds_the_library_unless_another_tool_is_named() {
+    let installed = Installed::new();
+    let script = "echo $NVTX_INJECTION64_PATH ${LD_LIBRARY_PATH%%:*}/libcuda.so.1; test -f $NVTX_INJECTION64_PATH";
+    let mut arguments = words("run --sms 2 -- sh -c");
+    arguments.push(script);
+    let mut command = installed.command(&arguments);
+    let ran = Ran::from(
+        command
+            .env_remove("NVTX_INJECTION64_PATH")
+            .output()
+            .unwrap(),
+    );
+    let said = ran.succeeded().stdout;
+    let (named, due) = said.trim_end().split_once(' ').unwrap();
+    assert_eq!(named, due);
+    let mut command = installed.command(&arguments);
+    let ran = Ran::from(
+        command
+            .env("NVTX_INJECTION64_PATH", "/bin/sh")
+            .output()
+            .unwrap(),
+    );
+    assert!(ran.succeeded().stdout.starts_with("/bin/sh "));
+}
+
+#[test]
 fn libraries_that_are_there_are_found_by_name_and_by_path() {
     let installed = Installed::new();
     for name in ["libcudart.so.12", "libnvrtc.so.13"] {

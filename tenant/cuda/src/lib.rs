@@ -47,6 +47,7 @@ mod limit;
 pub mod link;
 pub mod memory;
 pub mod module;
+pub mod nvtx;
 pub mod occupancy;
 mod per_thread;
 pub mod printing;

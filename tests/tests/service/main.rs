@@ -23,6 +23,7 @@ mod live;
 mod offenders;
 mod pauses;
 mod policy_set;
+mod ranges;
 mod repeatable;
 mod security;
 mod somebody_else;

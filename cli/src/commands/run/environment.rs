@@ -20,6 +20,9 @@ const SITECUSTOMIZE: &str = include_str!("sitecustomize.py");
 /// For which GPU Triton compiles on a model of a later one: the model has no `wgmma` and no tensor memory.
 const TRITON_ARCHITECTURE: &str = "sm80";
 
+/// The variable that names who takes the ranges of programs that are compiled with NVTX.
+const NVTX: &str = "NVTX_INJECTION64_PATH";
+
 /// The facts that the variables are made from.
 pub(super) struct Environment<'a> {
     /// The private folder.
@@ -61,7 +64,7 @@ impl Environment<'_> {
         ];
         if is_audited(self.folder) {
             let search = library::search(self.folder);
-            variables.push((gridmux_search::VARIABLE, lib.into()));
+            variables.push((gridmux_search::VARIABLE, lib.clone().into()));
             variables.push((
                 gridmux_search::AUDIT,
                 in_front(gridmux_search::AUDIT, &search),
@@ -86,10 +89,15 @@ impl Environment<'_> {
         if self.device.is_model && self.device.compute_capability.0 >= 9 {
             asked.push(("TRITON_OVERRIDE_ARCH", TRITON_ARCHITECTURE));
         }
-        let unset = asked
+        let asked = asked
             .into_iter()
+            .map(|(name, value)| (name, OsString::from(value)));
+        // The driver library takes a program's NVTX ranges, where no other tool does.
+        let driver = lib.join(library::DRIVER).into_os_string();
+        let unset = asked
+            .chain([(NVTX, driver)])
             .filter(|(name, _)| std::env::var_os(name).is_none());
-        variables.extend(unset.map(|(name, value)| (name, value.into())));
+        variables.extend(unset);
         variables
     }
 }

@@ -18,8 +18,10 @@ use std::path::{Path, PathBuf};
 const PLACES: [&str; 2] = ["libcuda.so", "../lib/gridmux/libcuda.so.1"];
 /// Folder of the libraries of an installation, seen from the folder of the program.
 const INSTALLED: &str = "../lib/gridmux";
+/// The name by which it is asked for.
+pub(super) const DRIVER: &str = "libcuda.so.1";
 /// Names under which programs load it.
-const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+const NAMES: [&str; 2] = [DRIVER, "libcuda.so"];
 /// Folder of the links, in the private folder.
 pub(super) const FOLDER: &str = "lib";
 /// Folder of the stand-ins for NVRTC, in that folder.
@@ -135,7 +137,7 @@ pub(in crate::commands) fn places() -> Result<(Vec<Place>, String), Failure> {
     let folder = program.parent().unwrap_or(Path::new("/"));
     let first = |files: [PathBuf; 2]| files.into_iter().find(|file| file.is_file());
     let driver = Place {
-        name: NAMES[0],
+        name: DRIVER,
         file: first(PLACES.map(|place| folder.join(place))),
     };
     let beside = BESIDE.iter().map(|of| Place {

@@ -2,11 +2,13 @@
 //!
 //! Rule: a name is the last thing to be cut, so that a column is as wide as it must be and the ones behind it move.
 
+use super::clients::Owner;
 use super::directory::Whose;
+use super::range_line;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::harmless;
-use gridmux_bpf::{Cause, Event, Happening, Probe};
+use gridmux_bpf::{Cause, Event, Happening, Probe, Range};
 use gridmux_tenant::CompletionStatus;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
@@ -26,6 +28,8 @@ pub(super) enum Kind {
     Plans,
     /// Ends of blocks.
     Blocks,
+    /// Ranges of programs.
+    Ranges,
 }
 
 /// Makes lines of events.
@@ -50,6 +54,7 @@ impl Kind {
             Self::Preemptions => &[Probe::Preempt, Probe::Resume],
             Self::Plans => &[Probe::Plan],
             Self::Blocks => &[Probe::Block],
+            Self::Ranges => &[],
         }
     }
 
@@ -61,11 +66,13 @@ impl Kind {
             Self::Preemptions => "preemptions",
             Self::Plans => "plans",
             Self::Blocks => "blocks",
+            Self::Ranges => "ranges",
         }
     }
 
     fn columns(self) -> Vec<(&'static str, i32)> {
         let own: &[(&str, i32)] = match self {
+            Self::Ranges => return range_line::COLUMNS.to_vec(),
             Self::Launches => &[("BLOCKS", 8), ("QUEUE_us", 10), ("RUN_us", 10)],
             Self::Slices => &[
                 ("BLOCKS", 8),
@@ -141,6 +148,18 @@ impl Lines {
         cells.extend(cells_of(event));
         let line = aligned(&self.kind.columns(), cells);
         Ok(harmless(&line).into_owned())
+    }
+
+    /// Returns a range's line, with a line break at the end.
+    pub(super) fn range_line(&self, range: &Range, owner: &Owner) -> Result<String, Failure> {
+        let unix_ns = range.wall_ns.saturating_add(self.ahead_ns);
+        if self.is_json {
+            let value = range_line::object(range, owner, unix_ns);
+            return Ok(format!("{}\n", serde_json::to_string(&value)?));
+        }
+        let cells = [time_of_day(unix_ns)].into_iter();
+        let cells = cells.chain(range_line::cells(range, owner));
+        Ok(aligned(&self.kind.columns(), cells))
     }
 
     fn object(&self, event: &Event, whose: Whose<'_>, unix_ns: u64) -> Value {

@@ -3,9 +3,13 @@
 //! Rules: only the probes that a command needs are attached; who falls behind loses events, which are counted and
 //! named, and slows nobody; times of day are the machine's, durations the device's.
 
+mod clients;
+mod device_time;
 mod directory;
 mod host;
 mod line;
+mod range_line;
+mod range_tracks;
 mod record;
 mod screen;
 mod session;
@@ -18,7 +22,7 @@ use crate::units;
 use clap::{Args, Subcommand};
 use line::{Kind, Lines};
 use screen::Screen;
-use session::{Limits, Session};
+use session::{Limits, Session, WithRanges};
 use std::time::Duration;
 
 /// Commands that watch.
@@ -39,6 +43,9 @@ pub(crate) enum Trace {
     /// Every block as it ends: on which SM it ran, and when
     #[command(after_help = BLOCKS)]
     Blocks(OfTenant),
+    /// Every NVTX range of the tenants' programs as it begins and ends, and every mark
+    #[command(after_help = RANGES)]
+    Ranges(OfTenant),
     /// Everything, as a file that Perfetto opens and `gridmux report` sums up
     #[command(after_help = RECORD)]
     Record(record::Record),
@@ -140,12 +147,33 @@ that stamp when they run, at most one in 16, after their launch has ended, and \
 none of kernels that cannot be cut. A functional device has no SMs."
 );
 
+const RANGES: &str = "\
+Columns:
+  RANGE  the range's name, behind that of its domain; - where it has none, as an
+         end
+  EVENT  push and pop: what is nested in a thread; start and end: what any
+         thread may end; mark: something happened
+
+A program that is compiled with NVTX (version 3) and runs by `gridmux run` tells its ranges; the first 64 bytes of a \
+name are shown. Only the programs that use the driver library beside this gridmux are watched, and only those that are \
+clients of the service are shown; where some are not, stderr says how many hits they had. With -j a line is a JSON \
+object, in which `range_id` is the same for the start and the end of a range, and the last one says how many events \
+there were and how many were lost.
+
+It needs root, for eBPF, and ends on Ctrl-C, at the end of its reader and of the device host. A reader that falls \
+behind slows nobody: what finds no room in a ring of 4 MiB is lost, and stderr says how many were.";
+
 const RECORD: &str = "\
 The file is a timeline of Perfetto's, in the device's time. Each tenant has tracks for its launches, from their first \
 block's start to their last one's end, with an arrow from the submission; for the pieces in which each of its kernels \
 goes to the device; and for preemptions. Plans have a track of their own, and are named after the first of their \
 causes, which `gridmux trace plans --help` explains. With --blocks each SM that blocks ran on has a track of these; \
 its number is the device's. A launch of which a piece has ended, and whose end was not seen, is a slice without an end.
+
+A tenant also has tracks for the NVTX ranges of its programs, for each thread and domain, and for what a process \
+starts and ends. They stand in device time between what the device did before and after them, in proportion to the \
+machine's time. Of these, at most 1,024 tracks and 64 levels are drawn; what is beyond, and an end whose beginning was \
+not seen, is left out and counted. `gridmux trace ranges --help` says which programs have them.
 
 It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
 and the file shows what came until then; it ends before the file has 1 GiB, the most that `gridmux report` reads.";
@@ -158,13 +186,18 @@ impl Trace {
             Self::Preemptions(of) => (Kind::Preemptions, of.tenant, of.all),
             Self::Plans(all) => (Kind::Plans, None, all),
             Self::Blocks(of) => (Kind::Blocks, of.tenant, of.all),
+            Self::Ranges(of) => (Kind::Ranges, of.tenant, of.all),
             Self::Record(record) => return record.run(out),
         };
         let limits = Limits {
             count: all.count,
             duration: all.duration,
         };
-        let mut session = Session::begin(all.service, kind.probes(), tenant.as_deref())?;
+        let ranges = match kind {
+            Kind::Ranges => WithRanges::Alone,
+            _ => WithRanges::No,
+        };
+        let mut session = Session::begin(all.service, (kind.probes(), ranges), tenant.as_deref())?;
         session.announce(kind.name());
         let mut screen = Screen::begin(Lines::new(kind, out.is_json())?, *out)?;
         session.run(limits, &mut screen)?.tell(out)

@@ -3,23 +3,30 @@
 //! Rule: whatever ends it, also a disk that is full, the file holds whole packets alone.
 
 use super::OfTenant;
+use super::clients::Owner;
+use super::device_time::DeviceTime;
 use super::directory::Whose;
-use super::session::{End, Limits, Session, Sink};
+use super::session::{End, Limits, Session, Sink, WithRanges};
 use super::timeline::Timeline;
 use crate::failure::Failure;
 use crate::files;
 use crate::output::{Output, note};
 use crate::perfetto::packet::{Packet, whole};
+use crate::units;
 use anyhow::Context;
 use clap::{Args, ValueHint};
-use gridmux_bpf::{Event, Probe};
+use gridmux_bpf::{Event, Happening, Probe, Range};
 use serde_json::json;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes from which on packets are written.
 const ENOUGH: usize = 64 << 10;
+
+/// Most ranges that wait for the device to do something.
+const MOST_WAITING: usize = 1 << 16;
 
 /// Bytes at which a recording ends: what `gridmux report` reads of one, with room for the last packets.
 const MOST_BYTES: u64 = files::MOST_DATA - (1 << 20);
@@ -44,6 +51,11 @@ struct Recording {
     packets: Vec<Packet>,
     file: TraceFile,
     last_ns: u64,
+    time: DeviceTime,
+    /// Ranges whose device time is not known yet.
+    ranges: VecDeque<(Range, Owner)>,
+    /// Ranges that came.
+    came: u64,
 }
 
 /// A file of packets.
@@ -70,8 +82,9 @@ impl Record {
             probes.push(Probe::Block);
         }
         let tenant = self.of.tenant.as_deref();
-        let mut session = Session::begin(all.service, &probes, tenant)?;
-        let mut recording = Recording::begin(&self.perfetto)?;
+        let probes = (&probes[..], WithRanges::WherePossible);
+        let mut session = Session::begin(all.service, probes, tenant)?;
+        let mut recording = Recording::begin(&self.perfetto, session.passes)?;
         session.announce(if self.blocks {
             "everything and blocks"
         } else {
@@ -82,19 +95,28 @@ impl Record {
             duration: all.duration,
         };
         let end = session.run(limits, &mut recording)?;
+        recording.place_rest();
+        let (ranges, left_out) = (recording.came, recording.timeline.ranges_left_out());
         let bytes = recording.end(&end)?;
         end.note();
+        if left_out > 0 {
+            let ranges = units::counted(ranges, "hit");
+            note(&format!(
+                "{left_out} of {ranges} of programs' ranges left out: `gridmux trace record --help` says which"
+            ));
+        }
         let file = self.perfetto.display().to_string();
         note(&format!("{file}: open it at https://ui.perfetto.dev"));
         let said = json!({
-            "file": file, "bytes": bytes, "events": end.events, "lost": end.lost, "ended": end.ended,
+            "file": file, "bytes": bytes, "events": end.events, "lost": end.lost, "ranges": ranges,
+            "ranges_left_out": left_out, "of_no_client": end.of_no_client, "ended": end.ended,
         });
         out.line(&said)
     }
 }
 
 impl Recording {
-    fn begin(path: &Path) -> Result<Self, Failure> {
+    fn begin(path: &Path, passes: bool) -> Result<Self, Failure> {
         let (timeline, packets) = Timeline::begin();
         let mut file = TraceFile::make(path)?;
         packets.iter().for_each(|packet| file.add(packet));
@@ -103,7 +125,47 @@ impl Recording {
             packets: Vec::new(),
             file,
             last_ns: 0,
+            time: DeviceTime::new(passes),
+            ranges: VecDeque::new(),
+            came: 0,
         })
+    }
+
+    /// Adds the ranges whose device time is known by now.
+    fn place(&mut self) {
+        while let Some((range, _)) = self.ranges.front() {
+            let is_too_much = self.ranges.len() > MOST_WAITING;
+            let at = match self.time.at(range.wall_ns) {
+                Some(at) => at,
+                None if is_too_much => self.time.at_the_end(range.wall_ns),
+                None => return,
+            };
+            self.draw_first(at);
+        }
+    }
+
+    /// Adds all other ranges, behind the last event.
+    fn place_rest(&mut self) {
+        while let Some((range, _)) = self.ranges.front() {
+            let at = self.time.at_the_end(range.wall_ns);
+            self.draw_first(at);
+        }
+    }
+
+    fn draw_first(&mut self, at: u64) {
+        let Some((range, owner)) = self.ranges.pop_front() else {
+            return;
+        };
+        self.last_ns = self.last_ns.max(at);
+        let drawn = (&range, &owner, at);
+        self.timeline.add_range(drawn, &mut self.packets);
+        self.write();
+    }
+
+    fn write(&mut self) {
+        for packet in self.packets.drain(..) {
+            self.file.add(&packet);
+        }
     }
 
     /// Ends the file; returns its length.
@@ -119,10 +181,30 @@ impl Recording {
 impl Sink for Recording {
     fn take(&mut self, event: &Event, whose: Whose<'_>) -> Result<bool, Failure> {
         self.last_ns = self.last_ns.max(event.args.time_ns);
-        self.timeline.add(event, whose, &mut self.packets);
-        for packet in self.packets.drain(..) {
-            self.file.add(&packet);
+        // A block may be told long after it ended.
+        if !matches!(event.what, Happening::Block { .. }) {
+            let took_ns = match event.what {
+                Happening::SliceEnd {
+                    waited_ns, ran_ns, ..
+                } => waited_ns.saturating_add(ran_ns),
+                Happening::Complete {
+                    submit_to_complete_ns,
+                    ..
+                } => submit_to_complete_ns,
+                _ => 0,
+            };
+            self.time.add(event.wall_ns, event.args.time_ns, took_ns);
         }
+        self.place();
+        self.timeline.add(event, whose, &mut self.packets);
+        self.write();
+        Ok(self.file.waiting.len() >= ENOUGH)
+    }
+
+    fn take_range(&mut self, range: Range, owner: Owner) -> Result<bool, Failure> {
+        self.came += 1;
+        self.ranges.push_back((range, owner));
+        self.place();
         Ok(self.file.waiting.len() >= ENOUGH)
     }
 
@@ -226,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_named() {
-        let mut recording = Recording::begin(std::path::Path::new("/dev/full")).unwrap();
+        let mut recording = Recording::begin(std::path::Path::new("/dev/full"), true).unwrap();
         let failure = super::Sink::flush(&mut recording).unwrap_err().line();
         assert!(
             failure.contains("writing /dev/full: No space left"),

@@ -1,11 +1,12 @@
 //! Stdout as the place where events go, in pieces that the pipe to a slow reader takes whole.
 
+use super::clients::Owner;
 use super::directory::Whose;
 use super::line::Lines;
 use super::session::Sink;
 use crate::failure::Failure;
 use crate::output::Output;
-use gridmux_bpf::Event;
+use gridmux_bpf::{Event, Range};
 
 /// Bytes from which on lines are written; with one line more they are still less than a pipe takes at once.
 const ENOUGH: usize = 3000;
@@ -38,6 +39,12 @@ impl Screen {
 impl Sink for Screen {
     fn take(&mut self, event: &Event, whose: Whose<'_>) -> Result<bool, Failure> {
         self.text.push_str(&self.lines.line(event, whose)?);
+        self.waiting += 1;
+        Ok(self.text.len() >= ENOUGH)
+    }
+
+    fn take_range(&mut self, range: Range, owner: Owner) -> Result<bool, Failure> {
+        self.text.push_str(&self.lines.range_line(&range, &owner)?);
         self.waiting += 1;
         Ok(self.text.len() >= ENOUGH)
     }

@@ -5,14 +5,16 @@
 //! Rules: whatever ends a session, what came until then is taken, as far as that goes without waiting; what ends one
 //! does so also while the reader of stdout takes nothing, and what that reader did not get is counted.
 
+use super::clients::{ClientRanges, Owner};
 use super::directory::{Directory, Whose, number_of};
 use super::host::Host;
+use super::line::Kind;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 use crate::service::ServiceArgs;
 use crate::units;
 use anyhow::Context;
-use gridmux_bpf::{Event, EventTrace, Happening, Probe};
+use gridmux_bpf::{Event, EventTrace, Happening, Probe, Range};
 use gridmux_mediator::device::Timing;
 use gridmux_mediator::supervisor::ServiceStatistics;
 use nix::errno::Errno;
@@ -38,10 +40,34 @@ const REST: usize = 48 * BATCH;
 /// A device host that is watched.
 pub(super) struct Session {
     trace: EventTrace,
+    /// Those of its clients, where they are watched.
+    ranges: Option<ClientRanges>,
     host: Host,
     directory: Directory,
     signals: SignalFd,
     clock: &'static str,
+    /// Device time passes with the machine's while the device is idle.
+    pub(super) passes: bool,
+}
+
+/// Whether ranges of programs are watched, beside what happens on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WithRanges {
+    /// They are not.
+    No,
+    /// Where they can be.
+    WherePossible,
+    /// They are all that is watched.
+    Alone,
+}
+
+/// Something that is watched.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// Of the device host.
+    Event(Event),
+    /// Of a client.
+    Range(Range, Owner),
 }
 
 /// What ends a session beside signals and the host's end.
@@ -58,6 +84,12 @@ pub(super) trait Sink {
     /// # Errors
     /// The event cannot be kept.
     fn take(&mut self, event: &Event, whose: Whose<'_>) -> Result<bool, Failure>;
+
+    /// Takes a range of a client; returns the same.
+    ///
+    /// # Errors
+    /// As of [`Sink::take`].
+    fn take_range(&mut self, range: Range, owner: Owner) -> Result<bool, Failure>;
 
     /// Passes on what was taken.
     ///
@@ -102,6 +134,9 @@ pub(super) struct End {
     pub(super) lost: u64,
     /// Events that came and that the reader of stdout did not take before the end.
     pub(super) unread: u64,
+    /// Hits of processes that use the driver library and are no clients, where ranges are watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) of_no_client: Option<u64>,
     /// Why it ended.
     pub(super) ended: Reason,
     #[serde(skip)]
@@ -118,7 +153,7 @@ impl Session {
     /// Nobody serves, there is no such tenant, or the host cannot be traced.
     pub(super) fn begin(
         service: ServiceArgs,
-        probes: &[Probe],
+        (probes, with_ranges): (&[Probe], WithRanges),
         tenant: Option<&str>,
     ) -> Result<Self, Failure> {
         let signals = hold_signals().context("reading signals")?;
@@ -133,13 +168,24 @@ impl Session {
         check_tells_blocks(probes, &statistics)?;
         let host = Host::find(pid)?;
         let trace = EventTrace::attach(pid, probes, tenant)?;
-        let clock = match statistics.host.device.is_model {
+        let ranges = match with_ranges {
+            WithRanges::No => None,
+            WithRanges::Alone => Some(ClientRanges::attach(&service, &statistics, tenant)?),
+            WithRanges::WherePossible => ClientRanges::attach(&service, &statistics, tenant)
+                .inspect_err(|why| note(&format!("without the ranges of programs: {}", why.line())))
+                .ok(),
+        };
+        let device = &statistics.host.device;
+        let passes = device.timing != Some(Timing::Timed);
+        let clock = match device.is_model {
             true => "virtual",
             false => "device",
         };
         Ok(Self {
             trace,
+            ranges,
             host,
+            passes,
             directory: Directory::new(service, &statistics),
             signals,
             clock,
@@ -149,6 +195,10 @@ impl Session {
     /// Says on stderr that it watches.
     pub(super) fn announce(&self, what: &str) {
         let Self { host, clock, .. } = self;
+        if what == Kind::Ranges.name() {
+            note("tracing ranges of the service's clients; Ctrl-C ends it");
+            return;
+        }
         note(&format!(
             "tracing {what} of the device host, process {}; durations in {clock} time, Ctrl-C ends it",
             host.pid
@@ -161,11 +211,12 @@ impl Session {
     /// An event cannot be read or written.
     pub(super) fn run(&mut self, limits: Limits, sink: &mut dyn Sink) -> Result<End, Failure> {
         let begun = Instant::now();
-        let mut events = Vec::with_capacity(BATCH);
+        let mut items = Vec::with_capacity(BATCH);
         let mut end = End {
             events: 0,
             lost: 0,
             unread: 0,
+            of_no_client: None,
             ended: Reason::Count,
             pid: self.host.pid,
             stuck: None,
@@ -178,18 +229,21 @@ impl Session {
         loop {
             // Asked before: what the host said last is in the ring then.
             let host_ended = self.host.has_ended();
-            self.trace.take(BATCH, &mut events)?;
-            let is_full = events.len() == BATCH;
-            let last = self.pass_on(&mut events, (limits.count, until), sink, &mut end)?;
+            let is_full = self.take(&mut items)?;
+            let is_last = ending.is_some() && (!is_full || rest <= BATCH);
+            if let Some(ranges) = self.ranges.as_mut().filter(|_| is_last) {
+                ranges.end(&mut items);
+            }
+            let last = self.pass_on(&mut items, (limits.count, until), sink, &mut end)?;
             if last.is_some() {
                 ending = last;
                 break;
             }
+            if is_last {
+                break;
+            }
             if ending.is_some() {
                 rest = rest.saturating_sub(BATCH);
-                if !is_full || rest == 0 {
-                    break;
-                }
                 continue;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -210,25 +264,48 @@ impl Session {
             self.count_unread(&mut end)?;
         }
         end.lost = self.trace.lost()?;
+        if let Some(ranges) = &self.ranges {
+            end.lost += ranges.lost()?;
+            end.of_no_client = Some(ranges.of_no_client());
+        }
         Ok(end)
+    }
+
+    /// Takes a batch of everything that is watched; returns whether there may be more.
+    fn take(&mut self, items: &mut Vec<Item>) -> Result<bool, Failure> {
+        let mut is_full = false;
+        if let Some(ranges) = &mut self.ranges {
+            is_full |= ranges.take(BATCH, items)?;
+        }
+        let mut events = Vec::with_capacity(BATCH);
+        self.trace.take(BATCH, &mut events)?;
+        is_full |= events.len() == BATCH;
+        items.extend(events.into_iter().map(Item::Event));
+        Ok(is_full)
     }
 
     /// Passes a batch on; returns why it was the last one, if it was.
     fn pass_on(
         &mut self,
-        events: &mut Vec<Event>,
+        items: &mut Vec<Item>,
         (count, until): (Option<u64>, Option<Instant>),
         sink: &mut dyn Sink,
         end: &mut End,
     ) -> Result<Option<Reason>, Failure> {
         let mut last = None;
+        let came = items.len();
         let mut taken = 0;
-        for event in events.iter() {
-            let whose = match event.what {
-                Happening::Plan { .. } => Whose::default(),
-                _ => self.directory.whose(&event.args),
+        for item in items.drain(..) {
+            let must_flush = match item {
+                Item::Range(range, owner) => sink.take_range(range, owner)?,
+                Item::Event(event) => {
+                    let whose = match event.what {
+                        Happening::Plan { .. } => Whose::default(),
+                        _ => self.directory.whose(&event.args),
+                    };
+                    sink.take(&event, whose)?
+                }
             };
-            let must_flush = sink.take(event, whose)?;
             taken += 1;
             end.events += 1;
             if count == Some(end.events) {
@@ -252,22 +329,21 @@ impl Session {
         if end.stuck.is_some() {
             let waiting = sink.waiting();
             end.events -= waiting;
-            end.unread = waiting + (events.len() - taken) as u64;
+            end.unread = waiting + (came - taken) as u64;
         }
-        events.clear();
         Ok(end.stuck.or(last))
     }
 
     /// Counts what is in the ring, for a reader that takes nothing.
     fn count_unread(&mut self, end: &mut End) -> Result<(), Failure> {
-        let mut events = Vec::with_capacity(BATCH);
+        let mut items = Vec::with_capacity(BATCH);
         for _ in 0..REST / BATCH {
-            self.trace.take(BATCH, &mut events)?;
-            end.unread += events.len() as u64;
-            if events.len() < BATCH {
+            let is_full = self.take(&mut items)?;
+            end.unread += items.len() as u64;
+            if !is_full {
                 break;
             }
-            events.clear();
+            items.clear();
         }
         Ok(())
     }
@@ -365,6 +441,12 @@ impl End {
             let unread = units::counted(self.unread, "event");
             note(&format!(
                 "{unread} came that the reader of stdout did not take"
+            ));
+        }
+        if let Some(others) = self.of_no_client.filter(|others| *others > 0) {
+            let others = units::counted(others, "hit");
+            note(&format!(
+                "{others} of processes that are no clients of the service, not counted"
             ));
         }
         let events = units::counted(self.events, "event");

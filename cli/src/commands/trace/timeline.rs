@@ -7,6 +7,7 @@
 //!   launches               from its first block's start to its last one's end
 //!   KERNEL pieces          from the first block's start to the last one's end
 //!   preemptions            an instant for each preemption, and for each return
+//!   NVTX ...               ranges of its programs (`range_tracks.rs`)
 //! SMs                      where blocks are recorded
 //!   SM N                   each block that ended there, from its start to its end
 //! ```
@@ -20,10 +21,12 @@
 //! file which is cut between two packets shows what came until then; tracks are bounded, whatever numbers and times a
 //! host invents: what comes beyond goes to the last one.
 
+use super::clients::Owner;
 use super::directory::Whose;
 use super::line::failure;
+use super::range_tracks::RangeTracks;
 use crate::perfetto::packet::{Event as Mark, Mark as What, Packet};
-use gridmux_bpf::{Cause, Event, Happening, ProbeArgs};
+use gridmux_bpf::{Cause, Event, Happening, ProbeArgs, Range};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
@@ -40,7 +43,7 @@ const BLOCK: &str = "block";
 const SUBMISSION: &str = "submission";
 
 /// Most tenants, kernels of a tenant, SMs, and tracks of one name.
-const MOST: usize = 1024;
+pub(super) const MOST: usize = 1024;
 
 /// Most launches that are remembered until they end.
 const MOST_OPEN: usize = 1 << 16;
@@ -57,6 +60,7 @@ pub(super) struct Timeline {
     open: BTreeMap<u64, Open>,
     /// The track above those of SMs, which is made with the first block, and theirs.
     sms: (Option<u64>, HashMap<u64, Lanes>),
+    ranges: RangeTracks,
 }
 
 /// A launch of which no end was seen.
@@ -80,7 +84,7 @@ struct Tenant {
 
 /// Tracks of one name: the number of each, and when its last slice ends.
 #[derive(Debug, Default)]
-struct Lanes(Vec<(u64, u64)>);
+pub(super) struct Lanes(Vec<(u64, u64)>);
 
 impl Timeline {
     /// Makes a timeline; the packets are its first ones.
@@ -90,6 +94,7 @@ impl Timeline {
             tenants: HashMap::new(),
             open: BTreeMap::new(),
             sms: (None, HashMap::new()),
+            ranges: RangeTracks::default(),
         };
         (timeline, vec![track(PLANS, 0, "plans")])
     }
@@ -132,6 +137,30 @@ impl Timeline {
             Happening::SliceStart { .. } => return,
         };
         packets.push(Packet::Event(mark));
+    }
+
+    /// Adds a range of a program at a device time.
+    pub(super) fn add_range(
+        &mut self,
+        (range, owner, at): (&Range, &Owner, u64),
+        packets: &mut Vec<Packet>,
+    ) {
+        let args = ProbeArgs {
+            tenant: owner.tenant,
+            ..ProbeArgs::default()
+        };
+        let whose = Whose {
+            tenant: Some(&owner.name),
+            ..Whose::default()
+        };
+        let above = self.tenant(&args, whose, packets).0.uuid;
+        let on = (above, &mut self.last_uuid);
+        self.ranges.add((range, owner, at), on, packets);
+    }
+
+    /// Returns how much of the ranges was not drawn.
+    pub(super) fn ranges_left_out(&self) -> u64 {
+        self.ranges.left_out()
     }
 
     fn add_piece(&mut self, event: &Event, whose: Whose<'_>, packets: &mut Vec<Packet>) {
@@ -246,6 +275,7 @@ impl Timeline {
                 .place((start, u64::MAX), above, last_uuid, packets);
             packets.push(Packet::Event(launch.note_text("state", "no end seen")));
         }
+        self.ranges.finish(&mut self.last_uuid, packets);
         let end = Mark::new(last_ns, What::Instant, PLANS, END, "end of the recording");
         packets.push(Packet::Event(end.note("events", events).note("lost", lost)));
     }
@@ -280,7 +310,7 @@ impl Timeline {
 
 impl Lanes {
     /// Returns the track for a slice from `start` to `end`, which is made if none is free.
-    fn place(
+    pub(super) fn place(
         &mut self,
         (start, end): (u64, u64),
         (parent, name): (u64, &str),
@@ -304,15 +334,20 @@ impl Lanes {
     }
 }
 
+/// Returns whether a key is known or has room.
+pub(super) fn bounded_room<K: Eq + Hash, V>(known: &HashMap<K, V>, key: &K) -> bool {
+    known.len() < MOST || known.contains_key(key)
+}
+
 /// Returns a key that is known or has room, else the one for all others.
 fn bounded<K: Copy + Eq + Hash, V>(known: &HashMap<K, V>, key: K, others: K) -> K {
-    match known.len() < MOST || known.contains_key(&key) {
+    match bounded_room(known, &key) {
         true => key,
         false => others,
     }
 }
 
-fn track(uuid: u64, parent: u64, name: &str) -> Packet {
+pub(super) fn track(uuid: u64, parent: u64, name: &str) -> Packet {
     Packet::Track {
         uuid,
         parent,

@@ -11,7 +11,7 @@ enum MayKnow {
 
 /// One row per crate: its name, its folder, and the rooms that its ordinary and build dependencies may name.
 /// Tests of a room (development dependencies) may also use the workloads and the test kit.
-const ROOMS: [(&str, &str, MayKnow); 24] = [
+const ROOMS: [(&str, &str, MayKnow); 25] = [
     ("gridmux-ptx", "ptx", MayKnow::Only(&[])),
     ("gridmux-launch", "launch", MayKnow::Only(&["gridmux-ptx"])),
     ("gridmux-sync", "sync", MayKnow::Only(&[])),
@@ -36,7 +36,8 @@ const ROOMS: [(&str, &str, MayKnow); 24] = [
         "channel",
         MayKnow::Only(&["gridmux-sync"]),
     ),
-    ("gridmux-bpf", "bpf", MayKnow::Only(&[])),
+    ("gridmux-usdt", "bpf/usdt", MayKnow::Only(&[])),
+    ("gridmux-bpf", "bpf", MayKnow::Only(&["gridmux-usdt"])),
     (
         "gridmux-mediator",
         "mediator",
@@ -59,7 +60,12 @@ const ROOMS: [(&str, &str, MayKnow); 24] = [
     (
         "gridmux-cuda",
         "tenant/cuda",
-        MayKnow::Only(&["gridmux-tenant", "gridmux-channel", "gridmux-sync"]),
+        MayKnow::Only(&[
+            "gridmux-tenant",
+            "gridmux-channel",
+            "gridmux-sync",
+            "gridmux-usdt",
+        ]),
     ),
     ("gridmux-cudart", "tenant/cudart", MayKnow::Only(&[])),
     ("gridmux-cudart12", "tenant/cudart12", MayKnow::Only(&[])),
