@@ -517,10 +517,8 @@ impl SmkP {
         };
         let (book, rows) = (&self.book, &mut self.scratch.profilable);
         rows.clear();
-        let working = book
-            .rows()
-            .filter(|(_, row)| book.shares(row) && !row.spill);
-        rows.extend(working.map(|(row, _)| row));
+        let shares = |(_, row): &(RowId, &RowRecord)| book.shares(row) && !row.spill;
+        rows.extend(book.rows().filter(shares).map(|(row, _)| row));
         // A tenant that is alone shares nothing.
         let alone = book.is_alone();
         profiler.step(now, if alone { &[] } else { rows })
@@ -552,10 +550,8 @@ fn earliest(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
 )]
 fn weight_of(quota: f64) -> Option<NonZeroU16> {
     let parts = (quota * 10_000.0).round();
-    match parts.is_finite() {
-        true => NonZeroU16::new((parts as u16).max(1)),
-        false => None,
-    }
+    let weight = NonZeroU16::new((parts as u16).max(1));
+    weight.filter(|_| parts.is_finite())
 }
 
 impl Policy for SmkP {

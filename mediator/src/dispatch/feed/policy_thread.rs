@@ -4,8 +4,8 @@
 //! events as soon as they come, and what a plan costs has no say: figures must not depend on the host.
 //!
 //! On a real clock no launch waits for a plan, and what plans cost bounds how often they are made:
-//! - Timers come no closer than [`PERIOD_COSTS`] times what a plan lately cost (2 % of a core). That is wall time; where
-//!   the device's clock is estimated and passes more slowly, it is less by that clock ([`PlanCost::woken`]).
+//! - Timers come no closer than [`PERIOD_COSTS`] times what a plan lately cost (2 % of a core). That is wall time;
+//!   where the device's clock is estimated and passes more slowly, it is less by that clock ([`PlanCost::woken`]).
 //! - Arrivals and ends pass that by: they wake the thread at once, as long as it has **credit**. Credit is processor
 //!   time: it grows with the wall clock, by one in [`PART`], to [`MOST_CREDIT_NS`] at most (4 % of a core over the last
 //!   100 ms), and everything that the thread does takes from it.
