@@ -8,7 +8,7 @@
 //! It is a proportional controller on an integral, so that any constant bias of the executor ends
 //! as a constant distance and the long-run ratio is exact. Its horizon is four times the longest time
 //! a block stays on the device, which bounds gain × delay at 1/4, well inside stability (π/2). Where looks come later
-//! than the controller asked, because plans cost the host too much, the horizon is at least four times that delay.
+//! than the controller asked, because plans cost the host too much, that delay is added to the stay.
 //!
 //! Bound: nobody is behind by more than [`MOST_BEHIND_NS`] of a weight's part of the device, because a
 //! tenant that could not use its share is not owed it for ever. Where there are so many tenants that
@@ -29,15 +29,17 @@ use crate::partition::MOST_PARTS;
 use crate::units::Nanos;
 use std::cmp::Ordering;
 
-/// The horizon is this many times the longest stay of a block, or the delay of looks.
+/// The horizon is this many times the longest stay of a block and the delay of looks.
 const HORIZON_STAYS: f64 = 4.0;
-/// The shortest horizon, for blocks that are over before a plan can matter.
-const LEAST_HORIZON_NS: f64 = 40_000.0;
+/// The least stay that counts, in nanoseconds, for blocks that are over before a plan can matter.
+const LEAST_STAY_NS: f64 = 10_000.0;
 /// The bound of what a tenant is behind by, in nanoseconds of a weight's part of the device.
 const MOST_BEHIND_NS: f64 = 10e6;
 /// What tenants of a better class are far ahead by, in nanoseconds of a weight's part of the device: more than they
 /// fluctuate by from block to block.
 const FAR_AHEAD_NS: f64 = 2e5;
+/// The longest delay of looks that counts, in nanoseconds: a host that stood still is no reason to be slow afterwards.
+const MOST_LATE_NS: f64 = 20e6;
 /// Distances below this part of a horizon leave the plan as it is.
 const DEAD_BAND: f64 = 0.02;
 
@@ -46,6 +48,8 @@ const DEAD_BAND: f64 = 0.02;
 pub struct Balance {
     /// Within what time a tenant that is behind is to catch up, in nanoseconds.
     pub horizon_ns: f64,
+    /// The same where looks come in time.
+    in_time_ns: f64,
     /// The time at which it was found.
     pub now: Nanos,
     /// The greatest excess per weight.
@@ -101,7 +105,7 @@ impl Balance {
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "clamped")]
     pub fn tick(&self) -> Nanos {
-        Nanos((self.horizon_ns / HORIZON_STAYS / 2.0).clamp(5_000.0, 1_000_000.0) as u64)
+        Nanos((self.in_time_ns / HORIZON_STAYS / 2.0).clamp(5_000.0, 1_000_000.0) as u64)
     }
 
     /// Returns a tenant's place in the dispatch order. Where the plan corrects an imbalance, one that held less than
@@ -144,9 +148,10 @@ impl Balance {
 /// Bounds what the active tenants are behind by, and says how far off the worst is. `late` is by what the last look
 /// came after the time that [`Balance::tick`] gave.
 pub fn rebase(book: &mut Book, sms: u16, now: Nanos, late: Nanos) -> Balance {
-    let stay_ns = greatest(book, |row| row.stay_ns);
-    let delay_ns = stay_ns.max(late.0 as f64);
-    let horizon_ns = (delay_ns * HORIZON_STAYS).max(LEAST_HORIZON_NS);
+    let stay_ns = greatest(book, |row| row.stay_ns).max(LEAST_STAY_NS);
+    let late_ns = (late.0 as f64).min(MOST_LATE_NS);
+    let in_time_ns = stay_ns * HORIZON_STAYS;
+    let horizon_ns = (stay_ns + late_ns) * HORIZON_STAYS;
     let grain_sms = greatest(book, |row| row.share) * f64::from(sms.div_ceil(MOST_PARTS));
     let (mut weights, mut least_weight) = (0.0, f64::MAX);
     let (mut most, mut least) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -162,8 +167,8 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos, late: Nanos) -> Balance {
     // What a horizon gives for a weight of one, stretched where the least nominal share is less than the grain.
     let sms_each = f64::from(sms) / weights;
     let stretched = sms_each.max(grain_sms / least_weight);
-    let unit = stretched * horizon_ns;
-    let bound = stretched * MOST_BEHIND_NS.max(HORIZON_STAYS * horizon_ns);
+    let unit = stretched * in_time_ns;
+    let bound = stretched * MOST_BEHIND_NS.max(HORIZON_STAYS * in_time_ns);
     let worst = match weights > 0.0 {
         true => {
             book.bound_deficits(bound - most);
@@ -174,11 +179,12 @@ pub fn rebase(book: &mut Book, sms: u16, now: Nanos, late: Nanos) -> Balance {
     Balance {
         now,
         horizon_ns,
+        in_time_ns,
         most,
         most_of_class,
         none: (most - bound).max(0.0),
         sms_each,
-        far: stretched * FAR_AHEAD_NS.max(horizon_ns),
+        far: stretched * FAR_AHEAD_NS.max(in_time_ns),
         worst,
     }
 }

@@ -149,7 +149,7 @@ pub struct SmkP {
     turn_ends: Option<Nanos>,
     /// When the controller last looked. Plans for arrivals and ends in between do not put its next look off.
     looked: Nanos,
-    /// By what that look came later than it was due.
+    /// By what that look of several tenants' shares came later than it was due.
     late: Nanos,
     /// The standing plan corrects an imbalance, so it is wrong once that is gone.
     correcting: bool,
@@ -557,9 +557,8 @@ fn weight_of(quota: f64) -> Option<NonZeroU16> {
 impl Policy for SmkP {
     fn observe(&mut self, event: &Event) {
         self.book.observe(event);
-        if let Some(profiler) = &mut self.profiler {
-            profiler.observe(event);
-        }
+        let profiler = self.profiler.as_mut();
+        profiler.into_iter().for_each(|it| it.observe(event));
     }
 
     fn replan(&mut self, now: Nanos, standing: &Plan, next: &mut Plan) -> bool {
@@ -568,7 +567,8 @@ impl Policy for SmkP {
         let changed = self.book.take_demand_changed();
         let due = self.wake_at.is_some_and(|at| now >= at);
         if due || !self.planned {
-            self.late = self.wake_at.map_or(Nanos::ZERO, |at| now - at);
+            let tick = self.wake_at.filter(|_| !self.book.is_alone());
+            self.late = tick.map_or(Nanos::ZERO, |at| now - at);
             self.looked = now;
         }
         let profiled = self.profile(now);

@@ -68,12 +68,6 @@ impl Host {
         changed
     }
 
-    /// Replans when the policy wants to be woken, and returns the plan that stands.
-    pub(crate) fn when_it_wakes(&mut self) -> &Plan {
-        let wake = self.policy.wake_at().expect("it wants to be woken");
-        self.at(wake.0)
-    }
-
     /// Replans, and returns the plan that stands.
     pub(crate) fn at(&mut self, now: u64) -> &Plan {
         self.replan(now);

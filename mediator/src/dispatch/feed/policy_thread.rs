@@ -59,7 +59,8 @@ impl PlanCost {
         let last = self.woken.replace((now, wall_ns));
         let passed =
             last.map(|(then, wall)| (now.0.saturating_sub(then.0), wall_ns.saturating_sub(wall)));
-        self.passed = passed.filter(|(device, wall)| device < wall);
+        // By more than the host's delays: a clock that is not a real one is far slower.
+        self.passed = passed.filter(|(device, wall)| *device < wall / 2);
     }
 
     /// Returns the least time of the device's clock between two wake-ups by timer.
