@@ -1,5 +1,5 @@
-//! The fence in a compilation: which form a kernel takes, what is said of those that take none, and what of an answer is
-//! believed.
+//! The fence in a compilation: which form a kernel takes, what is said of those that take none, and what of an answer
+//! is believed.
 //!
 //! Rule: with [`Unfenceable::Refused`] no entry without a fence is left, whatever a compiler says.
 

@@ -59,7 +59,8 @@ pub struct CompiledKernel {
 }
 
 impl CompiledKernel {
-    /// Returns the entry by which it is launched: in slices where it can be cut. A malformed or refused kernel has none.
+    /// Returns the entry by which it is launched: in slices where it can be cut. A malformed or refused kernel has
+    /// none.
     #[must_use]
     pub fn entry(&self) -> Option<&Entry> {
         entry_of(&self.kernel)

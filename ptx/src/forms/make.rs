@@ -274,7 +274,8 @@ pub(super) fn without_body(function: &Function) -> Function {
     }
 }
 
-/// A text, what variables are not in it, and kernels that stay whole after all, with the forms that they were to take and why not.
+/// A text, what variables are not in it, and kernels that stay whole after all, with the forms that they were to take
+/// and why not.
 type Made = (String, Option<Placed>, Vec<(FuncId, Form, Reason)>);
 
 /// A rewrite under way: what is decided for the whole module before any function is made.

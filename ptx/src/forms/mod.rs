@@ -185,8 +185,8 @@ pub enum Variables {
     /// In the module's text. Whoever loads it places them in the reservation.
     #[default]
     InText,
-    /// In a block that the host allocates in the reservation ([`Placed`](crate::placed::Placed)), for drivers that place
-    /// variables where they like.
+    /// In a block that the host allocates in the reservation ([`Placed`](crate::placed::Placed)), for drivers that
+    /// place variables where they like.
     Placed,
 }
 

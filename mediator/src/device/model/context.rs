@@ -15,7 +15,7 @@ use gridmux_launch::{RecordedFault, Reservation};
 use gridmux_ptx::control::{CONTROL_BYTES, COUNTERS_BYTES};
 use std::collections::HashMap;
 
-/// What the context's domain may hold outside of partitions. Its addresses are as many as some thousand partitions need.
+/// What the context's domain may hold outside of partitions. Its addresses are as many as a thousand partitions need.
 const CONTEXT_BYTES: u64 = 4 << 40;
 /// Counters are made so many at a time.
 const COUNTERS_AT_ONCE: u64 = 64;
@@ -370,8 +370,8 @@ impl State {
         domain
     }
 
-    /// Gives back what a launch had beside its blocks, and returns how it ended: a fault that the kernel recorded is one
-    /// of its own.
+    /// Gives back what a launch had beside its blocks, and returns how it ended: a fault that the kernel recorded is
+    /// one of its own.
     pub(super) fn end_launch(&mut self, bits: u64, outcome: Outcome) -> Outcome {
         let memory = self.gpu.memory_mut();
         let context = self.context.as_mut();

@@ -118,6 +118,25 @@ pub(crate) struct State {
     printed: PrintedTexts,
 }
 
+impl State {
+    fn new(gpu: Gpu, memory_bytes: u64, context: Option<Context>) -> Self {
+        Self {
+            gpu,
+            memory_bytes,
+            kernels: HashMap::new(),
+            context,
+            modules: HashMap::new(),
+            buffers: HashMap::new(),
+            mapped: MappedBuffers::default(),
+            next_kernel: 0,
+            next_module: 0,
+            next_buffer: 0,
+            faults: Texts::new(FAULTS),
+            printed: PrintedTexts::default(),
+        }
+    }
+}
+
 /// Returns the status of an operation whose kernel faulted.
 fn fault_status(kind: &FaultKind) -> CompletionStatus {
     match kind {
@@ -221,20 +240,7 @@ pub fn open_described(
         clock: SharedClock::default(),
         closed: AtomicBool::new(false),
         facts,
-        state: CountedMutex::new(State {
-            gpu,
-            memory_bytes,
-            kernels: HashMap::new(),
-            context,
-            modules: HashMap::new(),
-            buffers: HashMap::new(),
-            mapped: MappedBuffers::default(),
-            next_kernel: 0,
-            next_module: 0,
-            next_buffer: 0,
-            faults: Texts::new(FAULTS),
-            printed: PrintedTexts::default(),
-        }),
+        state: CountedMutex::new(State::new(gpu, memory_bytes, context)),
     });
     let (submission, levels) = match timing {
         Timing::Timed => (submission_of(&config), config.launch.priority_levels),
