@@ -42,6 +42,29 @@ pub struct Reservation {
     pub mask: u64,
 }
 
+impl Reservation {
+    /// Writes into a control block where a fenced kernel may go, and the device address of its counters.
+    pub fn put(&self, control: &mut [u8; CONTROL_BYTES as usize], counters: u64) {
+        let fields = [
+            (COUNTERS_AT, counters),
+            (FENCE_BASE_AT, self.base),
+            (FENCE_MASK_AT, self.mask),
+        ];
+        for (at, value) in fields {
+            let at = at as usize;
+            control[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Returns whether it holds all of these bytes.
+    #[must_use]
+    pub fn holds(&self, address: u64, bytes: u64) -> bool {
+        let last = address.checked_add(bytes.saturating_sub(1));
+        let is_inside = |address: u64| address & !self.mask == self.base;
+        is_inside(address) && last.is_some_and(is_inside)
+    }
+}
+
 /// What a rewritten kernel reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
@@ -98,8 +121,7 @@ impl Control {
         }
         put(COUNTERS_AT, &self.counters.to_le_bytes());
         if let Some(reservation) = self.reservation {
-            put(FENCE_BASE_AT, &reservation.base.to_le_bytes());
-            put(FENCE_MASK_AT, &reservation.mask.to_le_bytes());
+            reservation.put(&mut out, self.counters);
         }
         if let Some(stamps) = &self.stamps {
             stamps.put(&mut out);

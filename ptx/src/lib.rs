@@ -13,6 +13,7 @@ mod error;
 pub mod forms;
 pub mod kernel;
 pub mod link;
+pub mod placed;
 pub mod print;
 pub mod rewrite;
 mod syntax;

@@ -28,6 +28,8 @@ pub struct Bench {
     pub device: String,
     /// SMs of a modelled device.
     pub sms: u16,
+    /// What keeps tenants apart (`device.isolation`).
+    pub isolation: &'static str,
     /// When the running part is to be over.
     pub deadline: Instant,
 }
@@ -184,13 +186,30 @@ impl Bench {
         Ok(service)
     }
 
+    /// Returns why the service would not start for these tenants, if so.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub(super) fn refuses(&self, policy: &str, seats: &[Seat]) -> anyhow::Result<Option<String>> {
+        let folder = folder()?;
+        let config = folder.path().join("gridmux.toml");
+        std::fs::write(&config, self.config(policy, seats, folder.path()))?;
+        let asked = Command::new(&self.gridmux)
+            .args(["-j", "serve", "--check", "--config"])
+            .arg(&config)
+            .output()
+            .context("gridmux cannot be started")?;
+        let said = String::from_utf8_lossy(&asked.stdout);
+        Ok((!asked.status.success()).then(|| said.trim().to_owned()))
+    }
+
     /// Returns the text of the service's configuration.
     fn config(&self, policy: &str, seats: &[Seat], folder: &Path) -> String {
         let instance = format!("check-{}", std::process::id());
         let mut text = format!(
             "schema_version = 1\nrun_dir = {folder:?}\ninstance = {instance:?}\npolicy = {policy:?}\n\
-             [limits]\nclock_hold_ms = {CLOCK_HOLD_MS}\n[device]\nkind = {:?}\n",
-            self.device
+             [limits]\nclock_hold_ms = {CLOCK_HOLD_MS}\n[device]\nkind = {:?}\nisolation = {:?}\n",
+            self.device, self.isolation
         );
         // Writing to a string does not fail.
         if self.is_model() {

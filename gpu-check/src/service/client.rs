@@ -8,6 +8,7 @@
 //! of the device, so that a client that is ready keeps no other one from becoming so. What `hold` submits keeps the
 //! clock until the client waits; so clients that all hold it, and then let go, begin at the same instant.
 
+use super::hostile::Hostile;
 use super::job::{Clock, Job, Work};
 use super::programs::Programs;
 use super::stamped::StampedWork;
@@ -39,6 +40,13 @@ pub fn run(library: &OsStr, job: &Job) -> anyhow::Result<()> {
         Work::Programs { programs } => {
             let cases = super::programs::cases(programs)?;
             let mut work = Programs::new(&cuda, programs, &cases)?;
+            orders.start(&cuda)?;
+            let report = work.run()?;
+            orders.finish(job.clock)?;
+            report
+        }
+        Work::Hostile { launches } => {
+            let work = Hostile::new(&cuda, *launches)?;
             orders.start(&cuda)?;
             let report = work.run()?;
             orders.finish(job.clock)?;

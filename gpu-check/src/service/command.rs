@@ -26,8 +26,8 @@ const MODEL_SMS: u16 = 4;
 
 /// Run gridmux's service on a device and measure it through its clients, programs that know nothing of it: what
 /// mediation costs, latencies beside batch tenants, shares by the stamps of all blocks beside what the service says,
-/// and STP and ANTT of mixes under three policies. It prints findings as lines of JSON, and the document as the last
-/// one; on a card it takes less than six minutes
+/// STP and ANTT of mixes under three policies, and whether a hostile tenant is kept off. It prints findings as lines of
+/// JSON, and the document as the last one; on a card it takes less than six minutes
 #[derive(Debug, clap::Args)]
 pub struct Service {
     /// The device that the service shares: cuda:N, or model:NAME for a modelled one, whose clock stands still while
@@ -119,6 +119,7 @@ impl Service {
             library: self.library.clone(),
             device: self.device.clone(),
             sms: self.sms.unwrap_or(MODEL_SMS),
+            isolation: "shared",
             deadline: Instant::now() + Duration::from_secs(self.seconds),
         };
         let default = match bench.is_model() {

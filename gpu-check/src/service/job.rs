@@ -98,6 +98,11 @@ pub enum Work {
         /// The device time; with none the client runs until the command to stop.
         ns: Option<u64>,
     },
+    /// Launches of a kernel that goes for other tenants' memory.
+    Hostile {
+        /// How many.
+        launches: u32,
+    },
     /// Programs, each on a stream of its own, all of whose launches are submitted at once, in turns.
     Programs {
         /// The programs.
@@ -139,6 +144,6 @@ pub struct Report {
     pub dominant: f64,
     /// Of [`Work::Programs`]: device time in microseconds from the common start to the end of each program.
     pub programs_us: Vec<f64>,
-    /// Of [`Work::Programs`]: every result was the host reference's.
+    /// Every result was the host reference's ([`Work::Programs`]), or every launch ended ([`Work::Hostile`]).
     pub verified: bool,
 }

@@ -1,5 +1,6 @@
 //! gridmux's service, seen from its clients: what mediation costs, how long a latency tenant waits beside batch
-//! tenants, what tenants get of the device beside what the service says, and how well policies run mixes.
+//! tenants, what tenants get of the device beside what the service says, how well policies run mixes, and whether a
+//! hostile tenant is kept off.
 //!
 //! A part runs **rounds** ([`bench`]): a service with some tenants, started by the command that is named to it, and a
 //! process for each client ([`client`]) that reaches the device through gridmux's driver library and runs a
@@ -14,6 +15,8 @@
 pub mod bench;
 pub mod client;
 pub mod command;
+mod hostile;
+mod isolation;
 pub mod job;
 mod latency;
 mod mixes;
@@ -46,7 +49,13 @@ pub(crate) struct ServicePart {
 }
 
 /// Every experiment, in the order of a run; the part about the device comes before them.
-pub(crate) const PARTS: &[ServicePart] = &[native::PART, latency::PART, shares::PART, mixes::PART];
+pub(crate) const PARTS: &[ServicePart] = &[
+    native::PART,
+    latency::PART,
+    shares::PART,
+    mixes::PART,
+    isolation::PART,
+];
 
 /// Blocks of 256 threads that an SM holds.
 const PER_SM: u32 = 8;

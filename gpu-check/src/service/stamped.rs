@@ -90,7 +90,7 @@ impl<'a> StampedWork<'a> {
                 most,
                 ns,
             } => (kernel, streams, most, Pace::Endless { ns }),
-            Work::Programs { .. } => bail!("programs leave no stamps"),
+            Work::Programs { .. } | Work::Hostile { .. } => bail!("that leaves no stamps"),
         };
         let stamps = u64::from(streams) * u64::from(most) * u64::from(kernel.blocks);
         let made: Result<Vec<u64>, _> = (0..streams).map(|_| cuda.stream(0)).collect();

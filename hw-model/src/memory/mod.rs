@@ -434,10 +434,10 @@ impl Memory {
         Ok(self.domain(domain)?.allocator.used_bytes())
     }
 
-    /// Returns the bytes in use in all domains together, each allocation rounded up to 256.
+    /// Returns the bytes in use in all domains together, their partitions included, each allocation rounded up.
     #[must_use]
     pub fn used_bytes_of_all(&self) -> u64 {
-        let used = |domain: &Domain| domain.allocator.used_bytes();
+        let used = |domain: &Domain| domain.allocator.used_bytes() + domain.used_in_partitions();
         self.domains.iter().flatten().map(used).sum()
     }
 

@@ -88,6 +88,14 @@ impl Domain {
         self.partitions.iter().find(holds)
     }
 
+    /// Returns the bytes in use in all partitions together.
+    pub(super) fn used_in_partitions(&self) -> u64 {
+        self.partitions
+            .iter()
+            .map(|p| p.allocator.used_bytes())
+            .sum()
+    }
+
     fn partition_mut(&mut self, base: u64) -> Option<&mut Reserved> {
         self.partitions.iter_mut().find(|p| p.base == base)
     }
@@ -233,6 +241,35 @@ impl Memory {
         owner.map(reserved.first(), all, None)?;
         owner.allocator.give_aligned(reserved.first());
         owner.stamp = stamp;
+        Ok(())
+    }
+
+    /// Returns the bytes in use in a partition, each allocation rounded up to 4096; 0 where it is none (any more).
+    #[must_use]
+    pub fn used_bytes_in(&self, partition: Partition) -> u64 {
+        let owner = self.domain(partition.domain).ok();
+        let found =
+            owner.and_then(|owner| owner.partitions.iter().find(|p| p.base == partition.base));
+        found.map_or(0, |found| found.allocator.used_bytes())
+    }
+
+    /// Lets a partition allocate up to another limit from now on; what it holds beyond that stays. It was made for its
+    /// first limit, so a much greater one may not be reached.
+    ///
+    /// # Errors
+    /// As [`Memory::release`].
+    pub fn set_limit_in(
+        &mut self,
+        partition: Partition,
+        limit_bytes: u64,
+    ) -> Result<(), MemoryError> {
+        let owner = self.domain_mut(partition.domain)?;
+        let missing = MemoryError::NotAllocated {
+            address: partition.base,
+            nearest: owner.nearest(partition.base),
+        };
+        let found = owner.partition_mut(partition.base).ok_or(missing)?;
+        found.allocator.set_limit(limit_bytes);
         Ok(())
     }
 

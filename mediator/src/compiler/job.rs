@@ -4,7 +4,7 @@
 //! texts, its answer and its stderr, which is a memfd. It returns never. An answer is a head of postcard, its length
 //! before it, and the text.
 
-use super::{ANSWER_BYTES, Head, JobLimits, translate};
+use super::{ANSWER_BYTES, Head, JobLimits, Wanted, translate};
 use crate::sandbox::{self, Role};
 use nix::sys::resource::{Resource, setrlimit};
 use std::fs::File;
@@ -26,8 +26,8 @@ pub(super) struct Job {
     pub(super) text: OwnedFd,
     /// The length of each in bytes.
     pub(super) lengths: Vec<u64>,
-    /// Blocks are to write stamps.
-    pub(super) stamps: bool,
+    /// What is to be made of it.
+    pub(super) wanted: Wanted,
     /// Where the answer goes.
     pub(super) answer: OwnedFd,
     /// The descriptor that becomes stderr.
@@ -61,8 +61,8 @@ impl Job {
             offset += length;
             texts.push(bytes);
         }
-        let (head, ptx) = match translate(texts, self.stamps) {
-            Ok(translated) => (Head::Translated(translated.kernels), translated.ptx),
+        let (head, ptx) = match translate(texts, self.wanted) {
+            Ok(made) => (Head::Translated(made.kernels, made.placed), made.ptx),
             Err(refusal) => (Head::Refused(refusal.to_string()), Vec::new()),
         };
         let head = postcard::to_allocvec(&head).map_err(io::Error::other)?;

@@ -16,6 +16,7 @@
 //! ([`admit`]). The fork server decodes what the host says and nothing that a tenant wrote. A job ends with an answer
 //! or with the reason why there is none, whatever becomes of its process; the thread that waits for one gets it.
 
+mod fenced;
 mod job;
 mod queue;
 mod seat;
@@ -32,7 +33,9 @@ pub use translate::{
     AnswerError, CompileError, Translated, admit, compile, compile_parts, hash_of, translate,
 };
 
+use crate::device::Fence;
 use gridmux_ptx::Kernel;
+use gridmux_ptx::placed::Placed;
 use serde::{Deserialize, Serialize};
 
 /// Modules that are under way: compiled, or compiled in part and stopped, or loaded. Each takes memory.
@@ -43,8 +46,11 @@ pub const AT_ONCE: usize = 2;
 /// Descriptor under which the fork server finds its end of the first socket; the others follow it.
 const FIRST_SEAT_FD: i32 = 3;
 
-/// Longest answer of a compiler in bytes: the longest text that is PTX, and what is said of its kernels.
-const ANSWER_BYTES: u64 = (64 + 16) << 20;
+/// Longest answer of a compiler in bytes: the longest text that is PTX, and what is said of its kernels and variables.
+const ANSWER_BYTES: u64 = (64 << 20) + HEAD_BYTES;
+/// Longest head of an answer: a name of 64 KiB and two reasons for each of 4,096 kernels would be longer, but texts of
+/// that many such names are not; nor are texts with initial values of that many bytes.
+const HEAD_BYTES: u64 = 48 << 20;
 
 /// Limits of memory and time of a compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +61,15 @@ pub struct JobLimits {
     pub cpu_seconds: u64,
 }
 
+/// What is to be made of a module's kernels, beside slices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Blocks write stamps where their launch asks for them.
+    pub stamps: bool,
+    /// They are fenced.
+    pub fence: Option<Fence>,
+}
+
 /// From a seat to the fork server.
 #[derive(Debug, Serialize, Deserialize)]
 enum ToServer {
@@ -62,8 +77,8 @@ enum ToServer {
     Job {
         /// Bytes of each.
         lengths: Vec<u64>,
-        /// Blocks are to write stamps where their launch asks for them.
-        stamps: bool,
+        /// What is to be made of it.
+        wanted: Wanted,
     },
     /// End the job that is running, if one is.
     Cancel,
@@ -91,7 +106,7 @@ enum Ended {
 #[derive(Debug, Serialize, Deserialize)]
 enum Head {
     /// The rewritten text follows.
-    Translated(Vec<Kernel>),
+    Translated(Vec<Kernel>, Option<Placed>),
     /// The module is refused, with the reason.
     Refused(String),
 }

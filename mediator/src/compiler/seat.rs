@@ -3,7 +3,9 @@
 //! Rules: whatever comes back is bounded before it is read, and what a compiler wrote to its stderr is shown in one
 //! short line without control characters. A job ends even if its process sleeps for ever.
 
-use super::{ANSWER_BYTES, Ended, Head, JobLimits, SEATS, ToServer, Translated};
+use super::{
+    ANSWER_BYTES, Ended, HEAD_BYTES, Head, JobLimits, SEATS, ToServer, Translated, Wanted,
+};
 use crate::link::HostLink;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Most bytes that a compiler says about its end.
 const ERRORS_BYTES: usize = 2048;
-/// Longest head of an answer: a name of 64 KiB and two reasons for each of 4,096 kernels would be longer, but texts of
-/// that many such names are not.
-const HEAD_BYTES: u64 = 16 << 20;
 /// Wall time that a job may take for each second of processor time, and beside it, while it is not stopped: a busy
 /// machine gives it less than a core.
 const WALL_PER_CPU: u32 = 8;
@@ -174,21 +173,15 @@ pub enum Order {
 pub struct Seat {
     link: HostLink,
     limits: JobLimits,
-    stamps: bool,
 }
 
 impl Seat {
-    /// Takes over a socket, one of the [`SEATS`] that a fork server was started with. With `stamps` the blocks of what
-    /// it compiles write stamps where their launch asks for them.
+    /// Takes over a socket, one of the [`SEATS`] that a fork server was started with.
     #[must_use]
-    pub fn new(socket: OwnedFd, limits: JobLimits, stamps: bool) -> Self {
+    pub fn new(socket: OwnedFd, limits: JobLimits) -> Self {
         const { assert!(SEATS > 0) };
         let link = HostLink::from_fd(socket);
-        Self {
-            link,
-            limits,
-            stamps,
-        }
+        Self { link, limits }
     }
 
     /// Compiles a module, and waits until it is done, as it is ordered: when the bell is rung, and every now and then,
@@ -199,13 +192,13 @@ impl Seat {
     /// of no use.
     pub fn compile(
         &mut self,
-        text: &Text,
+        (text, wanted): (&Text, Wanted),
         bell: &Bell,
         order: &dyn Fn() -> Order,
     ) -> Result<Translated, JobError> {
         let job = ToServer::Job {
             lengths: text.lengths.clone(),
-            stamps: self.stamps,
+            wanted,
         };
         let sent = self.link.send(&job, &[text.memfd.as_raw_fd()]);
         sent.map_err(|_| JobError::NoServer)?;
@@ -368,9 +361,10 @@ fn read_answer(mut answer: &File) -> Result<Translated, JobError> {
             reason.truncate(reason.floor_char_boundary(ERRORS_BYTES));
             Err(JobError::Refused(reason))
         }
-        Head::Translated(kernels) => Ok(Translated {
+        Head::Translated(kernels, placed) => Ok(Translated {
             ptx: read(8 + length, rest - length)?,
             kernels,
+            placed,
         }),
     }
 }

@@ -4,7 +4,7 @@
 //! tenant chose. It ends when one of its sockets does, and its children end with it.
 
 use super::job::Job;
-use super::{Ended, FIRST_SEAT_FD, JobLimits, SEATS, ToServer};
+use super::{Ended, FIRST_SEAT_FD, JobLimits, SEATS, ToServer, Wanted};
 use crate::link::HostLink;
 use crate::sandbox::{self, Role};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -107,11 +107,11 @@ impl ServerSeat {
     /// Obeys one message; `false` when the seat is gone or makes no sense.
     fn obey(&mut self, limits: JobLimits) -> io::Result<bool> {
         match (self.link.receive::<ToServer>()?, &self.running) {
-            (Some((ToServer::Job { lengths, stamps }, descriptors)), None) => {
+            (Some((ToServer::Job { lengths, wanted }, descriptors)), None) => {
                 let Some(text) = descriptors.into_iter().next() else {
                     return Ok(false);
                 };
-                match start(text, (lengths, stamps), limits) {
+                match start(text, (lengths, wanted), limits) {
                     Ok(running) => {
                         self.running = Some(running);
                         self.link.send(&Ended::Begun, &[])?;
@@ -157,7 +157,7 @@ impl ServerSeat {
 /// Forks a compiler.
 fn start(
     text: OwnedFd,
-    (lengths, stamps): (Vec<u64>, bool),
+    (lengths, wanted): (Vec<u64>, Wanted),
     limits: JobLimits,
 ) -> io::Result<Running> {
     let answer = memfd_create("answer", MFdFlags::MFD_CLOEXEC)?;
@@ -167,7 +167,7 @@ fn start(
         errors: errors.try_clone()?,
         text,
         lengths,
-        stamps,
+        wanted,
         limits,
     };
     // SAFETY: this process has one thread, so the child finds no lock held and no value half written.

@@ -5,14 +5,17 @@
 //! cannot must fit it. So an attacker in a compiler can make it return another program, which runs as its own tenant
 //! and under the same checks as any program of that tenant; but nothing inconsistent, and no other kernel's key.
 
-use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule};
+use super::Wanted;
+use super::fenced::{check_placed, fenced, options, refused, say_refused};
+use crate::device::{CompiledGlobal, CompiledKernel, CompiledModule, Fence};
 use crate::dispatch::client::KERNELS_PER_CLIENT;
 use gridmux_policy::hash::Fnv;
 use gridmux_policy::ids::KernelKey;
 use gridmux_ptx::decode::{FuncId, Function, Opcode, Operand, Program, StateSpace, Symbol};
-use gridmux_ptx::forms::{Form, FormVerdicts, Options, Reason, rewrite_with};
+use gridmux_ptx::forms::{Form, FormVerdicts, Reason, rewrite_with};
 use gridmux_ptx::kernel::{Entry, Mismatch};
 use gridmux_ptx::link::{LinkError, Part, check_alone, link};
+use gridmux_ptx::placed::{Placed, PlacedError};
 use gridmux_ptx::{Kernel, Module, ParseError, shown};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -70,13 +73,19 @@ pub enum AnswerError {
         mismatch: Mismatch,
     },
     /// An entry in a form that nobody asked for.
-    #[error("kernel '{kernel}' has an entry in the form {form}; asked for were whole and slice")]
+    #[error("kernel '{kernel}' has an entry in the form {form}, which nobody asked for")]
     Form {
         /// The kernel.
         kernel: String,
         /// The form.
         form: Form,
     },
+    /// What is said of variables makes no sense.
+    #[error("the rewritten module's variables are not right: {0}")]
+    Placed(#[from] PlacedError),
+    /// Variables are placed where nobody asked for that, or nothing says where.
+    #[error("the rewritten module's variables are expected at '{0}', which its text does not have")]
+    Pointer(String),
     /// A kernel whose text is malformed, and of which the compiler does not say so.
     #[error("kernel '{kernel}' of the rewritten module is not valid PTX: {reason}")]
     Malformed {
@@ -94,6 +103,8 @@ pub struct Translated {
     pub ptx: Vec<u8>,
     /// What it says of the text's kernels.
     pub kernels: Vec<Kernel>,
+    /// Variables that are not in the text.
+    pub placed: Option<Placed>,
 }
 
 /// Parses a module and rewrites every kernel that can be sliced; the others stay whole.
@@ -110,7 +121,8 @@ pub fn compile(text: Vec<u8>) -> Result<CompiledModule, CompileError> {
 /// [`CompileError`], which names each of several texts by its place: `part 2 of 3`.
 pub fn compile_parts(texts: Vec<Vec<u8>>) -> Result<CompiledModule, CompileError> {
     let hash = hash_of(&texts);
-    Ok(admit(translate(texts, false)?, hash)?)
+    let wanted = Wanted::default();
+    Ok(admit(translate(texts, wanted)?, hash, wanted)?)
 }
 
 /// Returns what the kernels of a module are known by, beside their names: a hash of its texts.
@@ -124,18 +136,17 @@ pub fn hash_of(texts: &[Vec<u8>]) -> Fnv {
     }
 }
 
-/// Parses and links texts, and rewrites every kernel that can be sliced; with `stamps` blocks of these write stamps
-/// where their launch asks for them.
+/// Parses and links texts, and rewrites every kernel that can be sliced, and as is wanted.
 ///
 /// # Errors
 /// [`CompileError`], with line and column, and the place of each of several texts.
-pub fn translate(texts: Vec<Vec<u8>>, stamps: bool) -> Result<Translated, CompileError> {
+pub fn translate(texts: Vec<Vec<u8>>, wanted: Wanted) -> Result<Translated, CompileError> {
     let count = texts.len();
     let mut parts = Vec::with_capacity(count);
     for (n, text) in texts.into_iter().enumerate() {
         if count == 1 {
             let module = Module::parse(text)?;
-            return translate_module(&alone(module), stamps);
+            return translate_module(&alone(module), wanted);
         }
         let name = part_name(n, count);
         match Module::parse(text) {
@@ -148,7 +159,7 @@ pub fn translate(texts: Vec<Vec<u8>>, stamps: bool) -> Result<Translated, Compil
             }
         }
     }
-    translate_module(&alone(link(parts)?), stamps).map_err(|error| match error {
+    translate_module(&alone(link(parts)?), wanted).map_err(|error| match error {
         // Lines are those of the linked text.
         CompileError::Parse(error) => LinkError::Linked(Box::new(error)).into(),
         error => error,
@@ -166,7 +177,7 @@ fn alone(module: Module) -> Part {
     Part { name, module }
 }
 
-fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileError> {
+fn translate_module(part: &Part, wanted: Wanted) -> Result<Translated, CompileError> {
     let module = &part.module;
     // Each kernel for itself: what is wrong in one leaves the others usable.
     let (original, malformed) = module.decode_each()?;
@@ -180,15 +191,13 @@ fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileErro
         return Err(CompileError::TooManyVariables(variables));
     }
     let malformed: HashMap<FuncId, _> = malformed.into_iter().collect();
-    let choose = |id| match malformed.contains_key(&id) {
-        true => Form::WHOLE,
-        false => Form::SLICE,
-    };
-    let options = Options {
-        stamps,
-        ..Options::default()
-    };
+    let options = options(wanted);
     let verdicts = FormVerdicts::new(module, &original);
+    let choose = |id| match (malformed.contains_key(&id), wanted.fence) {
+        (true, _) => Form::WHOLE,
+        (false, None) => Form::SLICE,
+        (false, Some(fence)) => fenced(&verdicts, id, (fence, &options)),
+    };
     let mut rewritten = rewrite_with(module, &original, &verdicts, &options, choose);
     let is_malformed = |name: &str| {
         let found = kernels.get(name);
@@ -198,8 +207,8 @@ fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileErro
         .kernels
         .iter()
         .filter(|kernel| kernel.entries.is_empty());
-    // What is right and cannot be printed is there in the original's text alone.
-    if left_out.any(|kernel| !is_malformed(&kernel.name)) {
+    // What is right and cannot be printed is there in the original's text alone, which has no fence.
+    if wanted.fence.is_none() && left_out.any(|kernel| !is_malformed(&kernel.name)) {
         let refusals = rewritten.kernels.into_iter().map(|kernel| kernel.refusals);
         let refusals: Vec<_> = refusals.collect();
         rewritten = rewrite_with(module, &original, &verdicts, &options, |_| Form::WHOLE);
@@ -213,10 +222,14 @@ fn translate_module(part: &Part, stamps: bool) -> Result<Translated, CompileErro
         let error = found.and_then(|(id, _)| malformed.get(id));
         let text = |error| format!("kernel '{}' is not valid PTX: {error}", shown(&kernel.name));
         kernel.malformed = error.map(text);
+        if let (Some((id, _)), Some(_)) = (found, wanted.fence) {
+            say_refused(kernel, &verdicts, (*id, &options));
+        }
     }
     Ok(Translated {
         ptx: rewritten.bytes,
         kernels: described,
+        placed: rewritten.placed,
     })
 }
 
@@ -237,29 +250,44 @@ fn kernels_of(program: &Program) -> BTreeMap<&str, (FuncId, &Function)> {
 ///
 /// # Errors
 /// [`AnswerError`]: what does not fit.
-pub fn admit(translated: Translated, hash: Fnv) -> Result<CompiledModule, AnswerError> {
-    let Translated { ptx, kernels } = translated;
+pub fn admit(
+    translated: Translated,
+    hash: Fnv,
+    wanted: Wanted,
+) -> Result<CompiledModule, AnswerError> {
+    let Translated {
+        ptx,
+        kernels,
+        placed,
+    } = translated;
     let (program, malformed) = Module::parse(ptx.clone())?.decode_each()?;
     let in_text = kernels_of(&program);
     if in_text.len() > KERNELS_PER_CLIENT {
         return Err(AnswerError::TooManyKernels(in_text.len()));
     }
     // A few are the rewriter's own.
-    let variables = program.variables.len();
+    let outside = placed.as_ref().map_or(0, |placed| placed.variables.len());
+    let variables = program.variables.len() + outside;
+    if let Some(placed) = &placed {
+        check_placed(placed, &program, wanted)?;
+    }
     if variables > VARIABLES + 2 * KERNELS_PER_CLIENT {
         return Err(AnswerError::TooManyVariables(variables));
     }
     let mut text = Text {
         malformed: malformed.into_iter().collect(),
         kernels: in_text,
+        fence: wanted.fence,
         seen: HashSet::new(),
     };
     let mut admitted = Vec::new();
     for kernel in kernels {
-        let kernel = text.admit(kernel)?;
+        let mut kernel = text.admit(kernel)?;
+        let refused = refused(&mut kernel, wanted.fence);
         admitted.push(CompiledKernel {
             key: KernelKey::new(hash, &kernel.name),
             kernel: Arc::new(kernel),
+            refused,
         });
     }
     if let Some(name) = text.unseen() {
@@ -267,7 +295,8 @@ pub fn admit(translated: Translated, hash: Fnv) -> Result<CompiledModule, Answer
     }
     Ok(CompiledModule {
         kernels: admitted,
-        globals: globals(&program),
+        globals: globals(&program, placed.as_ref()),
+        placed,
         ptx_version: ptx_version(&program.target),
         prints: prints(&program),
         ptx,
@@ -279,6 +308,8 @@ pub fn admit(translated: Translated, hash: Fnv) -> Result<CompiledModule, Answer
 struct Text<'a> {
     kernels: BTreeMap<&'a str, (FuncId, &'a Function)>,
     malformed: HashMap<FuncId, ParseError>,
+    /// How its kernels are fenced.
+    fence: Option<Fence>,
     /// Kernels that something was said of.
     seen: HashSet<FuncId>,
 }
@@ -289,7 +320,7 @@ impl Text<'_> {
         // The first entry keeps the name by which the tenant knows the kernel; one that is malformed may have none.
         let is_named = match kernel.entries.first() {
             Some(first) => first.name == kernel.name,
-            None => kernel.malformed.is_some(),
+            None => kernel.malformed.is_some() || self.fence.is_some(),
         };
         if !is_named {
             return Err(AnswerError::Kernels(shown(&kernel.name)));
@@ -314,7 +345,13 @@ impl Text<'_> {
         };
         let name = || shown(&entry.name);
         let form = entry.form();
-        if !matches!(form, Form::WHOLE | Form::SLICE) {
+        let mode = self.fence.map(|fence| fence.mode);
+        let is_wanted = match (form, self.fence) {
+            (Form::WHOLE | Form::SLICE, _) => true,
+            (Form::FENCE | Form::FENCE_SLICE, Some(_)) => entry.fence == mode,
+            _ => false,
+        };
+        if !is_wanted {
             return Err(AnswerError::Form {
                 kernel: name(),
                 form,
@@ -348,12 +385,21 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Returns the variables of module scope in device memory. The `slice` form adds none to the tenant's own.
-fn globals(program: &Program) -> Vec<CompiledGlobal> {
+/// Returns the variables of module scope in device memory, those of the tenant's own.
+fn globals(program: &Program, placed: Option<&Placed>) -> Vec<CompiledGlobal> {
+    let pointer = placed.map(|placed| &*placed.pointer);
     let in_memory = program.variables.iter().filter(|variable| {
         variable.owner.is_none()
             && !variable.is_extern
+            && Some(&*variable.name) != pointer
             && matches!(variable.space, StateSpace::Global | StateSpace::Const)
+    });
+    let outside = placed.into_iter().flat_map(|placed| &placed.variables);
+    let outside = outside.map(|variable| CompiledGlobal {
+        name: variable.name.clone(),
+        bytes: variable.size_bytes,
+        is_constant: false,
+        is_managed: false,
     });
     in_memory
         .map(|variable| CompiledGlobal {
@@ -362,6 +408,7 @@ fn globals(program: &Program) -> Vec<CompiledGlobal> {
             is_constant: variable.space == StateSpace::Const,
             is_managed: variable.is_managed,
         })
+        .chain(outside)
         .collect()
 }
 

@@ -6,7 +6,7 @@ use super::{
     Clock, Config, ConfigError, DeviceConfig, LEAST_MEMORY_BYTES, Limits, MAX_CLIENTS, MAX_TENANTS,
     NOBODY, Principal,
 };
-use crate::device::Timing;
+use crate::device::{Isolation, Timing, Unfenceable};
 use gridmux_channel::control::MAX_TENANT_NAME_BYTES;
 use gridmux_hw_model::{GpuConfig, builtin_names};
 use std::collections::BTreeSet;
@@ -155,6 +155,24 @@ impl DeviceConfig {
             return Err(ConfigError::value(
                 "device.lenient_bounds",
                 "is for model:NAME with device.timing = \"functional\"",
+            ));
+        }
+        if !self.is_model() && self.isolation == Isolation::Fenced {
+            return Err(ConfigError::value(
+                "device.isolation",
+                "\"fenced\" is for model:NAME so far; on a GPU memory between allocations has no sink yet",
+            ));
+        }
+        if self.unfenceable != Unfenceable::default() && self.isolation != Isolation::Fenced {
+            return Err(ConfigError::value(
+                "device.unfenceable",
+                "is for device.isolation = \"fenced\"",
+            ));
+        }
+        if self.lenient_bounds && self.isolation == Isolation::Fenced {
+            return Err(ConfigError::value(
+                "device.lenient_bounds",
+                "is needless with device.isolation = \"fenced\": no address faults there",
             ));
         }
         match self.timing {

@@ -62,6 +62,8 @@ impl DeviceConfig {
             clock,
             timing,
             lenient_bounds,
+            isolation,
+            unfenceable,
         } = new;
         keep("device.kind", &self.kind, kind, kept);
         keep("device.sms", &self.sms, sms, kept);
@@ -71,6 +73,9 @@ impl DeviceConfig {
         keep("device.timing", &self.timing, timing, kept);
         let own = &self.lenient_bounds;
         keep("device.lenient_bounds", own, lenient_bounds, kept);
+        keep("device.isolation", &self.isolation, isolation, kept);
+        let own = &self.unfenceable;
+        keep("device.unfenceable", own, unfenceable, kept);
     }
 }
 
@@ -164,6 +169,7 @@ mod tests {
         let text = "run_dir = \"/x\"\ninstance = \"other\"\npolicy = \"fifo\"\nhost_user = \"daemon\"\n\
                     operator_group = \"daemon\"\n\
                     [device]\nkind = \"model:gtx480\"\nsms = 2\nmemory_bytes = 1048576\nclock = \"lockstep\"\n\
+                    isolation = \"fenced\"\nunfenceable = \"shared\"\n\
                     [limits]\nmodule_bytes = 2048\ncompile_memory_bytes = 268435456\ncompile_cpu_seconds = 1\n\
                     module_memory_bytes = 1048576\nkernel_budget_cycles = 1000\nclock_hold_ms = 1\n\
                     kernel_budget_cpu_seconds = 1\ntenants = 3\nclients = 4\nconnects_per_second = 5\n\
@@ -186,6 +192,8 @@ mod tests {
             "device.sms",
             "device.memory_bytes",
             "device.clock",
+            "device.isolation",
+            "device.unfenceable",
             "profiles.file",
             "accounting.file",
             "host_user",

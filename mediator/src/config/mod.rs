@@ -19,7 +19,7 @@ pub use principal::Principal;
 pub use profiles::ProfilesConfig;
 pub use tenant::TenantConfig;
 
-use crate::device::Timing;
+use crate::device::{Isolation, Timing, Unfenceable};
 use gridmux_hw_model::words;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -93,6 +93,10 @@ pub struct DeviceConfig {
     pub timing: Timing,
     /// For the functional model: loads of kernels may run past the end of an allocation, as far as a card lets them.
     pub lenient_bounds: bool,
+    /// What keeps tenants' kernels out of each other's memory.
+    pub isolation: Isolation,
+    /// What becomes of kernels that cannot be fenced.
+    pub unfenceable: Unfenceable,
 }
 
 /// How the virtual clock of a modelled device goes on while clients compute.
@@ -115,6 +119,8 @@ impl Default for DeviceConfig {
             clock: Clock::Live,
             timing: Timing::Timed,
             lenient_bounds: false,
+            isolation: Isolation::default(),
+            unfenceable: Unfenceable::default(),
         }
     }
 }

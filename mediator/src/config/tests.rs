@@ -50,6 +50,18 @@ fn values_are_checked_and_named() {
             "device.lenient_bounds",
         ),
         (
+            "schema_version = 1\n[device]\nkind = \"cuda:0\"\nisolation = \"fenced\"",
+            "device.isolation",
+        ),
+        (
+            "schema_version = 1\n[device]\nunfenceable = \"shared\"",
+            "device.unfenceable",
+        ),
+        (
+            "schema_version = 1\n[device]\nisolation = \"fenced\"\ntiming = \"functional\"\nlenient_bounds = true",
+            "device.lenient_bounds",
+        ),
+        (
             "schema_version = 1\n[device]\nclock = \"lockstep\"\ntiming = \"functional\"",
             "device.clock",
         ),

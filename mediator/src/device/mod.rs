@@ -8,18 +8,22 @@
 //!   mediator checks that it belongs to the tenant before it reaches a command.
 //! - Times are nanoseconds of the device's clock: virtual on the SM model, real on a GPU.
 
+mod compiled;
 #[cfg(not(loom))]
 pub mod cuda;
 mod error;
 mod facts;
+mod isolation;
 mod mappings;
 #[cfg(not(loom))]
 pub mod model;
 mod submission;
 
+pub use compiled::{CompiledGlobal, CompiledKernel, CompiledModule, entry_of};
 pub use error::DeviceError;
 pub use facts::{DeviceFacts, HardwareFacts, Residency, Timing};
 pub use gridmux_policy::shape::AllocationUnits;
+pub use isolation::{Fence, Isolation, Unfenceable, status_of};
 pub use mappings::{HostMappings, MOST_HOST_MAPPINGS};
 pub use submission::Submission;
 
@@ -27,12 +31,9 @@ use gridmux_channel::control::PagingRequest;
 use gridmux_channel::control::object::Object;
 use gridmux_channel::memory::TenantBuffer;
 use gridmux_channel::ring::{CompletionStatus, Width};
-use gridmux_policy::ids::KernelKey;
+use gridmux_launch::Reservation;
 use gridmux_policy::shape::BlockShape;
 use gridmux_policy::units::Nanos;
-use gridmux_ptx::Kernel;
-use gridmux_ptx::forms::Shape;
-use gridmux_ptx::kernel::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -418,69 +419,6 @@ impl KernelLimits {
     }
 }
 
-/// A module after rewriting, ready to be loaded.
-pub struct CompiledModule {
-    /// PTX text.
-    pub ptx: Vec<u8>,
-    /// The typed view of that text.
-    pub program: gridmux_ptx::decode::Program,
-    /// Its kernels.
-    pub kernels: Vec<CompiledKernel>,
-    /// The tenant's variables of module scope in device memory.
-    pub globals: Vec<CompiledGlobal>,
-    /// Architecture that the PTX is written for, major * 10 + minor; 0 if the target names none.
-    pub ptx_version: u32,
-    /// A function of it calls `vprintf`.
-    pub prints: bool,
-}
-
-/// A variable of module scope in device memory.
-#[derive(Debug, Clone)]
-pub struct CompiledGlobal {
-    /// Name.
-    pub name: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Declared `.const`.
-    pub is_constant: bool,
-    /// Declared `.attribute(.managed)`.
-    pub is_managed: bool,
-}
-
-impl CompiledModule {
-    /// Constant memory that the module declares, in bytes.
-    #[must_use]
-    pub fn constant_bytes(&self) -> u32 {
-        let constant = self.globals.iter().filter(|global| global.is_constant);
-        u32::try_from(constant.map(|global| global.bytes).sum::<u64>()).unwrap_or(u32::MAX)
-    }
-}
-
-/// A kernel after rewriting.
-#[derive(Debug, Clone)]
-pub struct CompiledKernel {
-    /// Names it by its text.
-    pub key: KernelKey,
-    /// Its description, checked against the module's text: it has an entry, whole or in slices.
-    pub kernel: Arc<Kernel>,
-}
-
-impl CompiledKernel {
-    /// Returns the entry by which it is launched: in slices where it can be cut. A malformed kernel has none.
-    #[must_use]
-    pub fn entry(&self) -> Option<&Entry> {
-        entry_of(&self.kernel)
-    }
-}
-
-/// Returns the entry by which a kernel is launched: in slices where it can be cut. A malformed kernel has none.
-#[must_use]
-pub fn entry_of(kernel: &Kernel) -> Option<&Entry> {
-    kernel
-        .entry(Shape::Slice)
-        .or_else(|| kernel.entries.first())
-}
-
 /// The control thread's end of a device.
 pub trait DeviceControl: Send + Sync {
     /// Facts.
@@ -500,6 +438,10 @@ pub trait DeviceControl: Send + Sync {
     fn read_past_ends(&self) {}
     /// Frees all that a domain holds. No operation of it may be in flight.
     fn destroy_domain(&self, domain: DomainId);
+    /// Returns the addresses to which the kernels of a domain are to be fenced; `None` where they need no fence.
+    fn reservation(&self, _domain: DomainId) -> Option<Reservation> {
+        None
+    }
     /// Allocates device memory.
     ///
     /// # Errors

@@ -9,15 +9,16 @@
 
 use super::session::{LoadFailure, ModuleForSession};
 use crate::compiler::{
-    Bell, FairQueue, JobError, JobLimits, Order, Phase, SEATS, Seat, Text, Translated, admit,
-    hash_of, part_name,
+    Bell, FairQueue, JobError, JobLimits, Order, Phase, SEATS, Seat, Text, Translated, Wanted,
+    admit, hash_of, part_name,
 };
 use crate::config::Config;
-use crate::device::{DeviceControl, DomainId, Residency};
+use crate::device::{DeviceControl, DomainId, Fence, Residency, Unfenceable};
 use crate::dispatch::ids::Slot;
 use crate::lock::CountedMutex;
 use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use gridmux_channel::memory::TenantBuffer;
+use gridmux_ptx::forms::fence::FenceMode;
 use nix::sys::eventfd::EventFd;
 use parking_lot::Condvar;
 use std::io;
@@ -208,6 +209,7 @@ impl Compilers {
                     memory_bytes: config.limits.compile_memory_bytes,
                     cpu_seconds: config.limits.compile_cpu_seconds,
                 },
+                unfenceable: config.device.unfenceable,
                 device: Arc::clone(device),
                 results: results_in.clone(),
                 bell: Arc::clone(bell),
@@ -245,6 +247,7 @@ struct Worker {
     fresh: Receiver<OwnedFd>,
     seat: Option<Seat>,
     limits: JobLimits,
+    unfenceable: Unfenceable,
     device: Arc<dyn DeviceControl>,
     results: Sender<CompileResult>,
     bell: Arc<EventFd>,
@@ -281,14 +284,21 @@ impl Worker {
             let texts = copy(&job.texts)?;
             (Text::new(&texts)?, hash_of(&texts))
         };
-        let translated = self.translate(&text)?;
+        let reservation = self.device.reservation(job.domain);
+        let fence = reservation.map(|reservation| Fence {
+            mode: FenceMode::for_reservation(reservation.mask + 1),
+            unfenceable: self.unfenceable,
+        });
+        let stamps = self.device.facts().residency == Residency::Stamped;
+        let wanted = Wanted { stamps, fence };
+        let translated = self.translate((&text, wanted))?;
         drop(text);
         let size = translated
             .ptx
             .len()
             .saturating_mul(translated.kernels.len());
         self.jobs.await_load(self.number, size > QUICK_BYTES)?;
-        let module = admit(translated, hash)?;
+        let module = admit(translated, hash, wanted)?;
         let loaded = self.device.load(job.domain, &module)?;
         Ok(ModuleForSession {
             loaded,
@@ -297,7 +307,7 @@ impl Worker {
     }
 
     /// Has a module compiled by the fork server, or by a new one where that one is gone and had not begun.
-    fn translate(&mut self, text: &Text) -> Result<Translated, JobError> {
+    fn translate(&mut self, text: (&Text, Wanted)) -> Result<Translated, JobError> {
         let (jobs, number) = (Arc::clone(&self.jobs), self.number);
         let order = || jobs.order(number);
         loop {
@@ -320,12 +330,6 @@ impl Worker {
         }
     }
 
-    /// Returns the seat at a socket: blocks write stamps where the device knows residency by them.
-    fn seat_at(&self, socket: OwnedFd) -> Seat {
-        let stamps = self.device.facts().residency == Residency::Stamped;
-        Seat::new(socket, self.limits, stamps)
-    }
-
     /// Has the supervisor asked for a new fork server.
     fn ask_for_server(&self) {
         // Release: pairs with the Acquire in `CompileQueue::takes_server`.
@@ -338,7 +342,7 @@ impl Worker {
         let mut looks = 0;
         loop {
             match self.fresh.try_recv() {
-                Ok(socket) => self.seat = Some(self.seat_at(socket)),
+                Ok(socket) => self.seat = Some(Seat::new(socket, self.limits)),
                 Err(TryRecvError::Disconnected) => return Err(JobError::NoServer),
                 Err(TryRecvError::Empty) if self.seat.is_some() => break,
                 Err(TryRecvError::Empty) if looks == LOOKS => return Err(JobError::NoServer),
@@ -351,7 +355,7 @@ impl Worker {
                     }
                     looks += 1;
                     if let Ok(socket) = self.fresh.recv_timeout(LOOK) {
-                        self.seat = Some(self.seat_at(socket));
+                        self.seat = Some(Seat::new(socket, self.limits));
                     }
                 }
             }

@@ -107,8 +107,14 @@ fn prepare(
             let memory_bytes = config.device.memory_bytes;
             let seconds = config.limits.kernel_budget_cpu_seconds;
             let budget = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-            let open = device::model::open(name, sms, timing, memory_bytes, budget, &waker)
-                .map_err(|error| error.to_string())?;
+            let setup = device::model::Setup {
+                timing,
+                memory_bytes,
+                cpu_budget: budget,
+                isolation: config.device.isolation,
+            };
+            let open =
+                device::model::open(name, sms, setup, &waker).map_err(|error| error.to_string())?;
             if config.device.lenient_bounds {
                 open.control.read_past_ends();
             }

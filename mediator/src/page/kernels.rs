@@ -87,7 +87,9 @@ pub fn uncut(kernel: &Kernel) -> Option<String> {
     if kernel.entry(Shape::Slice).is_some() {
         return None;
     }
-    let why = kernel.refusal(Form::SLICE).map(ToString::to_string);
+    let forms = [Form::SLICE, Form::FENCE_SLICE, Form::FENCE];
+    let why = forms.into_iter().find_map(|form| kernel.refusal(form));
+    let why = why.map(ToString::to_string);
     Some(why.unwrap_or_else(|| "the kernel was not rewritten".to_owned()))
 }
 

@@ -1,6 +1,8 @@
 //! What a compiler returns is read as hostile: what fits the text is taken from the text, what does not is refused.
 
-use gridmux_mediator::compiler::{AnswerError, Translated, admit, compile, hash_of, translate};
+use gridmux_mediator::compiler::{
+    AnswerError, Translated, Wanted, admit, compile, hash_of, translate,
+};
 use gridmux_mediator::device::CompiledKernel;
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::{StateSpace, Variable};
@@ -11,7 +13,7 @@ use gridmux_ptx::kernel::{Entry, FormRefusal, Mismatch};
 const KERNELS: &str = include_str!("kernels.ptx");
 
 fn honest() -> Translated {
-    translate(vec![KERNELS.into()], false).unwrap()
+    translate(vec![KERNELS.into()], Wanted::default()).unwrap()
 }
 
 /// Returns why an answer is refused after `change`.
@@ -19,7 +21,9 @@ fn refusal(change: impl FnOnce(&mut Translated)) -> AnswerError {
     let mut answer = honest();
     change(&mut answer);
     let hash = hash_of(&[KERNELS.into()]);
-    admit(answer, hash).map(drop).unwrap_err()
+    admit(answer, hash, Wanted::default())
+        .map(drop)
+        .unwrap_err()
 }
 
 /// Exchanges a piece of the answer's text for one of the same meaning to nobody.
@@ -170,7 +174,10 @@ fn a_kernel_is_known_by_its_tenants_text_whatever_the_answer_holds() {
     let mut answer = honest();
     edit(&mut answer, "%ctaid.x", "%ctaid.y");
     let hash = hash_of(&[KERNELS.into()]);
-    assert_eq!(admit(answer, hash).unwrap().kernels[0].key, own);
+    assert_eq!(
+        admit(answer, hash, Wanted::default()).unwrap().kernels[0].key,
+        own
+    );
     let other = compile(KERNELS.replace("first", "frist").into()).unwrap();
     assert_ne!(other.kernels[0].key, own);
 }
@@ -190,7 +197,7 @@ fn long_reasons_are_cut() {
         1000
     ];
     answer.kernels[1].malformed = Some(long());
-    let module = admit(answer, hash_of(&[KERNELS.into()])).unwrap();
+    let module = admit(answer, hash_of(&[KERNELS.into()]), Wanted::default()).unwrap();
     let kernel = &module.kernels[1].kernel;
     assert!(kernel.refusals.len() < 10, "{}", kernel.refusals.len());
     let refused = kernel.refusals.iter();

@@ -1,6 +1,7 @@
 //! Loading a module onto the model: what it keeps others from, and what it is said to take.
 
 use gridmux_mediator::compiler::compile;
+use gridmux_mediator::device::Isolation;
 use gridmux_mediator::device::model::{self, OpenModel};
 use gridmux_mediator::device::{DeviceControl, DomainId, Timing};
 use gridmux_mediator::waker::Waker;
@@ -14,7 +15,13 @@ const HEAD: &str = ".version 7.0\n.target sm_70\n.address_size 64\n";
 fn open() -> (OpenModel, DomainId) {
     let waker = Arc::new(Waker::new().unwrap());
     let budget = Duration::from_secs(100);
-    let open = model::open("h200", Some(4), Timing::Functional, 4 << 30, budget, &waker).unwrap();
+    let setup = model::Setup {
+        timing: Timing::Functional,
+        memory_bytes: 4 << 30,
+        cpu_budget: budget,
+        isolation: Isolation::Shared,
+    };
+    let open = model::open("h200", Some(4), setup, &waker).unwrap();
     let domain = open.control.create_domain(1 << 30).unwrap();
     (open, domain)
 }

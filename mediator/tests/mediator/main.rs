@@ -13,6 +13,7 @@ mod conformance;
 mod dispatcher;
 mod endless;
 mod estimated;
+mod fenced_answers;
 mod functional;
 mod gangs;
 mod holds;

@@ -18,6 +18,7 @@ use gridmux_hw_model::config::GpuConfig;
 use gridmux_mediator::backoff::Backoff;
 use gridmux_mediator::compiler::compile;
 use gridmux_mediator::config::Limits;
+use gridmux_mediator::device::Isolation;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{CompiledModule, DeviceControl, DomainId, Timing};
 use gridmux_mediator::dispatch::accounting::{TenantCounters, TenantUsage};
@@ -285,8 +286,13 @@ impl ModelRig {
     ) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
         let processor = budgets.processor;
-        let (sms, timing) = (Some(sms), Timing::Timed);
-        let open = model::open_described(gpu, sms, timing, 1 << 30, processor, &waker);
+        let setup = model::Setup {
+            timing: Timing::Timed,
+            memory_bytes: 1 << 30,
+            cpu_budget: processor,
+            isolation: Isolation::Shared,
+        };
+        let open = model::open_described(gpu, Some(sms), setup, &waker);
         let open = open.expect("a device");
         let facts = open.control.facts();
         let profiles = learnt.cloned().unwrap_or_default();

@@ -42,7 +42,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) function: &'a Function,
     pub(crate) role: Role,
     /// What the module has for all of its functions.
-    pub(crate) added: &'a Added,
+    pub(crate) added: &'a Added<'a>,
     /// What the function is handed in added parameters, and the registers that hold it.
     pub(super) formals: Vec<(Value, RegId)>,
     /// Types of the original's registers, then of those that were added.
@@ -64,6 +64,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) raised: Vec<VarId>,
     /// A variable in shared memory that the block has for sure, and its size.
     pad: Option<(VarId, u32)>,
+    /// The register that holds the address of the block of placed variables, loaded at the entry.
+    block: Option<RegId>,
     /// Axes on which the kernel, or a function that it calls, asks for the block's place.
     pub(crate) axes: [bool; 3],
     /// What a worker runs once, before its loop.
@@ -85,7 +87,7 @@ impl<'a> Frame<'a> {
     /// Begins with the original. Past `most` added elements nobody wants the function any more.
     pub(crate) fn new(
         program: &'a Program,
-        added: &'a Added,
+        added: &'a Added<'a>,
         (id, role): (FuncId, Role),
         carried: Values,
         most: usize,
@@ -108,6 +110,7 @@ impl<'a> Frame<'a> {
             variables: Vec::new(),
             raised: Vec::new(),
             pad: None,
+            block: None,
             axes: [false; 3],
             once: Code::new(),
             loop_head: Code::new(),
@@ -169,6 +172,38 @@ impl<'a> Frame<'a> {
     /// Returns a register's type.
     pub(crate) fn type_of(&self, register: RegId) -> ScalarType {
         self.registers[register.0 as usize]
+    }
+
+    /// Returns the place of a variable in the block of placed variables, if it has left the module's text.
+    pub(crate) fn place_of(&self, variable: VarId) -> Option<i64> {
+        let (places, _) = self.added.places()?;
+        places.of(variable).map(u64::cast_signed)
+    }
+
+    /// Returns the register that holds the address of the block of placed variables.
+    pub(crate) fn variables_block(&mut self) -> RegId {
+        if let Some(block) = self.block {
+            return block;
+        }
+        let block = self.fresh(ScalarType::B64);
+        if let Some((_, pointer)) = self.added.places() {
+            let (base, offset) = (AddressBase::Symbol(Symbol::Variable(pointer)), 0);
+            let mut code = Code::new();
+            code.op("ld.const.u64", (block, Operand::Address { base, offset }));
+            self.at_entry(code);
+        }
+        *self.block.insert(block)
+    }
+
+    /// Returns code that adds an offset to the address of the block of placed variables, and the sum.
+    pub(crate) fn address_in_block(&mut self, offset: i64) -> (Code, RegId) {
+        let (block, sum, mut code) = (
+            self.variables_block(),
+            self.fresh(ScalarType::B64),
+            Code::new(),
+        );
+        code.op("add.s64", (sum, block, offset));
+        (code, sum)
     }
 
     /// Returns a label of its own.

@@ -5,9 +5,10 @@
 
 use super::convergence;
 use super::facts::{self, Facts, Found};
+use super::place::Places;
 use super::value::Values;
 use super::waits;
-use super::{Form, Reason, Refusal, Shape, fence, slice, worker};
+use super::{Form, Options, Reason, Refusal, Shape, Variables, fence, slice, worker};
 use crate::analysis::CallGraph;
 use crate::analysis::{Uniformity, registers_estimate};
 use crate::control::{CONTROL_BYTES, MAX_LARGE_PARAMS_BYTES, MAX_PARAM_ALIGN, MAX_PARAMS_BYTES};
@@ -23,12 +24,18 @@ pub struct FormVerdicts {
     slice: Vec<Option<Refusal>>,
     worker: Vec<Option<Refusal>>,
     fence: Vec<Option<Refusal>>,
+    /// Against the fence where variables are placed.
+    unplaced: Vec<Option<Refusal>>,
+    /// Where variables would be placed.
+    pub(super) places: Places,
     /// Whether any function copies asynchronously into shared memory.
     pub(super) copies: bool,
     /// Functions whose `worker` form relies on warps that are rows.
     pub(super) warp_rows: Vec<bool>,
     /// Functions in which blocks may wait for blocks that come later, whatever else stands against cutting them.
     pub(super) gangs: Vec<bool>,
+    /// Functions that may synchronise the whole grid through memory of the driver's.
+    syncs_grid: Vec<Option<()>>,
     /// Against the loop with the fence.
     fenced_worker: Vec<Option<Refusal>>,
     pub(super) module_facts: fence::ModuleFacts,
@@ -65,6 +72,8 @@ impl FormVerdicts {
         };
         let added = judge.refusals(each(&own), true);
         let waits = waits::judge_all(program, &calls);
+        let syncs_grid = facts.iter().map(|f| f.syncs_grid.then_some(()));
+        let syncs_grid = calls.spread(syncs_grid.collect());
         let gangs = facts.iter().zip(&waits);
         let gangs = gangs.map(|(f, wait)| (f.syncs_grid || wait.is_some()).then_some(()));
         let gangs = calls.spread(gangs.collect());
@@ -92,6 +101,9 @@ impl FormVerdicts {
             false,
         );
         let fence = inherit(&added, fence);
+        let places = Places::new(program, &unexpressed);
+        let own = |n: usize, _: &Facts| places.judge(program, &program.functions[n]);
+        let unplaced = judge.refusals(each(&own), false);
         let fenced_worker =
             judge.refusals(each(&|n, _| fence::forbids_worker(program, id(n))), false);
         Self {
@@ -100,8 +112,11 @@ impl FormVerdicts {
             slice,
             worker,
             fence,
+            unplaced,
+            places,
             copies: copies(program),
             warp_rows: warp_rows.iter().map(Option::is_some).collect(),
+            syncs_grid,
             gangs: gangs.iter().map(Option::is_some).collect(),
             fenced_worker,
             module_facts,
@@ -121,6 +136,23 @@ impl FormVerdicts {
     /// Returns what the threads of a function agree on, when judging it had to ask.
     pub(crate) fn uniformity(&self, function: FuncId) -> Option<&Uniformity> {
         self.uniformity.get(function.0 as usize)?.as_ref()
+    }
+
+    /// Returns whether the kernel has a barrier of the whole grid, whose state a driver keeps in memory of its own: out
+    /// of a fenced kernel's reach, unless whoever launches it puts it elsewhere.
+    #[must_use]
+    pub fn syncs_grid(&self, kernel: FuncId) -> bool {
+        let found = self.syncs_grid.get(kernel.0 as usize);
+        found.is_some_and(Option::is_some)
+    }
+
+    /// Returns why the kernel cannot take the form with these options, or `None` when it can.
+    #[must_use]
+    pub fn refusal_with(&self, kernel: FuncId, form: Form, options: &Options) -> Option<&Refusal> {
+        let is_placed = form.fenced && options.variables == Variables::Placed;
+        let unplaced = || self.unplaced.get(kernel.0 as usize)?.as_ref();
+        let refusal = self.refusal(kernel, form);
+        refusal.or_else(|| is_placed.then(unplaced).flatten())
     }
 
     /// Returns why the kernel cannot take the form, or `None` when it can.

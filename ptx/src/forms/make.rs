@@ -10,12 +10,14 @@ use super::assemble::Assembled;
 use super::carry::{self, Carried};
 use super::frame::{Frame, Role};
 use super::judge::FormVerdicts;
+use super::place::{self, Places};
 use super::value::{Value, Values};
-use super::{Form, Options, Reason, Refusal, Shape, fence, slice, stamp, worker};
+use super::{Form, Options, Reason, Refusal, Shape, Variables, fence, slice, stamp, worker};
 use crate::decode::{
     FuncId, Function, Param, Program, RegisterNames, ScalarType, Span, StateSpace, VarId, Variable,
 };
 use crate::kernel::{BlockRule, Entry, FormRefusal, Kernel};
+use crate::placed::Placed;
 use crate::print::{Layout, Own, Printer, Refusals, in_order};
 use crate::syntax::module::Module;
 
@@ -33,6 +35,8 @@ pub struct Rewritten {
     pub bytes: Vec<u8>,
     /// Its kernels, in source order, each with one entry; one that cannot be printed beside others has none.
     pub kernels: Vec<Kernel>,
+    /// Its variables that are not in the text.
+    pub placed: Option<Placed>,
 }
 
 /// Gives every kernel the form that `choose` names for it, and prints the module. Where none is given, the text is the
@@ -59,7 +63,7 @@ pub fn rewrite_with(
     options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> Rewritten {
-    let (mut forms, mut kernels) = chosen(program, verdicts, choose);
+    let (mut forms, mut kernels) = chosen(program, verdicts, options, choose);
     if forms.iter().all(|form| *form == Form::WHOLE) {
         for (id, kernel) in &mut kernels {
             let function = &program.functions[id.0 as usize];
@@ -68,6 +72,7 @@ pub fn rewrite_with(
         return Rewritten {
             bytes: module.print(),
             kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(),
+            placed: None,
         };
     }
     let free = module.source().len() + FREE_BYTES;
@@ -89,7 +94,7 @@ pub fn rewrite_with(
             kernel.refusals.push(FormRefusal { form, refusal });
         },
     );
-    let (text, without) = match made {
+    let (text, placed, without) = match made {
         Ok(made) => made,
         Err(reason) => {
             for (id, kernel) in &mut kernels {
@@ -102,6 +107,7 @@ pub fn rewrite_with(
             return Rewritten {
                 bytes: module.print(),
                 kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(),
+                placed: None,
             };
         }
     };
@@ -123,6 +129,7 @@ pub fn rewrite_with(
     Rewritten {
         bytes: text.into_bytes(),
         kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(),
+        placed,
     }
 }
 
@@ -131,6 +138,7 @@ pub fn rewrite_with(
 fn chosen(
     program: &Program,
     verdicts: &FormVerdicts,
+    options: &Options,
     choose: impl Fn(FuncId) -> Form,
 ) -> (Vec<Form>, Vec<(FuncId, Kernel)>) {
     let mut forms = vec![Form::WHOLE; program.functions.len()];
@@ -143,7 +151,7 @@ fn chosen(
         let form = choose(id);
         let mut kernel = Kernel::new(function);
         kernel.is_gang = verdicts.gangs[n as usize];
-        match verdicts.refusal(id, form).cloned() {
+        match verdicts.refusal_with(id, form, options).cloned() {
             Some(refusal) => kernel.refusals.push(FormRefusal { form, refusal }),
             None => forms[n as usize] = form,
         }
@@ -168,28 +176,54 @@ fn entry(function: &Function, form: Form, options: &Options) -> Entry {
 }
 
 /// Variables that a rewrite adds to a module.
-pub(crate) struct Added {
+pub(crate) struct Added<'a> {
     variables: Vec<Variable>,
     /// Those that the module has itself.
     own: u32,
+    /// Where variables are placed, and the constant that holds their block's address.
+    places: Option<(&'a Places, VarId)>,
 }
 
-impl Added {
+impl<'a> Added<'a> {
     /// Adds the dynamic shared memory, whose end is where a fenced kernel may reach to and where the words of a worker
     /// stand. It is aligned as the module's own is, so that both begin at the same place.
-    fn new(program: &Program, forms: &[Form]) -> Self {
+    fn new(
+        program: &Program,
+        verdicts: &'a FormVerdicts,
+        options: &Options,
+        forms: &[Form],
+    ) -> Self {
         let asks = |form: &Form| form.fenced || form.shape == Shape::Worker;
         let is_dynamic = |v: &&Variable| v.space == StateSpace::Shared && v.is_extern;
         let aligns = program.variables.iter().filter(is_dynamic).map(|v| v.align);
         let mut shared = bytes(StateSpace::Shared, 0, aligns.fold(4, u32::max));
         shared.is_extern = true;
-        Self {
+        let mut added = Self {
             variables: match forms.iter().any(asks) {
                 true => vec![shared],
                 false => Vec::new(),
             },
             own: u32::try_from(program.variables.len()).unwrap_or(u32::MAX),
+            places: None,
+        };
+        let is_fenced = forms.iter().any(|form| form.fenced);
+        if is_fenced && options.variables == Variables::Placed && !verdicts.places.is_empty() {
+            let pointer = VarId(added.first_of_functions());
+            added.variables.push(place::pointer());
+            added.places = Some((&verdicts.places, pointer));
         }
+        added
+    }
+
+    /// Returns where variables are placed, and the constant that holds their block's address.
+    pub(crate) fn places(&self) -> Option<(&'a Places, VarId)> {
+        self.places
+    }
+
+    /// Returns an added variable of the module.
+    #[cfg(debug_assertions)]
+    pub(crate) fn variable(&self, id: VarId) -> Option<&Variable> {
+        self.variables.get(id.0.checked_sub(self.own)? as usize)
     }
 
     /// Returns the dynamic shared memory.
@@ -240,8 +274,9 @@ pub(super) fn without_body(function: &Function) -> Function {
     }
 }
 
-/// A text, and kernels that stay whole after all, with the forms that they were to take and why not.
-type Made = (String, Vec<(FuncId, Form, Reason)>);
+/// A text, what variables are not in it, and kernels that stay whole after all, with the forms that they were to take
+/// and why not.
+type Made = (String, Option<Placed>, Vec<(FuncId, Form, Reason)>);
 
 /// A rewrite under way: what is decided for the whole module before any function is made.
 struct Making<'a> {
@@ -249,7 +284,7 @@ struct Making<'a> {
     verdicts: &'a FormVerdicts,
     options: Options,
     plan: Plan,
-    added: Added,
+    added: Added<'a>,
 }
 
 impl<'a> Making<'a> {
@@ -261,7 +296,7 @@ impl<'a> Making<'a> {
     ) -> Self {
         Self {
             plan: Plan::new(program, verdicts, forms, &options),
-            added: Added::new(program, forms),
+            added: Added::new(program, verdicts, &options, forms),
             program,
             verdicts,
             options,
@@ -280,6 +315,14 @@ impl<'a> Making<'a> {
             Layout::OneEach => None,
         };
         let mut printer = Printer::new(self.program, &self.added.variables, lines);
+        let places = self.added.places();
+        if let Some((places, _)) = places {
+            printer.leave_out(|id| places.of(id).is_some());
+        }
+        let placed = places.map(|(places, pointer)| {
+            let pointer = printer.name_of(pointer);
+            places.described(self.program, pointer)
+        });
         let order = in_order(self.program, &unexpressed.functions);
         printer.begin(&order, unexpressed, |id| self.formals(id));
         let mut without = Vec::new();
@@ -308,7 +351,7 @@ impl<'a> Making<'a> {
             let left = most.saturating_sub(printer.bytes());
             self.print(&mut printer, (id, Form::WHOLE), left)?;
         }
-        Ok((printer.finish(), without))
+        Ok((printer.finish(), placed, without))
     }
 
     /// Prints a function in at most so many bytes.
@@ -423,6 +466,7 @@ fn edit(frame: &mut Frame<'_>, verdicts: &FormVerdicts, plan: &Plan, options: &O
     {
         stamp::edit(frame);
     }
+    place::edit(frame);
     if frame.is_fenced() {
         fence::prepare(frame, &verdicts.module_facts);
     }

@@ -8,8 +8,8 @@
 //! A shape has a file, the fence a folder; each has a function `judge`, which gives the reason against it, and a
 //! function `edit`, which puts its [`code`] into a function's [`frame`]. What forms share has files of its own:
 //! [`facts`] about one function, [`special_reads`], [`carry`] for values that a callee needs, [`waits`] and
-//! [`convergence`] for what threads wait for. One more pass is there for what it tells and changes no launch:
-//! [`stamp`].
+//! [`convergence`] for what threads wait for. Two more passes change no launch: [`stamp`] for what it tells, and
+//! [`place`] for where the module's variables are.
 //!
 //! Rule: forms change the typed tree and nothing else; no byte of the tenant's text reaches the printed one but for
 //! what the print keeps.
@@ -23,6 +23,7 @@ pub mod fence;
 mod frame;
 mod judge;
 mod make;
+mod place;
 mod reason;
 mod slice;
 mod special_reads;
@@ -35,6 +36,7 @@ mod worker;
 
 pub use judge::FormVerdicts;
 pub use make::{Rewritten, rewrite, rewrite_with};
+pub use place::Unplaced;
 pub use reason::{Reason, Refusal};
 
 use crate::print::Layout;
@@ -171,8 +173,21 @@ pub struct Options {
     pub fence: fence::FenceOptions,
     /// Whether blocks write stamps where the control block of their launch asks for them.
     pub stamps: bool,
+    /// Where the module's variables are, if a kernel is fenced.
+    pub variables: Variables,
     /// How the text is laid out.
     pub layout: Layout,
+}
+
+/// Where the variables of a module are in which a kernel is fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Variables {
+    /// In the module's text. Whoever loads it places them in the reservation.
+    #[default]
+    InText,
+    /// In a block that the host allocates in the reservation ([`Placed`](crate::placed::Placed)), for drivers that
+    /// place variables where they like.
+    Placed,
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@ use super::make::Added;
 use crate::decode::{Program, StateSpace, Symbol, verify};
 
 /// Panics where an instruction is wrong, which is a mistake of the form that made it and must not reach a GPU.
-pub(super) fn verify(program: &Program, added: &Added, made: &Assembled) {
+pub(super) fn verify(program: &Program, added: &Added<'_>, made: &Assembled) {
     let function = &made.function;
     let own = added.first_of_functions() as usize;
     let space = |symbol| match symbol {
         Symbol::Variable(id) => match program.variables.get(id.0 as usize) {
             Some(variable) => variable.space,
+            None if let Some(variable) = added.variable(id) => variable.space,
             None if (id.0 as usize) < own + made.variables.len() => StateSpace::Shared,
             None => panic!("there is no variable {}", id.0),
         },

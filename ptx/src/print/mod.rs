@@ -163,6 +163,8 @@ pub(crate) struct Printer<'a> {
     names: Names,
     /// Variables that the module has beside the tree's. Those of a function follow them.
     added: &'a [Variable],
+    /// Variables of the tree that are not printed.
+    left_out: Vec<bool>,
     text: Text<'a>,
 }
 
@@ -178,8 +180,21 @@ impl<'a> Printer<'a> {
             program,
             names: Names::new(program, added),
             added,
+            left_out: vec![false; program.variables.len()],
             text: Text::new(original),
         }
+    }
+
+    /// Leaves variables of the tree's module scope out, which nothing that is printed may name then.
+    pub(crate) fn leave_out(&mut self, which: impl Fn(VarId) -> bool) {
+        for (n, left_out) in (0_u32..).zip(&mut self.left_out) {
+            *left_out |= which(VarId(n));
+        }
+    }
+
+    /// Returns the name of a variable in the text.
+    pub(crate) fn name_of(&self, variable: VarId) -> String {
+        self.names.variable_name(variable)
     }
 
     /// Prints what stands in front of all bodies: the header, and declarations of functions that are named before they
@@ -207,7 +222,8 @@ impl<'a> Printer<'a> {
             }
         }
         for (n, variable) in (0_u32..).zip(&self.program.variables) {
-            if variable.owner.is_none() && refusals.variables[n as usize].is_none() {
+            let is_printed = refusals.variables[n as usize].is_none() && !self.left_out[n as usize];
+            if variable.owner.is_none() && is_printed {
                 self.variable(variable, VarId(n));
             }
         }

@@ -87,6 +87,14 @@ impl Names {
         }
     }
 
+    /// Returns the name of a variable of the module.
+    pub(super) fn variable_name(&self, id: VarId) -> String {
+        self.variables
+            .get(id.0 as usize)
+            .cloned()
+            .unwrap_or_default()
+    }
+
     /// Writes the name of what an address or a `mov` names.
     pub(super) fn symbol(&self, symbol: Symbol, text: &mut Text<'_>) {
         let _ = match symbol {

@@ -22,6 +22,7 @@ mod meaning;
 )]
 #[path = "../../fuzz/oracle.rs"]
 mod oracle;
+mod place;
 mod print;
 mod registers;
 mod round_trip;

@@ -7,8 +7,9 @@ use gridmux_hw_model::{Gpu, GpuConfig};
 use gridmux_ptx::Module;
 use gridmux_ptx::decode::FuncId;
 use gridmux_ptx::forms::fence::{FenceMode, FenceOptions};
-use gridmux_ptx::forms::{Form, FormVerdicts, Options, rewrite, rewrite_with};
+use gridmux_ptx::forms::{Form, FormVerdicts, Options, Variables, rewrite, rewrite_with};
 use gridmux_ptx::kernel::{Entry, Kernel};
+use gridmux_ptx::placed::Placed;
 use gridmux_workloads::{Arg, Case, Prng, Role};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +29,8 @@ struct Setting {
     /// How addresses are confined.
     mode: FenceMode,
     zero_shared: bool,
+    /// Where the variables of a fenced module are.
+    variables: Variables,
 }
 
 impl Setting {
@@ -43,6 +46,10 @@ impl Setting {
             limit_bytes,
             mode: fit[dice.below(most) as usize],
             zero_shared: dice.below(4) == 0,
+            variables: match seed % 2 {
+                0 => Variables::InText,
+                _ => Variables::Placed,
+            },
         }
     }
 
@@ -53,10 +60,14 @@ impl Setting {
                 zero_shared: self.zero_shared,
             },
             stamps: true,
+            variables: self.variables,
             ..Options::default()
         }
     }
 }
+
+/// A text, and what of its variables stands beside it.
+type Text<'a> = (&'a [u8], Option<&'a Placed>);
 
 /// What came of one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -240,7 +251,8 @@ impl Judge {
                 continue;
             }
             let mut dice = Prng::new(seed ^ 0x6472_6976_6500 ^ (form.name().len() as u64) << 48);
-            let run = (subject, setting, &rewritten.bytes[..], &entry);
+            let text = (&rewritten.bytes[..], rewritten.placed.as_ref());
+            let run = (subject, setting, text, &entry);
             let image = self.run(run, &mut dice, reference.is_none());
             let outcome = image.and_then(|image| match &reference {
                 None => {
@@ -294,13 +306,15 @@ impl Judge {
         let made = |form| rewrite(&module, &program, &options, |_| form);
         let kernel = |kernels: Vec<Kernel>| kernels.into_iter().find(|k| k.name == subject.entry);
         let rewritten = made(form);
+        let placed = rewritten.placed;
         let entry = kernel(rewritten.kernels)?.into_entry().ok()?;
         let text = change(&rewritten.bytes)?;
         let whole = Entry::whole(subject.entry);
         let mut dice = Prng::new(seed);
-        let original = (subject, setting, subject.ptx.as_bytes(), &whole);
+        let original = (subject, setting, (subject.ptx.as_bytes(), None), &whole);
         let reference = self.run(original, &mut dice, true).ok()?;
-        let image = self.run((subject, setting, &text, &entry), &mut dice, false);
+        let text = (&text[..], placed.as_ref());
+        let image = self.run((subject, setting, text, &entry), &mut dice, false);
         let outcome = image.and_then(|image| differs(&reference, &image));
         if outcome.is_err() {
             *self = Self::new();
@@ -310,7 +324,7 @@ impl Judge {
 
     fn run(
         &mut self,
-        (subject, setting, text, entry): (&Subject<'_>, Setting, &[u8], &Entry),
+        (subject, setting, text, entry): (&Subject<'_>, Setting, Text<'_>, &Entry),
         dice: &mut Prng,
         is_reference: bool,
     ) -> Result<Image, String> {
@@ -325,7 +339,7 @@ impl Judge {
 
     fn run_timed(
         &mut self,
-        (subject, setting, text, entry): (&Subject<'_>, Setting, &[u8], &Entry),
+        (subject, setting, text, entry): (&Subject<'_>, Setting, Text<'_>, &Entry),
     ) -> Result<Image, String> {
         let mut stage = Stage::new(&mut self.gpu, subject, text, setting.limit_bytes)?;
         whole(&mut stage, entry, true)?;

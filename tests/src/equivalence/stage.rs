@@ -10,6 +10,7 @@ use gridmux_hw_model::{Gpu, Kernel, LoadedModule, Partition, Run, RunSetup};
 use gridmux_policy::units::Cycles;
 use gridmux_ptx::Module;
 use gridmux_ptx::kernel::Entry;
+use gridmux_ptx::placed::Placed;
 use gridmux_workloads::Arg;
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ pub(super) struct Stage<'a, 's> {
     pub(super) gpu: &'a mut Gpu,
     subject: &'a Subject<'s>,
     partition: Partition,
-    module: Arc<LoadedModule>,
+    /// The module's variables by name: address and bytes.
+    variables: Vec<(String, u64, u64)>,
     kernel: Arc<Kernel>,
     buffers: Vec<(u64, usize)>,
     /// The original's parameters.
@@ -34,11 +36,12 @@ pub(super) struct Stage<'a, 's> {
 }
 
 impl<'a, 's> Stage<'a, 's> {
-    /// Loads `text`, which is the subject's module or a rewriting of it. The partition may hold `limit_bytes`.
+    /// Loads `text`, which is the subject's module or a rewriting of it, beside which some of its variables may be
+    /// `placed`. The partition may hold `limit_bytes`.
     pub(super) fn new(
         gpu: &'a mut Gpu,
         subject: &'a Subject<'s>,
-        text: &[u8],
+        (text, placed): (&[u8], Option<&Placed>),
         limit_bytes: u64,
     ) -> Result<Self, String> {
         let module = Module::parse(text).map_err(|e| format!("it does not parse: {e}"))?;
@@ -77,12 +80,27 @@ impl<'a, 's> Stage<'a, 's> {
             }
         };
         let kernel = module.kernel(subject.entry).ok_or("the kernel is gone")?;
+        let holds_address = |name: &str| {
+            let mut variables = program.variables.iter();
+            variables.any(|v| v.name == name && !v.relocations.is_empty())
+        };
+        // Addresses differ where variables are placed otherwise.
+        let found = module.variables().iter();
+        let found = found.filter(|v| !holds_address(&v.name));
+        let mut variables: Vec<_> = found
+            .map(|v| (v.name.clone(), v.address, v.bytes))
+            .collect();
+        if let Some(placed) = placed {
+            variables.retain(|(name, ..)| *name != placed.pointer);
+            variables.extend(place(gpu, partition, &module, placed)?);
+        }
+        variables.sort();
         let params = pack(subject.args, &buffers);
         Ok(Self {
             gpu,
             subject,
             partition,
-            module,
+            variables,
             kernel,
             buffers,
             params,
@@ -124,15 +142,41 @@ impl<'a, 's> Stage<'a, 's> {
         for (n, (address, bytes)) in self.buffers.iter().enumerate() {
             image.push((format!("buffer {n}"), self.read(*address, *bytes)?));
         }
-        for variable in self.module.variables() {
-            let bytes = usize::try_from(variable.bytes).map_err(|e| e.to_string())?;
-            image.push((variable.name.clone(), self.read(variable.address, bytes)?));
+        for (name, address, bytes) in &self.variables {
+            let bytes = usize::try_from(*bytes).map_err(|e| e.to_string())?;
+            image.push((name.clone(), self.read(*address, bytes)?));
         }
         self.gpu
             .destroy_domain(self.partition.domain)
             .map_err(|e| e.to_string())?;
         Ok(image)
     }
+}
+
+/// Places the variables that are not in a module's text, as a host does that loads it; returns those that hold no
+/// addresses.
+fn place(
+    gpu: &mut Gpu,
+    partition: Partition,
+    module: &LoadedModule,
+    placed: &Placed,
+) -> Result<Vec<(String, u64, u64)>, String> {
+    placed.check().map_err(|e| e.to_string())?;
+    let memory = gpu.memory_mut();
+    let block = memory.alloc_in(partition, placed.bytes);
+    let block = block.map_err(|e| e.to_string())?;
+    for (offset, bytes) in placed.image(block) {
+        let written = memory.write(partition.domain, block + offset, &bytes);
+        written.map_err(|e| e.to_string())?;
+    }
+    let mut pointers = module.variables().iter();
+    let pointer = pointers.find(|v| v.name == placed.pointer);
+    let pointer = pointer.ok_or("the block's pointer is gone")?.address;
+    let written = memory.write(partition.domain, pointer, &block.to_le_bytes());
+    written.map_err(|e| e.to_string())?;
+    let plain = placed.variables.iter().filter(|v| v.relocations.is_empty());
+    let plain = plain.map(|v| (v.name.clone(), block + v.offset, v.size_bytes));
+    Ok(plain.collect())
 }
 
 /// Lays parameters out in declaration order with natural alignment (PTX ISA section 5.1.6.1).

@@ -183,6 +183,18 @@ fn mixes_do_more_than_one_program_and_no_more_than_all() {
 }
 
 #[test]
+fn a_hostile_tenant_changes_nothing_of_an_honest_ones() {
+    let findings = part("isolation");
+    let checks = findings.iter().filter(|finding| finding["kind"] == "check");
+    let passed: Vec<_> = checks.map(|check| check["passed"].clone()).collect();
+    assert_eq!(
+        passed,
+        [Value::from(true), Value::from(true)],
+        "{findings:#?}"
+    );
+}
+
+#[test]
 fn what_is_missing_is_named() {
     let ran = Command::new(gpu_check())
         .args(["service", "--gridmux", "/nonexistent/gridmux"])

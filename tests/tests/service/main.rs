@@ -13,6 +13,7 @@ mod compilation;
 mod cuda;
 mod fairness;
 mod faults;
+mod fenced;
 mod functional;
 mod functional_device;
 mod gpu_check;

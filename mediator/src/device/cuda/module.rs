@@ -11,7 +11,6 @@ use crate::device::{CompiledKernel, DeviceError, KernelAttributes, LoadedGlobal}
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult,
 };
-use gridmux_ptx::Kernel;
 use std::ffi::{CString, c_void};
 use std::ptr;
 
@@ -45,9 +44,9 @@ pub(super) struct FunctionFacts {
 }
 
 impl FunctionFacts {
-    /// Returns those of a kernel that is not in the module's text, because it is malformed.
-    fn of_malformed(kernel: &Kernel) -> Self {
-        let why = kernel.malformed.clone();
+    /// Returns those of a kernel without an entry: it is malformed or refused.
+    fn of_unusable(kernel: &CompiledKernel) -> Self {
+        let why = kernel.unusable();
         Self {
             function: Function(ptr::null_mut()),
             registers: 0,
@@ -108,7 +107,7 @@ impl Module {
         most_shared_bytes: u32,
     ) -> Result<FunctionFacts, DeviceError> {
         let Some(entry) = kernel.entry() else {
-            return Ok(FunctionFacts::of_malformed(&kernel.kernel));
+            return Ok(FunctionFacts::of_unusable(kernel));
         };
         let name = &*entry.name;
         let missing =

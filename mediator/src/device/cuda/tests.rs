@@ -3,7 +3,7 @@
 use super::module::Module;
 use super::tables::{Function, KernelEntry, Tables};
 use super::{OpenCuda, blocks_of, find_copy, find_device_copy, open};
-use crate::compiler::{admit, hash_of, translate};
+use crate::compiler::{Wanted, admit, hash_of, translate};
 use crate::device::cuda::allocator::Range;
 use crate::device::cuda::buffer::HostBuffer;
 use crate::device::{
@@ -383,7 +383,11 @@ impl Gpu {
 fn stamped() -> CompiledModule {
     let texts = vec![PTX.into()];
     let hash = hash_of(&texts);
-    let module = admit(translate(texts, true).unwrap(), hash).unwrap();
+    let wanted = Wanted {
+        stamps: true,
+        ..Wanted::default()
+    };
+    let module = admit(translate(texts, wanted).unwrap(), hash, wanted).unwrap();
     assert!(
         module
             .kernels

@@ -1,8 +1,9 @@
 //! The control thread's end of the model: memory, modules and buffers.
 
+use super::context::PlacedBlock;
 use super::objects::object_of;
 use super::reaper::Reaper;
-use super::{Loaded, Shared, State};
+use super::{Known, Loaded, Shared, State};
 use crate::device::{
     AllocationUnits, BufferId, CompiledGlobal, CompiledKernel, CompiledModule, DeviceControl,
     DeviceError, DeviceFacts, DeviceKernelId, DeviceModuleId, DomainId, HostMappings,
@@ -14,6 +15,7 @@ use gridmux_channel::memory::TenantBuffer;
 use gridmux_hw_model::kernel::ModuleVariable;
 use gridmux_hw_model::memory::{self, MemoryError};
 use gridmux_hw_model::{Kernel, LoadError, Loading};
+use gridmux_launch::Reservation;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -38,6 +40,35 @@ impl ModelControl {
         act(&mut self.shared.state.lock())
     }
 
+    /// Returns whether clients are fenced, which the device's whole life does not change.
+    fn is_fenced(&self) -> bool {
+        self.with(|state| state.context.is_some())
+    }
+
+    /// Refuses what a fenced client cannot have.
+    fn refuse_fenced(&self, what: &'static str) -> Result<(), DeviceError> {
+        match self.is_fenced() {
+            true => Err(DeviceError::Unsupported(what)),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives up all that a fenced client holds.
+    fn end_fenced(&self, domain: DomainId) {
+        let modules = self.with(|state| state.modules.get(&domain.0).map_or_else(Vec::new, ids));
+        for module in modules {
+            self.unload(domain, DeviceModuleId(module));
+        }
+        let ended = self.with(|state| {
+            state.modules.remove(&domain.0);
+            state.printed.take(domain);
+            state.end_client(domain)
+        });
+        if let Err(error) = ended {
+            tracing::error!(%error, "giving a client's partition back");
+        }
+    }
+
     /// Frees the variables of a module, some at a time, so that others can take the lock in between.
     fn free_variables(&self, domain: memory::DomainId, variables: &[ModuleVariable]) {
         for some in variables.chunks(FREED_VARIABLES) {
@@ -51,13 +82,17 @@ impl ModelControl {
     }
 }
 
+fn ids(modules: &HashMap<u32, Loaded>) -> Vec<u32> {
+    modules.keys().copied().collect()
+}
+
 /// Returns the model's name of a domain.
 pub(super) fn model_domain(domain: DomainId) -> memory::DomainId {
     memory::DomainId(domain.0)
 }
 
 /// A number is never used twice, so that a late command cannot reach another tenant's kernel or buffer.
-fn exhausted() -> DeviceError {
+pub(super) fn exhausted() -> DeviceError {
     DeviceError::Backend("all numbers are used up; the device host must be restarted".into())
 }
 
@@ -78,14 +113,20 @@ pub(super) fn memory_error(asked: u64, error: &MemoryError) -> DeviceError {
 fn globals_of(
     module: &CompiledModule,
     loaded: &gridmux_hw_model::LoadedModule,
+    block: PlacedBlock,
 ) -> Vec<LoadedGlobal> {
-    let variables: HashMap<&str, _> = loaded.variables().iter().map(|v| (&*v.name, v)).collect();
+    let mut places: HashMap<&str, u64> = HashMap::new();
+    places.extend(loaded.variables().iter().map(|v| (&*v.name, v.address)));
+    if let (Some(placed), Some(start)) = (&module.placed, block.address) {
+        let first = start.next_multiple_of(placed.align);
+        let variables = placed.variables.iter();
+        places.extend(variables.map(|v| (&*v.name, first + v.offset)));
+    }
     let place = |global: &CompiledGlobal| {
-        let placed = variables.get(&*global.name)?;
         Some(LoadedGlobal {
-            name: placed.name.clone(),
-            address: placed.address,
-            bytes: placed.bytes,
+            name: global.name.clone(),
+            address: *places.get(&*global.name)?,
+            bytes: global.bytes,
             is_managed: global.is_managed,
         })
     };
@@ -106,7 +147,7 @@ fn judged(
         Some(_) => None,
         None => {
             let reason = refused.map(ToString::to_string);
-            let reason = compiled.kernel.malformed.clone().or(reason);
+            let reason = compiled.unusable().or(reason);
             Some(reason.unwrap_or_else(|| "it was not loaded".into()))
         }
     };
@@ -163,7 +204,7 @@ impl State {
         &mut self,
         domain: DomainId,
         module: &CompiledModule,
-        loaded: &Arc<gridmux_hw_model::LoadedModule>,
+        (loaded, block): (&Arc<gridmux_hw_model::LoadedModule>, PlacedBlock),
     ) -> Result<LoadedModule, DeviceError> {
         let usable: HashMap<&str, _> = loaded.kernels().iter().map(|k| (&*k.name, k)).collect();
         let refused = loaded.refused().iter();
@@ -201,19 +242,26 @@ impl State {
         for (id, compiled) in ids.iter().zip(&module.kernels) {
             let entry = compiled.entry();
             if let Some(kernel) = entry.and_then(|entry| usable.get(&*entry.name)) {
-                self.kernels.insert(id.0, (domain, Arc::clone(kernel)));
+                let known = Known {
+                    kernel: Arc::clone(kernel),
+                    is_fenced: entry.is_some_and(|entry| entry.fence.is_some()),
+                };
+                self.kernels.insert(id.0, known);
             }
         }
+        let globals = globals_of(module, loaded, block);
         let own = Loaded {
             module: Arc::clone(loaded),
             kernels: ids,
+            globals: globals.clone(),
+            block,
         };
         self.modules.entry(domain.0).or_default().insert(id, own);
         Ok(LoadedModule {
             id: DeviceModuleId(id),
             host_bytes: loaded.host_bytes(),
             kernels,
-            globals: globals_of(module, loaded),
+            globals,
         })
     }
 }
@@ -228,19 +276,19 @@ impl DeviceControl for ModelControl {
     }
 
     fn create_domain(&self, limit_bytes: u64) -> Result<DomainId, DeviceError> {
-        self.with(|state| {
-            let domain = state.gpu.memory_mut().create_domain(limit_bytes);
-            domain
-                .map(|d| DomainId(d.0))
-                .map_err(|error| memory_error(limit_bytes, &error))
+        self.with(|state| state.make_domain(limit_bytes))
+    }
+
+    fn reservation(&self, domain: DomainId) -> Option<Reservation> {
+        let partition = self.with(|state| state.partition_of(domain))?;
+        Some(Reservation {
+            base: partition.base,
+            mask: partition.mask(),
         })
     }
 
     fn set_limit(&self, domain: DomainId, limit_bytes: u64) {
-        let set = self.with(|state| {
-            let memory = state.gpu.memory_mut();
-            memory.set_limit(model_domain(domain), limit_bytes)
-        });
+        let set = self.with(|state| state.change_limit(domain, limit_bytes));
         if let Err(error) = set {
             tracing::error!(%error, "changing the limit of a tenant's memory domain");
         }
@@ -251,6 +299,9 @@ impl DeviceControl for ModelControl {
     }
 
     fn destroy_domain(&self, domain: DomainId) {
+        if self.is_fenced() {
+            return self.end_fenced(domain);
+        }
         let removed = self.with(|state| {
             state.gpu.kill_domain(model_domain(domain));
             let modules = state.modules.remove(&domain.0);
@@ -273,13 +324,16 @@ impl DeviceControl for ModelControl {
     fn alloc(&self, domain: DomainId, bytes: u64) -> Result<u64, DeviceError> {
         self.with(|state| {
             state.check_room(bytes)?;
-            let address = state.gpu.memory_mut().alloc(model_domain(domain), bytes);
-            address.map_err(|error| memory_error(bytes, &error))
+            state.allocate(domain, bytes)
         })
     }
 
     fn free(&self, domain: DomainId, address: u64) -> Result<(), DeviceError> {
         let bad = |_| DeviceError::BadAddress { address };
+        if self.is_fenced() {
+            // The sink takes the place of its pages at once.
+            return self.with(|state| state.free_own(domain, address));
+        }
         let own = model_domain(domain);
         let found = self.with(|state| {
             state.mapped.remove(domain, address);
@@ -292,24 +346,17 @@ impl DeviceControl for ModelControl {
     }
 
     fn used_bytes(&self, domain: DomainId) -> u64 {
-        self.with(|state| {
-            state
-                .gpu
-                .memory()
-                .used_bytes(model_domain(domain))
-                .unwrap_or(0)
-        })
+        self.with(|state| state.used_by(domain))
     }
 
     fn used_bytes_of(&self, domains: &[DomainId]) -> u64 {
-        self.with(|state| {
-            let memory = state.gpu.memory();
-            let used = |domain: &DomainId| memory.used_bytes(model_domain(*domain)).unwrap_or(0);
-            domains.iter().map(used).sum()
-        })
+        self.with(|state| domains.iter().map(|domain| state.used_by(*domain)).sum())
     }
 
     fn host_mappings_of(&self, domains: &[DomainId]) -> HostMappings {
+        if self.is_fenced() {
+            return HostMappings::default();
+        }
         let domains = domains.iter().copied().map(model_domain);
         let found = self.with(|state| state.gpu.memory().host_mappings_of(domains));
         HostMappings {
@@ -323,9 +370,12 @@ impl DeviceControl for ModelControl {
         let sum = |all: u64, global| all.saturating_add(rounded(global).unwrap_or(u64::MAX));
         let asked = module.globals.iter().fold(0, sum);
         // Compiling takes long for a large module, so it is done outside the lock, which the device thread needs.
-        let mut loading = Loading::new(model_domain(domain), &module.program, &module.ptx);
+        let own = self.with(|state| state.memory_of(domain));
+        let mut loading = Loading::new(own, &module.program, &module.ptx);
+        let placed = module.placed.as_ref().map_or(0, |placed| placed.bytes);
         let config = self.with(|state| {
             state.check_room(asked)?;
+            state.check_outside(domain, asked.saturating_sub(placed))?;
             let placed = state.gpu.place(&mut loading);
             placed.map_err(|error| DeviceError::Load(error.to_string()))?;
             Ok::<_, DeviceError>(state.gpu.config().clone())
@@ -333,7 +383,15 @@ impl DeviceControl for ModelControl {
         let compiled = loading.compile(&config);
         let (loaded, garbage) = self.with(|state| {
             let loaded = state.gpu.adopt(compiled);
-            let adopted = state.adopt(domain, module, &loaded);
+            let adopted = state
+                .place_variables(domain, module, &loaded)
+                .and_then(|block| {
+                    let adopted = state.adopt(domain, module, (&loaded, block));
+                    if adopted.is_err() {
+                        state.free_block(domain, block);
+                    }
+                    adopted
+                });
             if adopted.is_err() {
                 state.gpu.unload(&loaded);
             }
@@ -352,10 +410,12 @@ impl DeviceControl for ModelControl {
             }
             let kernels = loaded.kernels.iter();
             let kernels = kernels.filter_map(|id| state.kernels.remove(&id.0));
-            Some((kernels.collect::<Vec<_>>(), loaded.module))
+            let kernels = kernels.collect::<Vec<_>>();
+            state.free_block(domain, loaded.block);
+            Some((kernels, loaded.module, state.memory_of(domain)))
         });
-        if let Some((_, module)) = &garbage {
-            self.free_variables(model_domain(domain), module.variables());
+        if let Some((_, module, own)) = &garbage {
+            self.free_variables(*own, module.variables());
         }
         self.reaper.take(garbage);
     }
@@ -382,6 +442,7 @@ impl DeviceControl for ModelControl {
         bytes: u64,
         counts: bool,
     ) -> Result<u64, DeviceError> {
+        self.refuse_fenced("host memory is out of reach of fenced kernels (device.isolation)")?;
         self.put_buffer(domain, buffer, bytes, counts)
     }
 
@@ -391,14 +452,23 @@ impl DeviceControl for ModelControl {
         buffer: BufferId,
         address: u64,
     ) -> Result<(), DeviceError> {
+        self.refuse_fenced(
+            "managed variables are out of reach of fenced kernels (device.isolation)",
+        )?;
         self.put_variable(domain, buffer, address)
     }
 
     fn paging(&self, domain: DomainId, request: &PagingRequest) -> Result<u64, DeviceError> {
+        self.refuse_fenced(
+            "addresses cannot be reserved where kernels are fenced (device.isolation)",
+        )?;
         self.page(domain, request)
     }
 
     fn create_object(&self, domain: DomainId, object: &Object) -> Result<u64, DeviceError> {
+        self.refuse_fenced(
+            "textures and surfaces are out of reach of fenced kernels (device.isolation)",
+        )?;
         self.with(|state| {
             let memory = state.gpu.memory_mut();
             let made = memory.create_object(model_domain(domain), object_of(object));
@@ -407,6 +477,9 @@ impl DeviceControl for ModelControl {
     }
 
     fn destroy_object(&self, domain: DomainId, handle: u64) {
+        if self.is_fenced() {
+            return;
+        }
         let destroyed = self.with(|state| {
             let memory = state.gpu.memory_mut();
             memory.destroy_object(model_domain(domain), handle)

@@ -11,6 +11,7 @@
 
 pub mod bare;
 mod clock;
+mod context;
 mod control;
 mod cpu_budget;
 mod functional;
@@ -26,10 +27,11 @@ mod transfer;
 mod wires;
 
 use super::{
-    Busy, Command, Device, DeviceError, DeviceFacts, DeviceKernelId, DeviceReport, DomainId,
-    HardwareFacts, MOST_DEPTH, Submission, Timing,
+    Busy, Command, Device, DeviceError, DeviceFacts, DeviceKernelId, DeviceReport, HardwareFacts,
+    Isolation, LoadedGlobal, MOST_DEPTH, Submission, Timing,
 };
 use clock::SharedClock;
+use context::{Context, PlacedBlock};
 use control::ModelControl;
 use functional::FunctionalThread;
 use gridmux_channel::ring::CompletionStatus;
@@ -86,12 +88,24 @@ impl Shared {
 struct Loaded {
     module: Arc<gridmux_hw_model::LoadedModule>,
     kernels: Vec<DeviceKernelId>,
+    /// The tenant's variables.
+    globals: Vec<LoadedGlobal>,
+    /// Variables that are not in the module's text.
+    block: PlacedBlock,
+}
+
+/// A kernel that can be launched.
+struct Known {
+    kernel: Arc<Kernel>,
+    is_fenced: bool,
 }
 
 pub(crate) struct State {
     gpu: Gpu,
     memory_bytes: u64,
-    kernels: HashMap<u32, (DomainId, Arc<Kernel>)>,
+    kernels: HashMap<u32, Known>,
+    /// What fenced clients share.
+    context: Option<Context>,
     /// By domain and by number.
     modules: HashMap<u32, HashMap<u32, Loaded>>,
     buffers: HashMap<u32, Arc<TenantBuffer>>,
@@ -102,6 +116,25 @@ pub(crate) struct State {
     /// By tag.
     faults: Texts,
     printed: PrintedTexts,
+}
+
+impl State {
+    fn new(gpu: Gpu, memory_bytes: u64, context: Option<Context>) -> Self {
+        Self {
+            gpu,
+            memory_bytes,
+            kernels: HashMap::new(),
+            context,
+            modules: HashMap::new(),
+            buffers: HashMap::new(),
+            mapped: MappedBuffers::default(),
+            next_kernel: 0,
+            next_module: 0,
+            next_buffer: 0,
+            faults: Texts::new(FAULTS),
+            printed: PrintedTexts::default(),
+        }
+    }
 }
 
 /// Returns the status of an operation whose kernel faulted.
@@ -139,22 +172,32 @@ pub struct OpenModel {
     pub thread: std::thread::JoinHandle<()>,
 }
 
-/// Opens the model of a GPU, by the name of its description, with all or some of its SMs. A launch that costs more than
-/// `cpu_budget` of processor time is ended.
+/// How a modelled device is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// With timing or without.
+    pub timing: Timing,
+    /// Memory that tenants share.
+    pub memory_bytes: u64,
+    /// A launch that costs more than this of processor time is ended.
+    pub cpu_budget: Duration,
+    /// What keeps clients apart.
+    pub isolation: Isolation,
+}
+
+/// Opens the model of a GPU, by the name of its description, with all or some of its SMs.
 ///
 /// # Errors
 /// An unknown name, or a thread that cannot be started.
 pub fn open(
     name: &str,
     sms: Option<u16>,
-    timing: Timing,
-    memory_bytes: u64,
-    cpu_budget: Duration,
+    setup: Setup,
     waker: &Arc<Waker>,
 ) -> Result<OpenModel, DeviceError> {
     let full =
         GpuConfig::builtin(name).map_err(|error| DeviceError::NoDevice(error.to_string()))?;
-    open_described(full, sms, timing, memory_bytes, cpu_budget, waker)
+    open_described(full, sms, setup, waker)
 }
 
 /// As [`open`], for a description that may differ from those that are built in.
@@ -164,11 +207,15 @@ pub fn open(
 pub fn open_described(
     full: GpuConfig,
     sms: Option<u16>,
-    timing: Timing,
-    memory_bytes: u64,
-    cpu_budget: Duration,
+    setup: Setup,
     waker: &Arc<Waker>,
 ) -> Result<OpenModel, DeviceError> {
+    let Setup {
+        timing,
+        memory_bytes,
+        cpu_budget,
+        isolation,
+    } = setup;
     let all = full.sm.count;
     let memory_clock_khz = hardware::memory_clock_khz(&full);
     let config = match sms {
@@ -176,30 +223,24 @@ pub fn open_described(
         None => full,
     };
     let hardware = hardware::facts_of(&config, memory_clock_khz);
-    let facts = facts_of(&config, all, timing, memory_bytes, hardware);
+    let mut facts = facts_of(&config, all, timing, memory_bytes, hardware);
+    // As on a GPU: what is not in a reservation is out of kernels' reach.
+    facts.hardware.maps_host_memory &= isolation == Isolation::Shared;
     let mut gpu = Gpu::new(config.clone());
     if timing == Timing::Functional {
         let memory = gpu.memory_mut();
         memory.begin_large_at_pages();
         memory.make_windows_roomy();
     }
+    let context = match isolation {
+        Isolation::Shared => None,
+        Isolation::Fenced => Some(Context::new(gpu.memory_mut())?),
+    };
     let shared = Arc::new(Shared {
         clock: SharedClock::default(),
         closed: AtomicBool::new(false),
         facts,
-        state: CountedMutex::new(State {
-            gpu,
-            memory_bytes,
-            kernels: HashMap::new(),
-            modules: HashMap::new(),
-            buffers: HashMap::new(),
-            mapped: MappedBuffers::default(),
-            next_kernel: 0,
-            next_module: 0,
-            next_buffer: 0,
-            faults: Texts::new(FAULTS),
-            printed: PrintedTexts::default(),
-        }),
+        state: CountedMutex::new(State::new(gpu, memory_bytes, context)),
     });
     let (submission, levels) = match timing {
         Timing::Timed => (submission_of(&config), config.launch.priority_levels),

@@ -9,7 +9,6 @@ use gridmux_bpf::Probe;
 use gridmux_channel::ring::CompletionStatus;
 use gridmux_hw_model::BlockChange;
 use gridmux_hw_model::launch::{Copy, CopyEngine, Launch, Level, QueueId, Workspace};
-use gridmux_hw_model::memory::DomainId;
 use gridmux_hw_model::report::{Advance, Report as ModelReport};
 use gridmux_policy::units::{Cycles, Nanos};
 use std::collections::HashMap;
@@ -70,6 +69,7 @@ impl Steps for DeviceThread {
             Command::Kill(tag) => {
                 let cost = state.gpu.launch_cost(tag.to_bits());
                 let known = state.gpu.kill(tag.to_bits());
+                state.end_launch(tag.to_bits(), Outcome::Killed);
                 self.budget.end(tag.to_bits(), cost, false);
                 self.first_blocks.remove(&tag.to_bits());
                 self.transfers.remove(&tag.to_bits());
@@ -116,18 +116,20 @@ impl DeviceThread {
         self.wires
             .take_params(launch.params_bytes, &mut self.launch_params);
         let bits = launch.tag.to_bits();
-        let Some((_, kernel)) = state.kernels.get(&launch.kernel.0) else {
+        let Some(kernel) = state.kernels.get(&launch.kernel.0) else {
             let text = "the kernel's module was unloaded before the launch started".to_owned();
             self.fail(state, launch.tag, CompletionStatus::BadKernel, text);
             return;
         };
+        let kernel = Arc::clone(&kernel.kernel);
         let name = Arc::clone(&kernel.name);
+        let domain = state.begin_launch(launch, &mut self.launch_params);
         let request = Launch {
             queue: QueueId(launch.tag.lane.0),
             level: Level(launch.level.0),
             tag: bits,
-            domain: DomainId(launch.domain.0),
-            kernel: Arc::clone(kernel),
+            domain,
+            kernel,
             grid: launch.grid,
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
@@ -146,6 +148,7 @@ impl DeviceThread {
                 self.budget.add(bits, launch.launch, launch.is_last, &name);
             }
             Err(error) => {
+                state.end_launch(bits, Outcome::Killed);
                 let text = error.to_string();
                 self.fail(state, launch.tag, CompletionStatus::BadShape, text);
             }
@@ -240,6 +243,7 @@ impl DeviceThread {
         self.first_blocks.remove(&bits);
         self.budget.end(bits, gpu.launch_cost(bits), false);
         gpu.kill(bits);
+        state.end_launch(bits, Outcome::Killed);
         self.fail(state, Tag::from_bits(bits), CompletionStatus::Budget, text);
         true
     }
@@ -285,11 +289,12 @@ impl DeviceThread {
                 self.first_blocks.remove(&tag);
                 self.budget.end(tag, counters.warp_instructions, true);
                 let (start, end) = (ns(first_start, state), ns(end, state));
+                let outcome = state.end_launch(tag, Outcome::Done);
                 self.report(DeviceReport::Ended {
                     tag: Tag::from_bits(tag),
                     start,
                     end,
-                    outcome: Outcome::Done,
+                    outcome,
                 });
                 true
             }
@@ -304,7 +309,7 @@ impl DeviceThread {
                 fault.move_block(self.first_blocks.remove(&tag).unwrap_or_default());
                 state.faults.keep(tag, fault.to_string());
                 let at = ns(at, state);
-                let outcome = Outcome::Failed(status);
+                let outcome = state.end_launch(tag, Outcome::Failed(status));
                 self.report(DeviceReport::Ended {
                     tag: Tag::from_bits(tag),
                     start: at,

@@ -84,7 +84,7 @@ impl Transfer {
         if length == 0 {
             return Ok(0);
         }
-        let domain = memory::DomainId(self.domain().0);
+        let domain = state.memory_of(self.domain());
         let device = |error: memory::MemoryError| error.to_string();
         match self {
             Self::Copy(copy) => {
@@ -198,6 +198,14 @@ fn fill(
 /// # Errors
 /// The range, and why it does not.
 fn check_range(state: &State, domain: DomainId, address: u64, bytes: u64) -> Result<(), String> {
+    if state.context.is_some() {
+        let checked = match bytes {
+            0 => Ok(()),
+            _ => state.check_own(domain, address, bytes),
+        };
+        return checked
+            .map_err(|why| format!("{bytes} bytes at device address {address:#x}: {why}"));
+    }
     let domain = memory::DomainId(domain.0);
     let found = state.gpu.memory().allocation_at(domain, address);
     let inside = found.is_some_and(|allocation| {

@@ -40,6 +40,12 @@ pub struct ClientKernel {
 }
 
 impl ClientKernel {
+    /// Returns whether its launches have the control block in front of the client's parameters.
+    #[must_use]
+    pub fn has_control(&self) -> bool {
+        entry_of(&self.kernel).is_some_and(|entry| entry.control_bytes() > 0)
+    }
+
     /// Returns how its launches cover the grid.
     #[must_use]
     pub fn covers(&self) -> Shape {

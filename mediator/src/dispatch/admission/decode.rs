@@ -99,6 +99,7 @@ impl<P: TenantPort> Admission<P> {
             return Err(Refusal::Unusable(handle));
         }
         let (limits, key, covers) = (kernel.limits, kernel.key, kernel.covers());
+        let has_control = kernel.has_control();
         let is_gang = kernel.kernel.is_gang;
         let params_bytes = kernel.kernel.params_bytes;
         let block = request.block.map(u32::from);
@@ -143,6 +144,7 @@ impl<P: TenantPort> Admission<P> {
             issued: 0,
             shape,
             covers,
+            has_control,
             is_cooperative,
             is_gang: (is_gang || is_cooperative) && blocks > 1,
             params,

@@ -40,6 +40,8 @@ pub struct LaunchWork {
     pub shape: BlockShape,
     /// What the grid of one piece holds.
     pub covers: Shape,
+    /// Its entry has the control block in front of the client's parameters.
+    pub has_control: bool,
     /// The client asks for all of its blocks at once.
     pub is_cooperative: bool,
     /// It is a gang, by that or by its kernel ([`Kernel::is_gang`](gridmux_ptx::Kernel::is_gang)), of several blocks.

@@ -24,7 +24,6 @@ use gridmux_launch::boxes::{Grid, SubBox, next_box};
 use gridmux_policy::plan::Stop;
 use gridmux_policy::shape::{Held, SmUnits};
 use gridmux_policy::units::Nanos;
-use gridmux_ptx::forms::Shape;
 
 /// Result of one attempt to issue an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -263,7 +262,7 @@ impl<D: Device> Issuer<D> {
             ..Flight::new(active.op(), tenant, now)
         };
         let control = Control::slice(slice.offset, launch.grid).to_bytes();
-        let control = (launch.covers == Shape::Slice).then_some(&control);
+        let control = launch.has_control.then_some(&control);
         let params = client.params.with_control(launch.params, control);
         let tag = match piece.behind {
             Some(lane) => self.lanes.append(lane, flight),

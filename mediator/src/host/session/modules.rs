@@ -247,7 +247,7 @@ impl Session {
     /// Gives a kernel a handle, tells the dispatcher of it, and returns what the client is told.
     fn adopt_kernel(&mut self, loaded: LoadedKernel) -> KernelInfo {
         let LoadedKernel {
-            compiled: CompiledKernel { key, kernel },
+            compiled: CompiledKernel { key, kernel, .. },
             limits,
             attributes,
             unusable,

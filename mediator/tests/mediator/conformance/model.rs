@@ -3,6 +3,7 @@
 use super::rig::Machine;
 use crate::modelled::client_kernel;
 use gridmux_mediator::compiler::compile;
+use gridmux_mediator::device::Isolation;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{CompiledModule, Device, DeviceControl, DomainId, Timing};
 use gridmux_mediator::dispatch::client::ClientKernel;
@@ -26,8 +27,13 @@ impl Model {
     /// Four SMs of a V100.
     pub(crate) fn open() -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
-        let open = model::open("v100", Some(4), Timing::Timed, 1 << 30, CPU_BUDGET, &waker)
-            .expect("built in");
+        let setup = model::Setup {
+            timing: Timing::Timed,
+            memory_bytes: 1 << 30,
+            cpu_budget: CPU_BUDGET,
+            isolation: Isolation::Shared,
+        };
+        let open = model::open("v100", Some(4), setup, &waker).expect("built in");
         Self {
             device: Some(open.device),
             control: open.control,

@@ -7,6 +7,7 @@ use super::tap::{LaunchIndex, Request};
 use crate::functional::rig::buffer;
 use crate::modelled::client_kernel;
 use gridmux_mediator::compiler::compile;
+use gridmux_mediator::device::Isolation;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
     Command, CopyCommand, Device, DeviceControl, DeviceReport, Direction, DomainId, LaneId,
@@ -86,7 +87,13 @@ pub(crate) struct Workloads {
 /// Returns four SMs of a V100 with everything in place.
 pub(crate) fn open() -> Box<dyn Machine> {
     let waker = Arc::new(Waker::new().expect("a waker"));
-    let open = model::open("v100", Some(4), Timing::Timed, 1 << 30, CPU_BUDGET, &waker);
+    let setup = model::Setup {
+        timing: Timing::Timed,
+        memory_bytes: 1 << 30,
+        cpu_budget: CPU_BUDGET,
+        isolation: Isolation::Shared,
+    };
+    let open = model::open("v100", Some(4), setup, &waker);
     let mut open = open.expect("built in");
     let mut tenants: Vec<u32> = MIX.iter().map(|part| part.0).collect();
     tenants.dedup();

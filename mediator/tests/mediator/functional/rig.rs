@@ -3,6 +3,7 @@
 use gridmux_channel::memory::{Protection, SealedMemfd, TenantBuffer};
 use gridmux_launch::Control;
 use gridmux_mediator::compiler::compile;
+use gridmux_mediator::device::Isolation;
 use gridmux_mediator::device::model::{self, ModelDevice};
 use gridmux_mediator::device::{
     BufferId, Command, CopyCommand, Device, DeviceControl, DeviceModuleId, DeviceReport, Direction,
@@ -76,7 +77,13 @@ impl Rig {
 
     pub(crate) fn with(timing: Timing, gpu: &str, sms: u16, cpu_budget: Duration) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
-        let open = model::open(gpu, Some(sms), timing, 4 << 30, cpu_budget, &waker);
+        let setup = model::Setup {
+            timing: timing,
+            memory_bytes: 4 << 30,
+            cpu_budget: cpu_budget,
+            isolation: Isolation::Shared,
+        };
+        let open = model::open(gpu, Some(sms), setup, &waker);
         let open = open.expect("a device");
         Self {
             device: open.device,

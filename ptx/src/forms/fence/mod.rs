@@ -8,8 +8,8 @@
 //! - no allocation lies within [`GUARD_BYTES`] of either end, and as much beyond either end maps a sink, too. So a
 //!   base register is fenced once for all its small immediate offsets: the sum is at most a guard away, and the base
 //!   of a proper access is inside;
-//! - the module's `.global` variables are placed in the reservation; accesses by name inside a variable stay as they
-//!   are;
+//! - the module's `.global` variables are placed in the reservation, by whoever loads the module or, where a driver
+//!   does that, by the pass [`place`](super::place); accesses by name inside a variable are not confined;
 //! - the control block's `counters` point at the launch's counters, outside the reservation, or are zero.
 //!
 //! What else would poison a context that tenants share is dealt with as well. Addresses are rounded down to what the
@@ -196,6 +196,8 @@ pub enum FenceReason {
     SharedFull(u32),
     #[error("`{0}` is a managed variable, which the driver places outside of the tenant's memory")]
     Managed(String),
+    #[error("the variable `{name}` cannot be placed in the tenant's memory: {why}")]
+    Unplaced { name: String, why: super::Unplaced },
     #[error("the fence needs PTX 4.3, sm_50 and 64-bit addresses")]
     TooOld,
 }

@@ -26,6 +26,7 @@ const PARTS: (u64, u64) = (256, 1 << 20);
 /// A launch that waits for its turn or has had some.
 pub(super) struct Running {
     command: LaunchCommand,
+    domain: DomainId,
     kernel: Arc<Kernel>,
     params: Vec<u8>,
     run: Option<FunctionalRun>,
@@ -53,7 +54,7 @@ impl Running {
     /// Makes a launch that has not begun.
     pub(super) fn new(
         state: &State,
-        command: &LaunchCommand,
+        (command, domain): (&LaunchCommand, DomainId),
         kernel: Arc<Kernel>,
         params: Vec<u8>,
     ) -> Self {
@@ -65,6 +66,7 @@ impl Running {
             warps: threads.div_ceil(32),
             blocks: command.grid.iter().product(),
             command: *command,
+            domain,
             kernel,
             params,
             run: None,
@@ -132,7 +134,7 @@ impl Running {
             queue: QueueId(self.command.tag.lane.0),
             level: Level::LOWEST,
             tag: self.command.tag.to_bits(),
-            domain: DomainId(self.command.domain.0),
+            domain: self.domain,
             kernel: Arc::clone(&self.kernel),
             grid: self.command.grid,
             block: self.command.block,

@@ -104,7 +104,7 @@ impl FunctionalThread {
         let mut params =
             Vec::with_capacity(PARAM_BYTES.min(launch.params_bytes as usize) + CHUNK_BYTES);
         self.wires.take_params(launch.params_bytes, &mut params);
-        let Some((_, kernel)) = state.kernels.get(&launch.kernel.0) else {
+        let Some(kernel) = state.kernels.get(&launch.kernel.0) else {
             let text = "the kernel's module was unloaded before the launch started";
             state.faults.keep(launch.tag.to_bits(), text.to_owned());
             let outcome = Outcome::Failed(CompletionStatus::BadShape);
@@ -116,9 +116,10 @@ impl FunctionalThread {
             let latency = state.gpu.config().launch.kernel_cycles;
             self.clock.add(f64::from(latency), &self.shared.clock);
         }
-        let kernel = Arc::clone(kernel);
+        let kernel = Arc::clone(&kernel.kernel);
         let name = Arc::clone(&kernel.name);
-        let running = Running::new(state, launch, kernel, params);
+        let domain = state.begin_launch(launch, &mut params);
+        let running = Running::new(state, (launch, domain), kernel, params);
         self.budget
             .add(launch.tag.to_bits(), launch.launch, launch.is_last, &name);
         self.lanes.push(Job::Launch(Box::new(running)));
@@ -142,6 +143,7 @@ impl FunctionalThread {
             return;
         };
         let start = self.end(state, job, false);
+        state.end_launch(tag.to_bits(), Outcome::Killed);
         self.say_ended(tag, start, Outcome::Killed);
         self.place(state, tag.lane);
     }
@@ -202,6 +204,7 @@ impl FunctionalThread {
             && let Some(job) = self.lanes.remove(tag)
         {
             let start = self.end(state, job, outcome == Outcome::Done);
+            let outcome = state.end_launch(tag.to_bits(), outcome);
             self.say_ended(tag, start, outcome);
             self.place(state, lane);
         }

@@ -454,11 +454,14 @@ impl Pass<'_, '_> {
     fn sum(&mut self, base: Base, offset: i64) -> Held {
         let (mut code, address) = match base {
             Base::Reg(r) => self.wide(r),
-            Base::Name(v) => {
-                let (register, mut code) = (self.frame.fresh(T::B64), Code::new());
-                code.op("mov.u64", (register, v));
-                (code, register)
-            }
+            Base::Name(v) => match self.frame.place_of(v) {
+                Some(place) => return self.frame.address_in_block(place.wrapping_add(offset)),
+                None => {
+                    let (register, mut code) = (self.frame.fresh(T::B64), Code::new());
+                    code.op("mov.u64", (register, v));
+                    (code, register)
+                }
+            },
             Base::Absolute => {
                 let (register, mut code) = (self.frame.fresh(T::B64), Code::new());
                 code.op("mov.u64", (register, offset));
