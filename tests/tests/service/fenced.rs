@@ -11,7 +11,7 @@ use gridmux_workloads::{Size, workloads};
 use std::fs;
 use std::path::Path;
 
-const BYTES: u64 = 64 << 10;
+const BYTES: usize = 64 << 10;
 
 fn fenced() -> ServiceBuilder {
     ServiceBuilder::new(&[("good", 1), ("bad", 1)]).device_key("isolation = \"fenced\"")
@@ -42,7 +42,7 @@ impl Victim {
     fn new(gpu: &Gpu) -> Self {
         let stream = gpu.stream().expect("a stream");
         let buffers = (0..3).map(|n| {
-            let buffer = gpu.alloc(BYTES).expect("memory");
+            let buffer = gpu.alloc(BYTES as u64).expect("memory");
             stream
                 .copy_to(&buffer, 0, &Self::pattern(n))
                 .expect("it is copied");
@@ -53,8 +53,8 @@ impl Victim {
     }
 
     fn pattern(n: u8) -> Vec<u8> {
-        (0..BYTES)
-            .map(|at| (at as u8).wrapping_mul(31).wrapping_add(n + 1))
+        let all = (0..=u8::MAX).cycle().take(BYTES);
+        all.map(|at| at.wrapping_mul(31).wrapping_add(n + 1))
             .collect()
     }
 
@@ -64,7 +64,7 @@ impl Victim {
 
     fn is_untouched(&self) -> bool {
         (0..).zip(&self.buffers).all(|(n, buffer)| {
-            let mut bytes = vec![0; BYTES as usize];
+            let mut bytes = vec![0; BYTES];
             let read = self.stream.copy_from(buffer, 0, &mut bytes);
             read.expect("it is read");
             bytes == Self::pattern(n)
@@ -85,7 +85,7 @@ const STEAL: &str = "mul.wide.u32 %a, %i, 4;\nadd.s64 %b, %target, %a;\nld.globa
 
 fn attack(gpu: &Gpu, text: &str, target: u64) -> (Result<(), ClientError>, Vec<u8>) {
     let stream = gpu.stream().expect("a stream");
-    let own = gpu.alloc(BYTES).expect("memory");
+    let own = gpu.alloc(BYTES as u64).expect("memory");
     let attacking = kernel(gpu, text).and_then(|kernel| {
         let args = Args::new().buffer(&own).u64(target);
         stream.launch(&kernel, 7, 64, 0, &args)?.wait()
@@ -180,7 +180,7 @@ fn a_recorded_fault_ends_its_launch_with_the_line() {
     let service = fenced().functional().start();
     let bystander = Bystander::start(&service, "good", "vecadd");
     let gpu = service.gpu("bad");
-    let buffer = gpu.alloc(BYTES).expect("memory");
+    let buffer = gpu.alloc(BYTES as u64).expect("memory");
     let args = Args::new().buffer(&buffer).u64(0);
     let function = ".func put(.param .b64 at) { .reg .b64 %x; ld.param.b64 %x, [at]; ret; }";
     let wild = "{ .param .b64 a; st.param.b64 [a], %own;\nproto: .callprototype _ (.param .b64 x);\nmov.u64 %b, put;\n\
@@ -231,7 +231,7 @@ fn variables_have_their_values_and_are_found_by_name() {
         for name in ["good", "bad"] {
             let gpu = service.gpu(name);
             let stream = gpu.stream().expect("a stream");
-            let own = gpu.alloc(BYTES).expect("memory");
+            let own = gpu.alloc(BYTES as u64).expect("memory");
             let text = module(VARIABLES, FOLLOW);
             let loaded = gpu.module(text.as_bytes()).expect("it loads");
             let k = loaded.kernel("k").expect("it is fenced");

@@ -78,9 +78,9 @@ impl Rig {
     pub(crate) fn with(timing: Timing, gpu: &str, sms: u16, cpu_budget: Duration) -> Self {
         let waker = Arc::new(Waker::new().expect("a waker"));
         let setup = model::Setup {
-            timing: timing,
+            timing,
             memory_bytes: 4 << 30,
-            cpu_budget: cpu_budget,
+            cpu_budget,
             isolation: Isolation::Shared,
         };
         let open = model::open(gpu, Some(sms), setup, &waker);
