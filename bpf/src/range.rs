@@ -36,8 +36,8 @@ pub struct Range {
     pub domain: u64,
     /// Which range of the process; 0 for what is nested in its thread.
     pub range: u64,
-    /// The range's name, of at most [`NAME_BYTES`](crate::layout::NAME_BYTES) bytes, without control characters and marks
-    /// of direction; empty where it has none.
+    /// The range's name, of at most [`NAME_BYTES`](crate::layout::NAME_BYTES) bytes, without control characters and
+    /// marks of direction; empty where it has none.
     pub name: String,
     /// The domain's name, in the same way.
     pub domain_name: String,
