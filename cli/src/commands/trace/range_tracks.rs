@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn what_overlaps_where_no_track_is_left_is_left_out_with_its_start() {
         let mut drawn = Drawn::new();
-        for tid in 0..MOST as u32 - 1 {
+        for tid in 0..u32::try_from(MOST).unwrap() - 1 {
             drawn.add(Marked, (tid, 0, 0), 1);
         }
         for number in 0..3 {
