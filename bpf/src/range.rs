@@ -36,8 +36,8 @@ pub struct Range {
     pub domain: u64,
     /// Which range of the process; 0 for what is nested in its thread.
     pub range: u64,
-    /// The range's name, of at most [`NAME_BYTES`](crate::layout::NAME_BYTES) bytes and without control characters;
-    /// empty where it has none.
+    /// The range's name, of at most [`NAME_BYTES`](crate::layout::NAME_BYTES) bytes, without control characters and
+    /// marks of direction; empty where it has none.
     pub name: String,
     /// The domain's name, in the same way.
     pub domain_name: String,
@@ -80,14 +80,20 @@ impl Range {
     }
 }
 
-/// Returns a text of a process's up to its end, with a mark in the place of whatever is no character to be shown.
+/// Returns a text of a process's up to its end, with a mark in the place of whatever is no character to be shown, or
+/// has those around it shown in another order.
 fn plain(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    let shown = |c: char| match c.is_control() {
+    let shown = |c: char| match c.is_control() || turns(c) {
         true => char::REPLACEMENT_CHARACTER,
         false => c,
     };
     String::from_utf8_lossy(text).chars().map(shown).collect()
+}
+
+/// Returns whether a character sets the direction of text.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -119,6 +125,10 @@ mod tests {
         assert_eq!(name(b"\xff\xfe"), "\u{fffd}\u{fffd}");
         assert_eq!(name(b"cut\0off"), "cut");
         assert_eq!(name("größe \u{9b}".as_bytes()), "größe \u{fffd}");
+        for turns in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars() {
+            assert_eq!(name(format!("a{turns}b").as_bytes()), "a\u{fffd}b");
+        }
+        assert_eq!(name("אב \u{200d}".as_bytes()), "אב \u{200d}");
         let mut long = raw(&[b'x'; 100]);
         assert_eq!(Range::of(&long).unwrap().name.len(), 64);
         long.name_bytes = u32::MAX;

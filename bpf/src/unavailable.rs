@@ -74,4 +74,15 @@ pub enum Unavailable {
         /// The error.
         reason: String,
     },
+    /// The kernel attaches nothing to a driver library, for everybody or for one process that has it loaded.
+    #[error(
+        "the kernel refused to attach to {library}: {reason}; a process that has it loaded may have spoilt its copy of \
+         the probes' counters, which keeps everybody from tracing until it ends"
+    )]
+    NotAttached {
+        /// The library, as it was opened.
+        library: String,
+        /// The error.
+        reason: String,
+    },
 }

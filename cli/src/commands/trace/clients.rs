@@ -4,22 +4,26 @@
 //! process numbers. A program may name ranges before it is one, so that those of a process that is not known are held
 //! until the service knows it, or [`PATIENCE`] has passed.
 //!
-//! Rules: the ranges of a process come in their order; a process whose client has left is soon no client's any more,
-//! for its number may become another's; what is held is bounded, and what does not pass is counted.
+//! Rules: the ranges of a process come in their order; a process is a client's for a short time after the service said
+//! so, for its number may become another's; what is held is bounded, and what does not pass is counted. The kernel
+//! tells process numbers of the machine's first PID namespace, so that nobody in another one can compare them.
 
 use super::session::Item;
 use crate::commands::run::places;
 use crate::failure::Failure;
 use crate::service::ServiceArgs;
+use anyhow::Context;
 use gridmux_bpf::{Range, RangeTrace};
 use gridmux_mediator::supervisor::ServiceStatistics;
 use std::collections::{HashMap, VecDeque};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The least time between two questions to the service.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The least time until it is asked anew about processes that are known, and after it gave no answer.
+/// The least time until it is asked anew about processes that are known, and after it gave no answer; for as long a
+/// process is known after the service named it.
 const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// How often it is asked at the end while its answers are old.
 const ATTEMPTS: u32 = 10;
@@ -29,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_HELD: usize = 1 << 14;
 /// Most processes that are known.
 const MOST_KNOWN: usize = 1 << 16;
+
+/// The number of the machine's first PID namespace (`PROC_PID_INIT_INO` of Linux).
+const FIRST_NAMESPACE: u64 = 0xefff_fffc;
 
 /// Whose range it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,12 +71,13 @@ impl ClientRanges {
     /// Attaches to the driver library of this installation, for a service that has just said this.
     ///
     /// # Errors
-    /// There is no such library, or it cannot be traced.
+    /// There is no such library, it cannot be traced, or process numbers mean something else here.
     pub(super) fn attach(
         service: &ServiceArgs,
         statistics: &ServiceStatistics,
         only: Option<u32>,
     ) -> Result<Self, Failure> {
+        check_namespace()?;
         let (places, hint) = places()?;
         let library = places.into_iter().next().and_then(|driver| driver.file);
         let Some(library) = library else {
@@ -82,7 +90,7 @@ impl ClientRanges {
             held: VecDeque::new(),
             of_no_client: 0,
         };
-        clients.learn(owners(statistics), Instant::now());
+        clients.learn(owners(statistics), said_at(statistics));
         Ok(Self {
             trace,
             service: service.clone(),
@@ -149,14 +157,40 @@ impl ClientRanges {
 
     /// Asks the service once; returns how old the answer is.
     fn ask(&mut self) -> Option<Duration> {
-        // Without an answer nobody is known anew, and what is known stays.
+        // Without an answer nobody is known anew, and who is known is so no longer than before.
         let answer = self.service.statistics().ok();
         self.answers = answer.is_some();
         self.asked = Instant::now();
         let statistics = answer?;
-        self.clients.learn(owners(&statistics), self.asked);
+        self.clients
+            .learn(owners(&statistics), said_at(&statistics));
         Some(Duration::from_millis(statistics.age_ms))
     }
+}
+
+/// # Errors
+/// This process is not in the machine's first PID namespace.
+fn check_namespace() -> Result<(), Failure> {
+    let namespace = std::fs::metadata("/proc/self/ns/pid")
+        .context("/proc/self/ns/pid, which says what process numbers mean")?;
+    check_is_first(namespace.ino())
+}
+
+fn check_is_first(namespace: u64) -> Result<(), Failure> {
+    if namespace == FIRST_NAMESPACE {
+        return Ok(());
+    }
+    let failure = Failure::new(
+        "ranges are told by the machine's process numbers, which differ from those here",
+    );
+    Err(failure.hint("run the command outside of containers, in the first PID namespace"))
+}
+
+/// Returns when the service knew what it says.
+fn said_at(statistics: &ServiceStatistics) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(Duration::from_millis(statistics.age_ms))
+        .unwrap_or(now)
 }
 
 /// Returns the processes that are clients, and whose.
@@ -175,19 +209,26 @@ fn owners(statistics: &ServiceStatistics) -> Vec<(u32, Owner)> {
 }
 
 impl Clients {
-    fn learn(&mut self, owners: Vec<(u32, Owner)>, now: Instant) {
+    /// Takes in who the service said were its clients at `then`.
+    fn learn(&mut self, owners: Vec<(u32, Owner)>, then: Instant) {
         self.known
-            .retain(|_, (_, seen)| now.duration_since(*seen) < LONG_PAUSE);
+            .retain(|_, (_, seen)| then.saturating_duration_since(*seen) < LONG_PAUSE);
         let room = MOST_KNOWN.saturating_sub(self.known.len());
         let owners = owners.into_iter().take(room);
         self.known
-            .extend(owners.map(|(pid, owner)| (pid, (owner, now))));
+            .extend(owners.map(|(pid, owner)| (pid, (owner, then))));
+    }
+
+    /// Returns whose a process is, if the service has named it lately.
+    fn owner_of(&self, pid: u32, now: Instant) -> Option<&Owner> {
+        let (owner, seen) = self.known.get(&pid)?;
+        (now.saturating_duration_since(*seen) < LONG_PAUSE).then_some(owner)
     }
 
     /// Passes a range on, or holds it.
     fn take(&mut self, range: Range, now: Instant, items: &mut Vec<Item>) {
-        match self.known.get(&range.pid) {
-            Some((owner, _)) => {
+        match self.owner_of(range.pid, now) {
+            Some(owner) => {
                 if self.passes(owner) {
                     items.push(Item::Range(range, owner.clone()));
                 }
@@ -205,7 +246,7 @@ impl Clients {
     /// Passes on what is held for processes that are known by now, and gives up what was held too long.
     fn release(&mut self, now: Instant, items: &mut Vec<Item>) {
         for (since, range) in std::mem::take(&mut self.held) {
-            if self.known.contains_key(&range.pid) {
+            if self.owner_of(range.pid, now).is_some() {
                 self.take(range, now, items);
             } else if now.duration_since(since) >= PATIENCE {
                 self.of_no_client += 1;
@@ -222,7 +263,7 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clients, LONG_PAUSE, MOST_HELD, Owner, PATIENCE};
+    use super::{Clients, FIRST_NAMESPACE, LONG_PAUSE, MOST_HELD, Owner, PATIENCE, check_is_first};
     use crate::commands::trace::session::Item;
     use gridmux_bpf::{Range, RangeProbe};
     use std::collections::{HashMap, VecDeque};
@@ -310,5 +351,28 @@ mod tests {
             clients.take(range(9, number), now + Duration::from_secs(1), &mut items);
         }
         assert_eq!((clients.held.len(), clients.of_no_client), (MOST_HELD, 5));
+    }
+
+    #[test]
+    fn a_process_that_the_service_has_not_named_lately_is_asked_about_anew() {
+        let (mut clients, now, mut items) = (clients(None), Instant::now(), Vec::new());
+        clients.learn(vec![(7, owner(3)), (8, owner(3))], now);
+        let later = now + Duration::from_hours(3);
+        clients.take(range(7, 1), later, &mut items);
+        clients.take(range(8, 1), later, &mut items);
+        assert_eq!((items.len(), clients.held.len()), (0, 2));
+        // Its number is of another tenant's process by now, and that of the other one of nobody's.
+        clients.learn(vec![(7, owner(4))], later);
+        clients.release(later, &mut items);
+        assert_eq!(passed(&items), [(7, 1, 4)]);
+        assert_eq!(clients.held.len(), 1);
+    }
+
+    #[test]
+    fn process_numbers_of_another_namespace_are_not_compared() {
+        assert_eq!(FIRST_NAMESPACE, 4_026_531_836);
+        assert!(check_is_first(FIRST_NAMESPACE).is_ok());
+        let refused = check_is_first(FIRST_NAMESPACE + 1).unwrap_err().line();
+        assert!(refused.contains("first PID namespace"), "{refused}");
     }
 }

@@ -19,8 +19,10 @@ pub(super) struct DeviceTime {
     known: VecDeque<(u64, u64)>,
     /// Device time passes with the machine's where nothing happens.
     passes: bool,
-    /// When the first event began, the device's time.
+    /// When the first event began, the device's time; the time of the last event that was forgotten, once one is.
     first_ns: u64,
+    /// No earlier time is returned.
+    floor_ns: u64,
 }
 
 impl DeviceTime {
@@ -30,6 +32,7 @@ impl DeviceTime {
             known: VecDeque::new(),
             passes,
             first_ns: 0,
+            floor_ns: 0,
         }
     }
 
@@ -43,8 +46,10 @@ impl DeviceTime {
             return;
         }
         self.known.push_back((wall_ns, device_ns.max(last_device)));
-        if self.known.len() > MOST {
-            self.known.pop_front();
+        if self.known.len() > MOST
+            && let Some((_, forgotten)) = self.known.pop_front()
+        {
+            (self.first_ns, self.floor_ns) = (forgotten, forgotten);
         }
     }
 
@@ -54,7 +59,7 @@ impl DeviceTime {
         let after = self.known.get(behind)?;
         let Some(before) = behind.checked_sub(1).and_then(|at| self.known.get(at)) else {
             return Some(match self.passes {
-                true => after.1.saturating_sub(after.0 - wall_ns),
+                true => (after.1.saturating_sub(after.0 - wall_ns)).max(self.floor_ns),
                 false => self.first_ns,
             });
         };
@@ -62,6 +67,11 @@ impl DeviceTime {
         let part = part / u128::from((after.0 - before.0).max(1));
         // No more than between the two, which fits.
         Some(before.1 + u64::try_from(part).unwrap_or(0))
+    }
+
+    /// Returns the device time of the last event: nothing that came after it has an earlier one.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.known.back().map(|(_, device)| *device)
     }
 
     /// Returns the device time of a machine's time, where no event will come any more. Where there never was one, the
@@ -131,5 +141,30 @@ mod tests {
             time.add(u64::MAX, wall, 0);
         }
         assert_eq!(time.known.len(), MOST);
+    }
+
+    #[test]
+    fn what_comes_later_than_what_is_forgotten_is_not_drawn_before_it() {
+        for passes in [true, false] {
+            let mut time = DeviceTime::new(passes);
+            for event in 1..=MOST as u64 + 10 {
+                time.add(1_000 * event, 10 * event, 5);
+            }
+            assert_eq!(time.at(1_500), Some(100), "the tenth was forgotten last");
+            assert_eq!(
+                time.at(10_500),
+                Some(100),
+                "as if time stood still up to it"
+            );
+            assert_eq!(time.at(11_000), Some(110));
+        }
+    }
+
+    #[test]
+    fn asking_for_the_last_event_changes_nothing() {
+        let mut time = DeviceTime::new(false);
+        assert_eq!(time.last(), None);
+        time.add(1_000, 10, 4);
+        assert_eq!((time.last(), time.at(2_000)), (Some(10), None));
     }
 }

@@ -7,13 +7,16 @@
 //! ```
 //!
 //! Rules: ranges are the words of tenants: tracks, depth and what is open are bounded, and whatever is not drawn is
-//! counted, as is an end without a beginning; a thread's times are in order.
+//! counted, as is an end without a beginning; a thread's times are in order; what one tenant says ends nothing of
+//! another's.
 
 use super::clients::Owner;
-use super::timeline::{Lanes, bounded_room, track};
+use super::lanes::Lanes;
+use super::timeline::{MOST, track};
 use crate::perfetto::packet::{Event as Mark, Mark as What, Packet};
 use gridmux_bpf::{Range, RangeProbe};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The category of a range.
 pub(crate) const RANGE: &str = "range";
@@ -27,12 +30,16 @@ const MOST_OPEN: usize = 1 << 14;
 /// The tracks that were made so far.
 #[derive(Debug, Default)]
 pub(super) struct RangeTracks {
-    /// By process, thread and domain.
-    threads: HashMap<(u32, u32, u64), Thread>,
-    /// By process and domain.
-    processes: HashMap<(u32, u64), Lanes>,
-    /// By process and range.
-    open: HashMap<(u32, u64), Open>,
+    /// By tenant, process, thread and domain.
+    threads: HashMap<(u32, u32, u32, u64), Thread>,
+    /// By tenant, process and domain.
+    processes: HashMap<(u32, u32, u64), Lanes>,
+    /// By tenant, process and range.
+    open: HashMap<(u32, u32, u64), Open>,
+    /// Tracks of all kinds, [`MOST`] at most.
+    made: usize,
+    /// Nothing is begun any more.
+    is_closed: bool,
     /// What was not drawn.
     left_out: u64,
 }
@@ -43,6 +50,8 @@ struct Thread {
     uuid: u64,
     /// Ranges that it is in, drawn or not.
     depth: u64,
+    /// Those of them that are drawn, which are the outer ones.
+    drawn: u64,
     last_ns: u64,
 }
 
@@ -65,15 +74,23 @@ impl RangeTracks {
         (above, last_uuid): (u64, &mut u64),
         packets: &mut Vec<Packet>,
     ) {
-        let is_drawn = match range.what {
-            RangeProbe::Start => self.start((range, owner, at), above),
-            RangeProbe::End => match self.open.remove(&(range.pid, range.range)) {
-                Some(open) => self.place(&open, Some(at.max(open.start)), last_uuid, packets),
-                None => false,
+        let left_out = match range.what {
+            RangeProbe::Start => u64::from(!self.start((range, owner, at), above)),
+            RangeProbe::End => match self.open.remove(&(owner.tenant, range.pid, range.range)) {
+                // Its start and its end.
+                Some(open) => {
+                    2 * u64::from(!self.place(&open, Some(at.max(open.start)), last_uuid, packets))
+                }
+                None => 1,
             },
-            _ => self.nested((range, owner, at), (above, last_uuid), packets),
+            _ => u64::from(!self.nested((range, owner, at), (above, last_uuid), packets)),
         };
-        self.left_out += u64::from(!is_drawn);
+        self.left_out += left_out;
+    }
+
+    /// Begins nothing any more: what is drawn gets its end, and the rest is left out.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
     }
 
     /// Returns how much was not drawn.
@@ -97,34 +114,31 @@ impl RangeTracks {
         (above, last_uuid): (u64, &mut u64),
         packets: &mut Vec<Packet>,
     ) -> bool {
-        let key = (range.pid, range.tid, range.domain);
-        if !bounded_room(&self.threads, &key) {
-            return false;
-        }
-        let thread = self.threads.entry(key).or_insert_with(|| {
-            *last_uuid += 1;
-            let name = format!("NVTX {}/{}{}", range.pid, range.tid, domain(range));
-            packets.push(track(*last_uuid, above, &name));
-            Thread {
-                uuid: *last_uuid,
-                depth: 0,
-                last_ns: 0,
+        let key = (owner.tenant, range.pid, range.tid, range.domain);
+        let has_room = self.made < MOST && !self.is_closed;
+        let thread = match self.threads.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if !has_room => return false,
+            Entry::Vacant(room) => {
+                self.made += 1;
+                *last_uuid += 1;
+                let name = format!("NVTX {}/{}{}", range.pid, range.tid, domain(range));
+                packets.push(track(*last_uuid, above, &name));
+                room.insert(Thread::new(*last_uuid))
             }
-        });
+        };
         let at = at.max(thread.last_ns);
         thread.last_ns = at;
         let mark = match range.what {
-            RangeProbe::Push => {
-                thread.depth += 1;
-                (thread.depth <= MOST_DEPTH)
-                    .then(|| drawn(range, owner, (What::Begin, thread.uuid, RANGE), at))
-            }
-            RangeProbe::Pop if thread.depth == 0 => None,
+            RangeProbe::Push => (thread.push() && !self.is_closed).then(|| {
+                thread.drawn += 1;
+                drawn(range, owner, (What::Begin, thread.uuid, RANGE), at)
+            }),
             RangeProbe::Pop => {
-                thread.depth -= 1;
-                (thread.depth < MOST_DEPTH).then(|| Mark::new(at, What::End, thread.uuid, "", ""))
+                (thread.pop()).then(|| Mark::new(at, What::End, thread.uuid, "", ""))
             }
-            _ => Some(drawn(range, owner, (What::Instant, thread.uuid, MARK), at)),
+            _ => (!self.is_closed)
+                .then(|| drawn(range, owner, (What::Instant, thread.uuid, MARK), at)),
         };
         let is_drawn = mark.is_some();
         packets.extend(mark.map(Packet::Event));
@@ -133,7 +147,7 @@ impl RangeTracks {
 
     /// Returns whether there is room to remember it.
     fn start(&mut self, (range, owner, start): (&Range, &Owner, u64), above: u64) -> bool {
-        let has_room = self.open.len() < MOST_OPEN;
+        let has_room = self.open.len() < MOST_OPEN && !self.is_closed;
         if has_room {
             let open = Open {
                 start,
@@ -141,7 +155,9 @@ impl RangeTracks {
                 owner: owner.clone(),
                 above,
             };
-            let before = self.open.insert((range.pid, range.range), open);
+            let before = self
+                .open
+                .insert((owner.tenant, range.pid, range.range), open);
             // A number that was there already is a lie of the program's; the first one has no end.
             self.left_out += u64::from(before.is_some());
         }
@@ -157,14 +173,26 @@ impl RangeTracks {
         packets: &mut Vec<Packet>,
     ) -> bool {
         let (range, start) = (&open.range, open.start);
-        let key = (range.pid, range.domain);
-        if !bounded_room(&self.processes, &key) {
-            return false;
-        }
-        let name = format!("NVTX {}{}", range.pid, domain(range));
-        let lanes = self.processes.entry(key).or_default();
-        let span = (start, end.unwrap_or(u64::MAX));
-        let lane = lanes.place(span, (open.above, &name), last_uuid, packets);
+        let key = (open.owner.tenant, range.pid, range.domain);
+        let free = self
+            .processes
+            .get_mut(&key)
+            .and_then(|lanes| lanes.free((start, end.unwrap_or(u64::MAX))));
+        let lane = match free {
+            Some(free) => free,
+            None if self.made >= MOST => return false,
+            None => {
+                self.made += 1;
+                let name = format!("NVTX {}{}", range.pid, domain(range));
+                let lanes = self.processes.entry(key).or_default();
+                lanes.make(
+                    end.unwrap_or(u64::MAX),
+                    (open.above, &name),
+                    last_uuid,
+                    packets,
+                )
+            }
+        };
         let begin = drawn(range, &open.owner, (What::Begin, lane, RANGE), start);
         packets.push(Packet::Event(match end {
             Some(_) => begin,
@@ -172,6 +200,31 @@ impl RangeTracks {
         }));
         packets.extend(end.map(|end| Packet::Event(Mark::new(end, What::End, lane, "", ""))));
         true
+    }
+}
+
+impl Thread {
+    fn new(uuid: u64) -> Self {
+        Self {
+            uuid,
+            depth: 0,
+            drawn: 0,
+            last_ns: 0,
+        }
+    }
+
+    /// Goes into a range; returns whether it may be drawn: all those around it are, and it is not too deep.
+    fn push(&mut self) -> bool {
+        self.depth += 1;
+        self.drawn + 1 == self.depth && self.depth <= MOST_DEPTH
+    }
+
+    /// Goes out of one; returns whether it was drawn.
+    fn pop(&mut self) -> bool {
+        let was_drawn = self.depth > 0 && self.drawn == self.depth;
+        self.depth = self.depth.saturating_sub(1);
+        self.drawn -= u64::from(was_drawn);
+        was_drawn
     }
 }
 
@@ -223,7 +276,17 @@ mod tests {
             }
         }
 
-        fn add(&mut self, what: RangeProbe, (tid, domain, number): (u32, u64, u64), at: u64) {
+        fn add(&mut self, what: RangeProbe, of: (u32, u64, u64), at: u64) {
+            self.add_of(1, what, of, at);
+        }
+
+        fn add_of(
+            &mut self,
+            tenant: u32,
+            what: RangeProbe,
+            (tid, domain, number): (u32, u64, u64),
+            at: u64,
+        ) {
             let range = Range {
                 wall_ns: 0,
                 pid: 7,
@@ -235,7 +298,7 @@ mod tests {
                 domain_name: String::new(),
             };
             let owner = Owner {
-                tenant: 1,
+                tenant,
                 name: "first".into(),
             };
             let on = (5, &mut self.last_uuid);
@@ -368,5 +431,79 @@ mod tests {
             drawn.add(Start, (8, 0, number), 30_000);
         }
         assert_eq!(drawn.tracks.left_out() - before, 3);
+    }
+
+    #[test]
+    fn what_one_tenant_says_ends_nothing_of_another_with_the_same_process_number() {
+        let mut drawn = Drawn::new();
+        drawn.add_of(1, Push, (8, 0, 0), 10);
+        drawn.add_of(1, Start, (8, 0, 5), 10);
+        drawn.add_of(2, Pop, (8, 0, 0), 20);
+        drawn.add_of(2, End, (8, 0, 5), 20);
+        assert_eq!(drawn.tracks.left_out(), 2);
+        drawn.add_of(1, Pop, (8, 0, 0), 30);
+        drawn.add_of(1, End, (8, 0, 5), 30);
+        let ends = drawn.events().into_iter();
+        let ends: Vec<u64> = ends
+            .filter(|event| event.1 == Mark::End)
+            .map(|event| event.3)
+            .collect();
+        assert_eq!(ends, [30, 30]);
+        assert_eq!(drawn.tracks.left_out(), 2);
+    }
+
+    #[test]
+    fn what_overlaps_where_no_track_is_left_is_left_out_with_its_start() {
+        let mut drawn = Drawn::new();
+        for tid in 0..u32::try_from(MOST).unwrap() - 1 {
+            drawn.add(Marked, (tid, 0, 0), 1);
+        }
+        for number in 0..3 {
+            drawn.add(Start, (8, 0, number), 10 + number);
+        }
+        for number in 0..3 {
+            drawn.add(End, (8, 0, number), 20);
+        }
+        assert_eq!(drawn.tracks.left_out(), 4, "one of three has a track");
+        drawn.add(Start, (8, 0, 4), 20);
+        drawn.add(End, (8, 0, 4), 25);
+        assert_eq!(drawn.tracks.left_out(), 4, "the track is free again");
+        assert_eq!(drawn.tracks.made, MOST);
+    }
+
+    #[test]
+    fn what_was_drawn_gets_its_end_when_nothing_is_begun_any_more() {
+        let mut drawn = Drawn::new();
+        drawn.add(Push, (8, 0, 0), 10);
+        drawn.add(Start, (8, 0, 1), 11);
+        drawn.tracks.close();
+        for (what, tid, number, at) in [
+            (Push, 8, 0, 12),
+            (Marked, 8, 0, 13),
+            (Pop, 8, 0, 14),
+            (Start, 8, 2, 15),
+            (End, 8, 2, 16),
+            (Marked, 9, 0, 17),
+            (End, 8, 1, 18),
+            (Pop, 8, 0, 19),
+        ] {
+            drawn.add(what, (tid, 0, number), at);
+        }
+        let times: Vec<_> = drawn
+            .events()
+            .into_iter()
+            .map(|(track, mark, _, at)| (track, mark, at))
+            .collect();
+        let due = [
+            ("NVTX 7/8", Mark::Begin, 10),
+            ("NVTX 7", Mark::Begin, 11),
+            ("NVTX 7", Mark::End, 18),
+            ("NVTX 7/8", Mark::End, 19),
+        ];
+        assert_eq!(
+            times,
+            due.map(|(track, mark, at)| (track.to_owned(), mark, at))
+        );
+        assert_eq!(drawn.tracks.left_out(), 6);
     }
 }

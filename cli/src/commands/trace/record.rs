@@ -28,8 +28,12 @@ const ENOUGH: usize = 64 << 10;
 /// Most ranges that wait for the device to do something.
 const MOST_WAITING: usize = 1 << 16;
 
-/// Bytes at which a recording ends: what `gridmux report` reads of one, with room for the last packets.
-const MOST_BYTES: u64 = files::MOST_DATA - (1 << 20);
+/// Bytes at which a recording ends: what `gridmux report` reads of one, with room for the last packets, which are those
+/// of all that waits and all that has not ended.
+const MOST_BYTES: u64 = files::MOST_DATA - (64 << 20);
+
+/// Bytes of ranges from which on none is begun, so that no program fills the file.
+const MOST_RANGE_BYTES: u64 = MOST_BYTES / 4;
 
 /// Records a timeline.
 #[derive(Debug, Args)]
@@ -56,6 +60,11 @@ struct Recording {
     ranges: VecDeque<(Range, Owner)>,
     /// Ranges that came.
     came: u64,
+    /// Those of them that found no room while the device had done nothing.
+    dropped: u64,
+    /// Bytes of the file that are of ranges, and from how many on none is begun.
+    range_bytes: u64,
+    most_range_bytes: u64,
 }
 
 /// A file of packets.
@@ -96,8 +105,8 @@ impl Record {
         };
         let end = session.run(limits, &mut recording)?;
         recording.place_rest();
-        let (ranges, left_out) = (recording.came, recording.timeline.ranges_left_out());
-        let bytes = recording.end(&end)?;
+        let ranges = recording.came;
+        let (bytes, left_out) = recording.end(&end)?;
         end.note();
         if left_out > 0 {
             let ranges = units::counted(ranges, "hit");
@@ -128,19 +137,28 @@ impl Recording {
             time: DeviceTime::new(passes),
             ranges: VecDeque::new(),
             came: 0,
+            dropped: 0,
+            range_bytes: 0,
+            most_range_bytes: MOST_RANGE_BYTES,
         })
     }
 
-    /// Adds the ranges whose device time is known by now.
+    /// Adds the ranges whose device time is known by now. Where too many wait the oldest stands at the last event, or
+    /// is left out where there was none.
     fn place(&mut self) {
         while let Some((range, _)) = self.ranges.front() {
             let is_too_much = self.ranges.len() > MOST_WAITING;
-            let at = match self.time.at(range.wall_ns) {
-                Some(at) => at,
-                None if is_too_much => self.time.at_the_end(range.wall_ns),
-                None => return,
-            };
-            self.draw_first(at);
+            match self.time.at(range.wall_ns) {
+                Some(at) => self.draw_first(at),
+                None if !is_too_much => return,
+                None => match self.time.last() {
+                    Some(at) => self.draw_first(at),
+                    None => {
+                        self.ranges.pop_front();
+                        self.dropped += 1;
+                    }
+                },
+            }
         }
     }
 
@@ -158,8 +176,13 @@ impl Recording {
         };
         self.last_ns = self.last_ns.max(at);
         let drawn = (&range, &owner, at);
+        let before = self.file.length();
         self.timeline.add_range(drawn, &mut self.packets);
         self.write();
+        self.range_bytes += self.file.length() - before;
+        if self.range_bytes > self.most_range_bytes {
+            self.timeline.close_ranges();
+        }
     }
 
     fn write(&mut self) {
@@ -168,13 +191,14 @@ impl Recording {
         }
     }
 
-    /// Ends the file; returns its length.
-    fn end(mut self, end: &End) -> Result<u64, Failure> {
+    /// Ends the file; returns its length, and how many ranges were left out.
+    fn end(mut self, end: &End) -> Result<(u64, u64), Failure> {
         let ended = (self.last_ns, end.events, end.lost);
         self.timeline.end(ended, &mut self.packets);
         self.packets.iter().for_each(|packet| self.file.add(packet));
         self.file.flush()?;
-        Ok(self.file.written)
+        let left_out = self.dropped + self.timeline.ranges_left_out();
+        Ok((self.file.written, left_out))
     }
 }
 
@@ -208,6 +232,10 @@ impl Sink for Recording {
         Ok(self.file.waiting.len() >= ENOUGH)
     }
 
+    fn counts_ranges(&self) -> bool {
+        false
+    }
+
     fn flush(&mut self) -> Result<(), Failure> {
         self.file.flush()
     }
@@ -217,7 +245,7 @@ impl Sink for Recording {
     }
 
     fn is_full(&self) -> bool {
-        self.file.written + self.file.waiting.len() as u64 > MOST_BYTES
+        self.file.length() > MOST_BYTES
     }
 
     fn is_stdout(&self) -> bool {
@@ -234,6 +262,11 @@ impl TraceFile {
             written: 0,
             waiting: Vec::new(),
         })
+    }
+
+    /// Returns its length, with what is not written yet.
+    fn length(&self) -> u64 {
+        self.written + self.waiting.len() as u64
     }
 
     fn add(&mut self, packet: &Packet) {
@@ -277,8 +310,11 @@ impl TraceFile {
 
 #[cfg(test)]
 mod tests {
-    use super::{Recording, TraceFile};
+    use super::{MOST_WAITING, Recording, TraceFile};
+    use crate::commands::trace::clients::Owner;
+    use crate::commands::trace::session::{End, Sink as _};
     use crate::perfetto::packet::{Event, Mark, Packet, whole};
+    use gridmux_bpf::{Range, RangeProbe};
 
     fn packet(at: u64) -> Packet {
         Packet::Event(Event::new(at, Mark::Instant, 1, "c", "name"))
@@ -309,10 +345,89 @@ mod tests {
     #[test]
     fn a_full_disk_is_named() {
         let mut recording = Recording::begin(std::path::Path::new("/dev/full"), true).unwrap();
-        let failure = super::Sink::flush(&mut recording).unwrap_err().line();
+        let failure = recording.flush().unwrap_err().line();
         assert!(
             failure.contains("writing /dev/full: No space left"),
             "{failure}"
         );
+    }
+
+    /// Returns a range of its own number at a machine's time.
+    fn range(what: RangeProbe, wall_ns: u64) -> (Range, Owner) {
+        let range = Range {
+            wall_ns,
+            pid: 7,
+            tid: 8,
+            what,
+            domain: 0,
+            range: wall_ns,
+            name: "flood".into(),
+            domain_name: String::new(),
+        };
+        let owner = Owner {
+            tenant: 1,
+            name: "first".into(),
+        };
+        (range, owner)
+    }
+
+    fn add(recording: &mut Recording, what: RangeProbe, wall_ns: u64) {
+        let (range, owner) = range(what, wall_ns);
+        recording.take_range(range, owner).unwrap();
+    }
+
+    #[test]
+    fn a_flood_of_ranges_takes_its_part_of_the_file_and_what_was_drawn_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recording = Recording::begin(&folder.path().join("t"), true).unwrap();
+        recording.most_range_bytes = 10_000;
+        recording.time.add(1_000_000, 1_000_000, 0);
+        add(&mut recording, RangeProbe::Push, 1);
+        for at in 2..5_000 {
+            add(&mut recording, RangeProbe::Mark, at);
+        }
+        add(&mut recording, RangeProbe::Pop, 5_000);
+        assert!(recording.file.length() < 11_000 && !recording.is_full());
+        let drawn = Packet::all_of(&recording.file.waiting).filter_map(|packet| match packet {
+            Packet::Event(event) => Some(event.mark),
+            Packet::Track { .. } => None,
+        });
+        let drawn: Vec<Mark> = drawn.collect();
+        assert_eq!(drawn.last(), Some(&Mark::End));
+        let (_, left_out) = recording.end(&End::begin(1)).unwrap();
+        assert_eq!(left_out + drawn.len() as u64, 5_000);
+    }
+
+    #[test]
+    fn what_waits_for_the_device_is_bounded_and_changes_no_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recording = Recording::begin(&folder.path().join("t"), false).unwrap();
+        let most = MOST_WAITING as u64;
+        (0..most + 3).for_each(|at| add(&mut recording, RangeProbe::Mark, at));
+        assert_eq!(
+            (recording.dropped, recording.ranges.len() as u64),
+            (3, most)
+        );
+        assert_eq!(recording.time.last(), None);
+        recording.time.add(most + 3, 70, 20);
+        recording.place();
+        assert_eq!((recording.ranges.len(), recording.last_ns), (0, 50));
+        (0..=most).for_each(|at| add(&mut recording, RangeProbe::Mark, most + 10 + at));
+        assert_eq!(
+            (recording.dropped, recording.ranges.len() as u64),
+            (3, most)
+        );
+        assert_eq!(recording.last_ns, 70, "the oldest stands at the last event");
+    }
+
+    #[test]
+    fn what_finds_no_track_at_the_end_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recording = Recording::begin(&folder.path().join("t"), true).unwrap();
+        (0..2_000).for_each(|at| add(&mut recording, RangeProbe::Start, at));
+        recording.place_rest();
+        assert_eq!(recording.timeline.ranges_left_out(), 0);
+        let (_, left_out) = recording.end(&End::begin(1)).unwrap();
+        assert_eq!(left_out, 2_000 - 1_024);
     }
 }

@@ -49,6 +49,10 @@ impl Sink for Screen {
         Ok(self.text.len() >= ENOUGH)
     }
 
+    fn counts_ranges(&self) -> bool {
+        true
+    }
+
     fn flush(&mut self) -> Result<(), Failure> {
         if !self.text.is_empty() {
             self.out.bytes(self.text.as_bytes())?;

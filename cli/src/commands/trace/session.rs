@@ -91,6 +91,9 @@ pub(super) trait Sink {
     /// As of [`Sink::take`].
     fn take_range(&mut self, range: Range, owner: Owner) -> Result<bool, Failure>;
 
+    /// Returns whether ranges count as events here.
+    fn counts_ranges(&self) -> bool;
+
     /// Passes on what was taken.
     ///
     /// # Errors
@@ -212,15 +215,7 @@ impl Session {
     pub(super) fn run(&mut self, limits: Limits, sink: &mut dyn Sink) -> Result<End, Failure> {
         let begun = Instant::now();
         let mut items = Vec::with_capacity(BATCH);
-        let mut end = End {
-            events: 0,
-            lost: 0,
-            unread: 0,
-            of_no_client: None,
-            ended: Reason::Count,
-            pid: self.host.pid,
-            stuck: None,
-        };
+        let mut end = End::begin(self.host.pid);
         let until = limits
             .duration
             .and_then(|duration| begun.checked_add(duration));
@@ -231,9 +226,6 @@ impl Session {
             let host_ended = self.host.has_ended();
             let is_full = self.take(&mut items)?;
             let is_last = ending.is_some() && (!is_full || rest <= BATCH);
-            if let Some(ranges) = self.ranges.as_mut().filter(|_| is_last) {
-                ranges.end(&mut items);
-            }
             let last = self.pass_on(&mut items, (limits.count, until), sink, &mut end)?;
             if last.is_some() {
                 ending = last;
@@ -259,7 +251,14 @@ impl Session {
                 ending = Some(Reason::HostEnded);
             }
         }
-        end.ended = ending.unwrap_or(Reason::Count);
+        let is_counted_out = ending == Some(Reason::Count) && sink.counts_ranges();
+        if let Some(ranges) = self.ranges.as_mut().filter(|_| end.stuck.is_none()) {
+            ranges.end(&mut items);
+            if !is_counted_out && !items.is_empty() {
+                self.pass_on(&mut items, (None, until), sink, &mut end)?;
+            }
+        }
+        end.ended = end.stuck.or(ending).unwrap_or(Reason::Count);
         if end.stuck.is_some() {
             self.count_unread(&mut end)?;
         }
@@ -296,6 +295,7 @@ impl Session {
         let came = items.len();
         let mut taken = 0;
         for item in items.drain(..) {
+            let is_event = matches!(item, Item::Event(_)) || sink.counts_ranges();
             let must_flush = match item {
                 Item::Range(range, owner) => sink.take_range(range, owner)?,
                 Item::Event(event) => {
@@ -307,7 +307,7 @@ impl Session {
                 }
             };
             taken += 1;
-            end.events += 1;
+            end.events += u64::from(is_event);
             if count == Some(end.events) {
                 last = Some(Reason::Count);
             } else if sink.is_full() {
@@ -344,6 +344,11 @@ impl Session {
                 break;
             }
             items.clear();
+        }
+        if let Some(ranges) = &mut self.ranges {
+            items.clear();
+            ranges.end(&mut items);
+            end.unread += items.len() as u64;
         }
         Ok(())
     }
@@ -414,6 +419,19 @@ impl Session {
 }
 
 impl End {
+    /// Makes that of a session with a device host of which nothing has come.
+    pub(super) fn begin(pid: u32) -> Self {
+        Self {
+            events: 0,
+            lost: 0,
+            unread: 0,
+            of_no_client: None,
+            ended: Reason::Count,
+            pid,
+            stuck: None,
+        }
+    }
+
     /// Says how it ended: on stderr to people, in a last line to programs.
     ///
     /// # Errors

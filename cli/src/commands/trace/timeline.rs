@@ -23,6 +23,7 @@
 
 use super::clients::Owner;
 use super::directory::Whose;
+use super::lanes::Lanes;
 use super::line::failure;
 use super::range_tracks::RangeTracks;
 use crate::perfetto::packet::{Event as Mark, Mark as What, Packet};
@@ -81,10 +82,6 @@ struct Tenant {
     launches: Lanes,
     pieces: HashMap<u64, Lanes>,
 }
-
-/// Tracks of one name: the number of each, and when its last slice ends.
-#[derive(Debug, Default)]
-pub(super) struct Lanes(Vec<(u64, u64)>);
 
 impl Timeline {
     /// Makes a timeline; the packets are its first ones.
@@ -156,6 +153,11 @@ impl Timeline {
         let above = self.tenant(&args, whose, packets).0.uuid;
         let on = (above, &mut self.last_uuid);
         self.ranges.add((range, owner, at), on, packets);
+    }
+
+    /// Begins no more ranges: those that are drawn get their ends, and the rest is left out and counted.
+    pub(super) fn close_ranges(&mut self) {
+        self.ranges.close();
     }
 
     /// Returns how much of the ranges was not drawn.
@@ -308,40 +310,9 @@ impl Timeline {
     }
 }
 
-impl Lanes {
-    /// Returns the track for a slice from `start` to `end`, which is made if none is free.
-    pub(super) fn place(
-        &mut self,
-        (start, end): (u64, u64),
-        (parent, name): (u64, &str),
-        last_uuid: &mut u64,
-        packets: &mut Vec<Packet>,
-    ) -> u64 {
-        if let Some((uuid, last)) = self.0.iter_mut().find(|(_, last)| *last <= start) {
-            *last = end;
-            return *uuid;
-        }
-        if self.0.len() >= MOST
-            && let Some((uuid, last)) = self.0.last_mut()
-        {
-            *last = (*last).max(end);
-            return *uuid;
-        }
-        *last_uuid += 1;
-        packets.push(track(*last_uuid, parent, name));
-        self.0.push((*last_uuid, end));
-        *last_uuid
-    }
-}
-
-/// Returns whether a key is known or has room.
-pub(super) fn bounded_room<K: Eq + Hash, V>(known: &HashMap<K, V>, key: &K) -> bool {
-    known.len() < MOST || known.contains_key(key)
-}
-
 /// Returns a key that is known or has room, else the one for all others.
 fn bounded<K: Copy + Eq + Hash, V>(known: &HashMap<K, V>, key: K, others: K) -> K {
-    match bounded_room(known, &key) {
+    match known.len() < MOST || known.contains_key(&key) {
         true => key,
         false => others,
     }

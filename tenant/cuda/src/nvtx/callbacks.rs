@@ -56,51 +56,120 @@ type OfEvent<R> = unsafe extern "C" fn(*const Attributes) -> R;
 type OfBytes<R> = unsafe extern "C" fn(*const c_char) -> R;
 type OfWide<R> = unsafe extern "C" fn(Wide) -> R;
 type OfDomain<R> = unsafe extern "C" fn(Handle, *const Attributes) -> R;
+type OfRange = unsafe extern "C" fn(u64);
+type OfDomainsRange = unsafe extern "C" fn(Handle, u64);
+type Pop = unsafe extern "C" fn() -> c_int;
+type DomainPop = unsafe extern "C" fn(Handle) -> c_int;
+type Register<T> = unsafe extern "C" fn(Handle, T) -> Handle;
 
-/// The modules (`NvtxCallbackModule`), and in each the functions by their numbers (`NvtxCallbackIdCore`,
-/// `NvtxCallbackIdCore2`).
-pub(super) const MODULES: [(c_uint, &[(c_uint, Callback)]); 2] = [
+/// Modules, by their names in NVTX (`NVTX_CB_MODULE_...`).
+#[repr(u32)]
+enum Module {
+    Core = 1,
+    Core2 = 5,
+}
+
+/// Functions of the first one, by their names in NVTX (`NVTX_CBID_CORE_...`).
+#[repr(u32)]
+enum Core {
+    MarkEx = 1,
+    MarkA = 2,
+    MarkW = 3,
+    RangeStartEx = 4,
+    RangeStartA = 5,
+    RangeStartW = 6,
+    RangeEnd = 7,
+    RangePushEx = 8,
+    RangePushA = 9,
+    RangePushW = 10,
+    RangePop = 11,
+}
+
+/// Functions of the second one, by their names in NVTX (`NVTX_CBID_CORE2_...`).
+#[repr(u32)]
+enum Core2 {
+    DomainMarkEx = 1,
+    DomainRangeStartEx = 2,
+    DomainRangeEnd = 3,
+    DomainRangePushEx = 4,
+    DomainRangePop = 5,
+    DomainRegisterStringA = 10,
+    DomainRegisterStringW = 11,
+    DomainCreateA = 12,
+    DomainCreateW = 13,
+}
+
+/// The functions of a module, by their numbers in it.
+type Functions = &'static [(c_uint, Callback)];
+
+/// The modules, and in each the functions.
+pub(super) const MODULES: [(c_uint, Functions); 2] = [
+    (Module::Core as c_uint, &CORE),
+    (Module::Core2 as c_uint, &CORE2),
+];
+
+const CORE: [(c_uint, Callback); 11] = [
+    (Core::MarkEx as c_uint, callback!(mark_ex, OfEvent<()>)),
+    (Core::MarkA as c_uint, callback!(mark_a, OfBytes<()>)),
+    (Core::MarkW as c_uint, callback!(mark_w, OfWide<()>)),
     (
-        1,
-        &[
-            (1, callback!(mark_ex, OfEvent<()>)),
-            (2, callback!(mark_a, OfBytes<()>)),
-            (3, callback!(mark_w, OfWide<()>)),
-            (4, callback!(start_ex, OfEvent<u64>)),
-            (5, callback!(start_a, OfBytes<u64>)),
-            (6, callback!(start_w, OfWide<u64>)),
-            (7, callback!(end, unsafe extern "C" fn(u64))),
-            (8, callback!(push_ex, OfEvent<c_int>)),
-            (9, callback!(push_a, OfBytes<c_int>)),
-            (10, callback!(push_w, OfWide<c_int>)),
-            (11, callback!(pop, unsafe extern "C" fn() -> c_int)),
-        ],
+        Core::RangeStartEx as c_uint,
+        callback!(start_ex, OfEvent<u64>),
     ),
     (
-        5,
-        &[
-            (1, callback!(domain_mark, OfDomain<()>)),
-            (2, callback!(domain_start, OfDomain<u64>)),
-            (3, callback!(domain_end, unsafe extern "C" fn(Handle, u64))),
-            (4, callback!(domain_push, OfDomain<c_int>)),
-            (
-                5,
-                callback!(domain_pop, unsafe extern "C" fn(Handle) -> c_int),
-            ),
-            (
-                10,
-                callback!(
-                    register_a,
-                    unsafe extern "C" fn(Handle, *const c_char) -> Handle
-                ),
-            ),
-            (
-                11,
-                callback!(register_w, unsafe extern "C" fn(Handle, Wide) -> Handle),
-            ),
-            (12, callback!(domain_a, OfBytes<Handle>)),
-            (13, callback!(domain_w, OfWide<Handle>)),
-        ],
+        Core::RangeStartA as c_uint,
+        callback!(start_a, OfBytes<u64>),
+    ),
+    (Core::RangeStartW as c_uint, callback!(start_w, OfWide<u64>)),
+    (Core::RangeEnd as c_uint, callback!(end, OfRange)),
+    (
+        Core::RangePushEx as c_uint,
+        callback!(push_ex, OfEvent<c_int>),
+    ),
+    (
+        Core::RangePushA as c_uint,
+        callback!(push_a, OfBytes<c_int>),
+    ),
+    (Core::RangePushW as c_uint, callback!(push_w, OfWide<c_int>)),
+    (Core::RangePop as c_uint, callback!(pop, Pop)),
+];
+
+const CORE2: [(c_uint, Callback); 9] = [
+    (
+        Core2::DomainMarkEx as c_uint,
+        callback!(domain_mark, OfDomain<()>),
+    ),
+    (
+        Core2::DomainRangeStartEx as c_uint,
+        callback!(domain_start, OfDomain<u64>),
+    ),
+    (
+        Core2::DomainRangeEnd as c_uint,
+        callback!(domain_end, OfDomainsRange),
+    ),
+    (
+        Core2::DomainRangePushEx as c_uint,
+        callback!(domain_push, OfDomain<c_int>),
+    ),
+    (
+        Core2::DomainRangePop as c_uint,
+        callback!(domain_pop, DomainPop),
+    ),
+    (
+        Core2::DomainRegisterStringA as c_uint,
+        callback!(register_a, Register<*const c_char>),
+    ),
+    (
+        Core2::DomainRegisterStringW as c_uint,
+        callback!(register_w, Register<Wide>),
+    ),
+    (
+        Core2::DomainCreateA as c_uint,
+        callback!(domain_a, OfBytes<Handle>),
+    ),
+    (
+        Core2::DomainCreateW as c_uint,
+        callback!(domain_w, OfWide<Handle>),
     ),
 ];
 

@@ -5,9 +5,9 @@
 //! tables of the headers' own; `gridmux run` names this library. Each part of a program that was compiled with the
 //! headers has tables of its own and calls it once.
 //!
-//! Rules: while nobody traces, a call is one load and one branch; nothing is counted, so that a push and a pop return
-//! "not tracked" and a range that nobody heard begin has number 0. A library that is not whole is refused, never
-//! followed: what a table lacks is left out.
+//! Rules: while nobody traces, a call looks at its probe's semaphore and at nothing else; nothing is counted, so that a
+//! push and a pop return "not tracked" and a range that nobody heard begin has number 0. A library that is not whole is
+//! refused, never followed: what a table lacks is left out.
 
 mod callbacks;
 mod names;

@@ -7,13 +7,15 @@
 //! Rule: a handle is the address of a copy that stays; it is handed to the kernel's reader and never followed here but
 //! as a name, as any other address of the program's.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most bytes of a name.
 pub(super) const MOST: usize = 64;
 /// Most copies of a process: programs register what they repeat.
 const MOST_COPIES: usize = 1 << 16;
+/// The name of all domains and strings behind that: null would be the program's own domain.
+const TOO_MANY: &CStr = c"(too many names)";
 /// Bytes of a page on the machines that have probes.
 const PAGE: usize = 4096;
 /// A character of a wide string.
@@ -71,9 +73,14 @@ impl Name {
         }
     }
 
-    /// Makes a copy that stays and ends with a zero; null where there is no name or there are too many copies.
+    /// Makes a copy that stays and ends with a zero; null where there is no name, and the same one for all where there
+    /// are too many.
     pub(super) fn copied(&self) -> *const c_void {
         static COPIES: AtomicUsize = AtomicUsize::new(0);
+        self.copied_within(&COPIES)
+    }
+
+    fn copied_within(&self, copies: &AtomicUsize) -> *const c_void {
         let bytes = match self {
             Self::There(_, 0) | Self::Made(_, 0) => return std::ptr::null(),
             // SAFETY: `of_bytes` found as many readable, and the program keeps them during the call.
@@ -81,11 +88,11 @@ impl Name {
             Self::Made(bytes, length) => &bytes[..*length],
         };
         // Relaxed: it only counts. Threads that meet at the limit may go over it by their number.
-        if COPIES.load(Ordering::Relaxed) >= MOST_COPIES {
-            return std::ptr::null();
+        if copies.load(Ordering::Relaxed) >= MOST_COPIES {
+            return TOO_MANY.as_ptr().cast();
         }
         // relaxed: as above.
-        COPIES.fetch_add(1, Ordering::Relaxed);
+        copies.fetch_add(1, Ordering::Relaxed);
         let copy = [bytes, &[0]].concat().into_boxed_slice();
         Box::leak(copy).as_ptr().cast()
     }
@@ -111,17 +118,26 @@ fn readable(start: *const u8, most: usize) -> usize {
     most
 }
 
-/// Has the kernel bring bytes of a page into memory; returns whether they can be read.
+/// Has the kernel bring bytes of a page into memory; returns whether they can be read. The program's `errno` stays.
 fn is_populated(page: usize, bytes: usize) -> bool {
     let place = std::ptr::without_provenance_mut(page);
-    // SAFETY: the call brings pages into memory, or refuses; it changes nothing that the program sees.
-    unsafe { libc::madvise(place, bytes, libc::MADV_POPULATE_READ) == 0 }
+    // SAFETY: the C library returns where this thread's `errno` is, which stays as long as the thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
+    // SAFETY: the call brings pages into memory, or refuses and sets `errno`, which is put back below; it changes no
+    // byte of the program's.
+    let is_there = unsafe { libc::madvise(place, bytes, libc::MADV_POPULATE_READ) == 0 };
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+    is_there
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Name};
+    use super::{MOST, MOST_COPIES, Name, TOO_MANY};
     use std::ffi::c_char;
+    use std::sync::atomic::AtomicUsize;
 
     fn text(name: &Name) -> Vec<u8> {
         let (at, length) = name.place();
@@ -199,5 +215,26 @@ mod tests {
         drop(original);
         assert_eq!(text(&Name::of_bytes(copy.cast())), b"kept");
         assert!(Name::NONE.copied().is_null());
+    }
+
+    #[test]
+    fn behind_too_many_copies_all_have_one_name_and_none_is_null() {
+        let copies = AtomicUsize::new(MOST_COPIES - 1);
+        let of = |bytes: &std::ffi::CStr| Name::of_bytes(bytes.as_ptr()).copied_within(&copies);
+        assert_eq!(text(&Name::of_bytes(of(c"last").cast())), b"last");
+        let (one, other) = (of(c"one"), of(c"other"));
+        assert_eq!(one, other);
+        assert_eq!(text(&Name::of_bytes(one.cast())), TOO_MANY.to_bytes());
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_read_leaves_errno_as_it_was() {
+        // SAFETY: the C library returns where this thread's `errno` is.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        unsafe { errno.write(77) };
+        let nowhere = Name::of_bytes(std::ptr::without_provenance(8));
+        // SAFETY: as above.
+        assert_eq!((nowhere.place().1, unsafe { errno.read() }), (0, 77));
     }
 }
