@@ -29,8 +29,8 @@ const LONG_PAUSE: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 10;
 /// For how long a range is held for a process that is no client.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most ranges that are held.
-const MOST_HELD: usize = 1 << 14;
+/// Most ranges that are held: about as many as the ring has room for.
+const MOST_HELD: usize = 1 << 15;
 /// Most processes that are known.
 const MOST_KNOWN: usize = 1 << 16;
 
