@@ -139,7 +139,7 @@ impl FormVerdicts {
     }
 
     /// Returns whether the kernel has a barrier of the whole grid, whose state a driver keeps in memory of its own: out
-    /// of a fenced kernel's reach, unless whoever launches it puts it elsewhere.
+    /// of a fenced kernel's reach, unless the launcher puts it elsewhere.
     #[must_use]
     pub fn syncs_grid(&self, kernel: FuncId) -> bool {
         let found = self.syncs_grid.get(kernel.0 as usize);

@@ -8,7 +8,7 @@
 //! - no allocation lies within [`GUARD_BYTES`] of either end, and as much beyond either end maps a sink, too. So a
 //!   base register is fenced once for all its small immediate offsets: the sum is at most a guard away, and the base
 //!   of a proper access is inside;
-//! - the module's `.global` variables are placed in the reservation, by whoever loads the module or, where a driver
+//! - the module's `.global` variables are placed in the reservation, by the loader of the module or, where a driver
 //!   does that, by the pass [`place`](super::place); accesses by name inside a variable are not confined;
 //! - the control block's `counters` point at the launch's counters, outside the reservation, or are zero.
 //!
