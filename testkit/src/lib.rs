@@ -11,9 +11,11 @@ pub mod bench;
 pub mod generate;
 pub mod kernels;
 mod terminal;
+mod timeline;
 #[cfg(feature = "validation")]
 pub mod validation;
 mod wait;
 
 pub use terminal::terminal;
+pub use timeline::message_fields;
 pub use wait::until;

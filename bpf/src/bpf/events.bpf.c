@@ -13,6 +13,7 @@
 #include <bpf/bpf_tracing.h>
 #include <bpf/usdt.bpf.h>
 #include "gridmux.h"
+#include "hits.h"
 
 enum argument { TENANT, DEVICE, KERNEL, SEQ, TIME_NS, VALUE_0, VALUE_1, CLIENT, KEY, VALUE_2, VALUE_3 };
 
@@ -25,35 +26,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, GRIDMUX_EVENT_BYTES);
 } gridmux_events SEC(".maps");
-
-/* Events that found no room. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} gridmux_lost SEC(".maps");
-
-/* An argument, or 0 where the probe has none at that place. */
-static __always_inline __u64 argument(struct pt_regs *ctx, enum argument place)
-{
-	long value = 0;
-
-	if (bpf_usdt_arg(ctx, place, &value))
-		return 0;
-	return (__u64)value;
-}
-
-static __always_inline int lose(void)
-{
-	__u32 first = 0;
-	__u64 *lost = bpf_map_lookup_elem(&gridmux_lost, &first);
-
-	/* Probes fire on any CPU. */
-	if (lost)
-		__sync_fetch_and_add(lost, 1);
-	return 0;
-}
 
 SEC("usdt")
 int gridmux_event(struct pt_regs *ctx)

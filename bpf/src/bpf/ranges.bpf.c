@@ -12,6 +12,7 @@
 #include <bpf/bpf_tracing.h>
 #include <bpf/usdt.bpf.h>
 #include "gridmux.h"
+#include "hits.h"
 
 enum argument { NAME, NAME_BYTES, DOMAIN, RANGE };
 
@@ -19,33 +20,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, GRIDMUX_EVENT_BYTES);
 } gridmux_ranges SEC(".maps");
-
-/* Hits that found no room. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} gridmux_lost SEC(".maps");
-
-static __always_inline __u64 argument(struct pt_regs *ctx, enum argument place)
-{
-	long value = 0;
-
-	if (bpf_usdt_arg(ctx, place, &value))
-		return 0;
-	return (__u64)value;
-}
-
-static __always_inline int lose(void)
-{
-	__u32 first = 0;
-	__u64 *lost = bpf_map_lookup_elem(&gridmux_lost, &first);
-
-	if (lost)
-		__sync_fetch_and_add(lost, 1);
-	return 0;
-}
 
 SEC("usdt")
 int gridmux_range(struct pt_regs *ctx)

@@ -5,6 +5,7 @@
 use crate::command::running::{Service, until};
 use crate::command::{PROGRAM, gridmux, json_of, typed, words};
 use gridmux_bpf::Cause;
+use gridmux_testkit::message_fields;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -118,47 +119,17 @@ fn of<'a>(lines: &'a [Value], tenant: &'a str) -> impl Iterator<Item = &'a Value
         .filter(move |line| text(&line["tenant"]) == tenant)
 }
 
-/// Returns the numbers of the messages in a message, with their fields; only what a timeline holds.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8], u64)> {
-    fn varint(bytes: &mut &[u8]) -> u64 {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = bytes.split_first().expect("a number ends");
-            *bytes = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        value
-    }
-    let mut fields = Vec::new();
-    while !bytes.is_empty() {
-        let tag = varint(&mut bytes);
-        let (length, number) = match tag & 7 {
-            0 => (0, varint(&mut bytes)),
-            1 => (8, 0),
-            2 => (usize::try_from(varint(&mut bytes)).unwrap(), 0),
-            other => panic!("a timeline has no field of form {other}"),
-        };
-        let (value, rest) = bytes.split_at(length);
-        fields.push((tag >> 3, value, number));
-        bytes = rest;
-    }
-    fields
-}
-
 /// Returns how many slices there are of a category, each of which ends before the next one of its track begins.
 fn slices(file: &[u8], category: &str) -> usize {
     let mut tracks: HashMap<u64, Vec<(u64, u64, bool)>> = HashMap::new();
-    for (_, packet, _) in fields(file) {
-        let packet = fields(packet);
+    for (_, packet, _) in message_fields(file) {
+        let packet = message_fields(packet);
         let at = |wanted: u64| packet.iter().find(|(field, ..)| *field == wanted);
         let Some((_, event, _)) = at(11) else {
             continue;
         };
         let time = at(8).expect("an event has a time").2;
-        let event = fields(event);
+        let event = message_fields(event);
         let of = |wanted: u64| event.iter().find(|(field, ..)| *field == wanted);
         let kind = of(9).expect("an event has a type").2;
         let is_asked = of(22).is_some_and(|(_, name, _)| *name == category.as_bytes());

@@ -1,7 +1,7 @@
 //! What keeps tenants' kernels out of each other's memory on one device.
 //!
 //! With the fence all clients of a device share one context, as on a GPU, and each has a *reservation* there: a power
-//! of two of addresses, to which the compiler confines its kernels. The contract with whoever maps memory stands in
+//! of two of addresses, to which the compiler confines its kernels. The contract with the code that maps memory is in
 //! [`gridmux_ptx::forms::fence`]; what the device does for it, and no other part of the service has to know: it writes
 //! reservation and counters into the control block of a fenced launch, and reads the counters when that has ended.
 

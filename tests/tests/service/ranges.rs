@@ -4,6 +4,7 @@
 //! The program is `ranges.c`, which plays NVTX's side. Where this machine permits no eBPF, each test prints
 //! `SKIPPED: reason` and passes.
 
+use gridmux_testkit::message_fields;
 use gridmux_tests::{Service, ServiceBuilder, driver_library, program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -171,51 +172,21 @@ fn said(lines: &[Value]) -> Vec<(&str, &str, &str)> {
 /// An event of a timeline: its track's name, its time, its type (1 begins, 2 ends) and its name.
 type Drawn = (String, u64, u64, String);
 
-/// Returns the numbers of the fields of a message, with their bytes and values.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8], u64)> {
-    fn varint(bytes: &mut &[u8]) -> u64 {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let (byte, rest) = bytes.split_first().expect("a number ends");
-            *bytes = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                return value;
-            }
-        }
-    }
-    let mut fields = Vec::new();
-    while !bytes.is_empty() {
-        let tag = varint(&mut bytes);
-        let (length, number) = match tag & 7 {
-            0 => (0, varint(&mut bytes)),
-            1 => (8, 0),
-            2 => (usize::try_from(varint(&mut bytes)).unwrap(), 0),
-            other => panic!("a timeline has no field of form {other}"),
-        };
-        let (value, rest) = bytes.split_at(length);
-        fields.push((tag >> 3, value, number));
-        bytes = rest;
-    }
-    fields
-}
-
 /// Returns the events of a file of Perfetto's.
 fn drawn(file: &Path) -> Vec<Drawn> {
     let bytes = std::fs::read(file).unwrap();
     let (mut names, mut events): (HashMap<u64, String>, Vec<Drawn>) = Default::default();
     let shown = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    for (_, packet, _) in fields(&bytes) {
-        let packet = fields(packet);
+    for (_, packet, _) in message_fields(&bytes) {
+        let packet = message_fields(packet);
         let of = |wanted: u64| packet.iter().find(|(field, ..)| *field == wanted);
         if let Some((_, track, _)) = of(60) {
-            let track = fields(track);
+            let track = message_fields(track);
             let at = |wanted: u64| track.iter().find(|(field, ..)| *field == wanted).unwrap();
             names.insert(at(1).2, shown(at(2).1));
         }
         if let Some((_, event, _)) = of(11) {
-            let event = fields(event);
+            let event = message_fields(event);
             let at = |wanted: u64| event.iter().find(|(field, ..)| *field == wanted);
             let name = at(23).map_or_else(String::new, |(_, name, _)| shown(name));
             let track = names[&at(11).unwrap().2].clone();

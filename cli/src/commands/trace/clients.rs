@@ -181,7 +181,7 @@ fn check_is_first(namespace: u64) -> Result<(), Failure> {
         return Ok(());
     }
     let failure = Failure::new(
-        "ranges are told by the machine's process numbers, which differ from those here",
+        "ranges name processes by their numbers in the initial PID namespace, which differ from those of this one",
     );
     Err(failure.hint("run the command outside of containers, in the first PID namespace"))
 }

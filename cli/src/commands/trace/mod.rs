@@ -173,9 +173,10 @@ its number is the device's. A launch of which a piece has ended, and whose end w
 
 A tenant also has tracks for the NVTX ranges of its programs, for each thread and domain, and for what a process \
 starts and ends. They stand in device time between what the device did before and after them, in proportion to the \
-machine's time. Of these, 1,024 tracks are drawn at most, of 64 levels, in a quarter of the file. What is beyond, what overlaps \
-where no track is left, an end whose beginning was not seen, and what came first of more than 65,536 hits before the \
-device did anything, is left out and counted. `--count` counts events of the device alone. `gridmux trace ranges --help` says which programs have them.
+machine's time. Of these, 1,024 tracks are drawn at most, of 64 levels, in a quarter of the file. What is beyond, \
+what overlaps where no track is left, an end whose beginning was not seen, and what came first of more than 65,536 \
+hits before the device did anything, is left out and counted. `--count` counts events of the device alone. \
+`gridmux trace ranges --help` says which programs have them.
 
 It needs root, for eBPF, and ends on Ctrl-C and at the end of the device host. Where the disk is full it ends, too, \
 and the file shows what came until then; it ends before the file has 1 GiB, the most that `gridmux report` reads.";

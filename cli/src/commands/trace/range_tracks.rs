@@ -305,6 +305,14 @@ mod tests {
             self.tracks.add((&range, &owner, at), on, &mut self.packets);
         }
 
+        /// Returns what stands on the tracks without the events' names: the track's name, the mark and the time.
+        fn times(&self) -> Vec<(String, Mark, u64)> {
+            let events = self.events().into_iter();
+            events
+                .map(|(track, mark, _, at)| (track, mark, at))
+                .collect()
+        }
+
         /// Returns what stands on the tracks, as the track's name, the mark, the event's name and its time.
         fn events(&self) -> Vec<(String, Mark, String, u64)> {
             let name_of = |uuid: u64| {
@@ -385,11 +393,7 @@ mod tests {
         ] {
             drawn.add(what, (tid, 0, number), at);
         }
-        let times: Vec<_> = drawn
-            .events()
-            .into_iter()
-            .map(|(track, mark, _, at)| (track, mark, at))
-            .collect();
+        let times = drawn.times();
         let due = [
             (Mark::Begin, 10),
             (Mark::End, 20),
@@ -489,11 +493,7 @@ mod tests {
         ] {
             drawn.add(what, (tid, 0, number), at);
         }
-        let times: Vec<_> = drawn
-            .events()
-            .into_iter()
-            .map(|(track, mark, _, at)| (track, mark, at))
-            .collect();
+        let times = drawn.times();
         let due = [
             ("NVTX 7/8", Mark::Begin, 10),
             ("NVTX 7", Mark::Begin, 11),

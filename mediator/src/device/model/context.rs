@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 /// What the context's domain may hold outside of partitions. Its addresses are as many as a thousand partitions need.
 const CONTEXT_BYTES: u64 = 4 << 40;
-/// Counters are made so many at a time.
+/// Number of counters that are allocated at once.
 const COUNTERS_AT_ONCE: u64 = 64;
 
 /// The context, and what each client has in it.

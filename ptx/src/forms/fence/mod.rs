@@ -2,7 +2,7 @@
 //!
 //! A tenant lives in one *reservation*: a power-of-two range of addresses, aligned to its size, at least 4 GiB. The
 //! fence replaces the upper bits of each address by the reservation's, so an access can go nowhere else, whatever the
-//! kernel computed. For a well-behaved kernel that changes nothing. Contract with whoever maps memory:
+//! kernel computed. For a well-behaved kernel that changes nothing. Contract with the code that maps memory:
 //!
 //! - everything in the reservation is mapped: holes between allocations map a sink, so that no fenced address faults;
 //! - no allocation lies within [`GUARD_BYTES`] of either end, and as much beyond either end maps a sink, too. So a
