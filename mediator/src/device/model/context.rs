@@ -13,6 +13,7 @@ use crate::device::{
 use gridmux_hw_model::memory::{self, Memory, Partition};
 use gridmux_launch::{RecordedFault, Reservation};
 use gridmux_ptx::control::{CONTROL_BYTES, COUNTERS_BYTES};
+use gridmux_ptx::placed::Placed;
 use std::collections::HashMap;
 
 /// What the context's domain may hold outside of partitions. Its addresses are as many as a thousand partitions need.
@@ -47,6 +48,14 @@ pub(super) struct PlacedBlock {
     pub(super) address: Option<u64>,
     /// Bytes of variables outside of the partition.
     pub(super) outside_bytes: u64,
+}
+
+impl PlacedBlock {
+    /// Returns the address of the first variable.
+    pub(super) fn first(self, placed: &Placed) -> Option<u64> {
+        let start = self.address?;
+        Some(start.next_multiple_of(placed.align))
+    }
 }
 
 impl Context {
@@ -111,10 +120,13 @@ impl State {
         }
     }
 
-    /// Returns a client's partition, where clients are fenced.
-    pub(super) fn partition_of(&self, domain: DomainId) -> Option<Partition> {
-        let context = self.context.as_ref()?;
-        context.client(domain).ok().map(|client| client.partition)
+    /// Returns the addresses of a client's partition, where clients are fenced.
+    pub(super) fn reservation_of(&self, domain: DomainId) -> Option<Reservation> {
+        let partition = self.context.as_ref()?.client(domain).ok()?.partition;
+        Some(Reservation {
+            base: partition.base,
+            mask: partition.mask(),
+        })
     }
 
     /// Makes a domain for a client that may hold so much.
@@ -214,13 +226,12 @@ impl State {
         let modules = self.modules.get(&domain.0);
         let mut modules = modules.into_iter().flat_map(HashMap::values);
         let is_block = modules.any(|module| module.block.address == Some(address));
-        let partition = self.partition_of(domain);
-        let Some(partition) =
-            partition.filter(|own| !is_block && address & !own.mask() == own.base)
-        else {
+        let own = self.reservation_of(domain);
+        if is_block || !own.is_some_and(|own| own.holds(address, 1)) {
             return Err(bad);
-        };
-        let freed = self.gpu.memory_mut().free(partition.domain, address);
+        }
+        let context = self.memory_of(domain);
+        let freed = self.gpu.memory_mut().free(context, address);
         freed.map_err(|_| bad)
     }
 
@@ -235,12 +246,8 @@ impl State {
         address: u64,
         bytes: u64,
     ) -> Result<(), String> {
-        let Some(partition) = self.partition_of(domain) else {
+        let Some(reservation) = self.reservation_of(domain) else {
             return Err("its client has no memory".to_owned());
-        };
-        let reservation = Reservation {
-            base: partition.base,
-            mask: partition.mask(),
         };
         let is_inside = |variable: &LoadedGlobal| {
             let offset = address.checked_sub(variable.address);
@@ -256,7 +263,8 @@ impl State {
         if !is_own {
             return Err("it is not in the client's memory".to_owned());
         }
-        let found = self.gpu.memory().bytes(partition.domain, address, bytes);
+        let context = self.memory_of(domain);
+        let found = self.gpu.memory().bytes(context, address, bytes);
         found.map(drop).map_err(|error| error.to_string())
     }
 
@@ -308,8 +316,8 @@ impl State {
             })?;
             let bytes = placed.bytes.saturating_add(placed.align);
             let start = self.allocate(domain, bytes)?;
-            let address = start.next_multiple_of(placed.align);
             block.address = Some(start);
+            let address = block.first(placed).unwrap_or(start);
             let memory = self.gpu.memory_mut();
             let mut written = memory.write(context, pointer.address, &address.to_le_bytes());
             for (offset, bytes) in placed.image(address) {
@@ -353,17 +361,13 @@ impl State {
         let domain = self.memory_of(launch.domain);
         let kernel = self.kernels.get(&launch.kernel.0);
         let is_fenced = kernel.is_some_and(|known| known.is_fenced);
-        let (Some(partition), true) = (self.partition_of(launch.domain), is_fenced) else {
+        let (Some(reservation), true) = (self.reservation_of(launch.domain), is_fenced) else {
             return domain;
         };
         let control = params.first_chunk_mut::<{ CONTROL_BYTES as usize }>();
         if let (Some(context), Some(control)) = (&mut self.context, control) {
             let bits = launch.tag.to_bits();
             let counters = context.take(self.gpu.memory_mut(), bits);
-            let reservation = Reservation {
-                base: partition.base,
-                mask: partition.mask(),
-            };
             // Without counters the fence holds all the same, and faults are not told.
             reservation.put(control, counters.unwrap_or(0));
         }

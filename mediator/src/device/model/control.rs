@@ -117,8 +117,9 @@ fn globals_of(
 ) -> Vec<LoadedGlobal> {
     let mut places: HashMap<&str, u64> = HashMap::new();
     places.extend(loaded.variables().iter().map(|v| (&*v.name, v.address)));
-    if let (Some(placed), Some(start)) = (&module.placed, block.address) {
-        let first = start.next_multiple_of(placed.align);
+    if let Some(placed) = &module.placed
+        && let Some(first) = block.first(placed)
+    {
         let variables = placed.variables.iter();
         places.extend(variables.map(|v| (&*v.name, first + v.offset)));
     }
@@ -280,11 +281,7 @@ impl DeviceControl for ModelControl {
     }
 
     fn reservation(&self, domain: DomainId) -> Option<Reservation> {
-        let partition = self.with(|state| state.partition_of(domain))?;
-        Some(Reservation {
-            base: partition.base,
-            mask: partition.mask(),
-        })
+        self.with(|state| state.reservation_of(domain))
     }
 
     fn set_limit(&self, domain: DomainId, limit_bytes: u64) {
