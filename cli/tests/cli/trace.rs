@@ -44,9 +44,11 @@ impl Watching {
             stderr,
         };
         let mut said = String::new();
-        watching.stderr.read_line(&mut said).unwrap();
-        if said.starts_with("tracing ") {
-            return Some(watching);
+        // A recording may say first that it has no ranges of programs.
+        while watching.stderr.read_line(&mut said).unwrap() > 0 {
+            if said.lines().any(|line| line.starts_with("tracing ")) {
+                return Some(watching);
+            }
         }
         said.push_str(&watching.rest_of_stdout());
         let cannot = ["eBPF needs", "without its eBPF programs"];
